@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.cluster.certificates import Certificates
 from plugin.gpushare import requests
-from plugin.gpushare.books.annotations import assumed
 from plugin.gpushare.books.model import RESOURCE, Card, Report
 from plugin.gpushare.books.objects import parse_pod
+from plugin.gpushare.books.pod_annotations import INDEX, assumed
 from plugin.gpushare.books.report import ANNOTATION, render_report
 from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
@@ -52,7 +52,13 @@ def pod(number: int, where: str = "") -> dict[str, Any]:
     """Return a pod that asks for some units."""
     resources = {"limits": {RESOURCE: str(2 + number % 9)}, "requests": {RESOURCE: str(2 + number % 9)}}
     name = f"p{number}"
-    metadata = {"name": name, "namespace": "jobs", "uid": f"uid-{name}", "creationTimestamp": "2026-05-04T12:00:00Z"}
+    metadata = {
+        "name": name,
+        "namespace": "jobs",
+        "uid": f"uid-{name}",
+        "creationTimestamp": "2026-05-04T12:00:00Z",
+        "annotations": {INDEX: str(number % CARDS)} if where else {},
+    }
     spec = {"containers": [{"name": "main", "resources": resources}], **({"nodeName": where} if where else {})}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 

@@ -51,7 +51,7 @@ class Server:
     loses: Callable[[Event], bool] = lambda _event: False
     requests: Counter[str] = field(default_factory=Counter)
     watches: set[object] = field(default_factory=set)
-    pages: dict[int, list[Stored]] = field(default_factory=dict)
+    pages: dict[tuple[str, str, int], list[Stored]] = field(default_factory=dict)  # kind, selector, version
     generation: int = 0
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
@@ -169,7 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(410, "the provided continue parameter is too old")
             return
         if token:
-            version, first, found = int(token), int(offset), state.pages[int(token)]
+            version, first = int(token), int(offset)
+            found = state.pages[kind, query.get("fieldSelector", ""), version]
         else:
             (stored, version), first = state.store.every(kind), 0
             matches = _matcher(query.get("fieldSelector", ""))
@@ -177,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         page, rest = found[first : first + limit] if limit else found, len(found) - first - limit
         meta = {"resourceVersion": str(version)}
         if limit and rest > 0:
-            state.pages[version] = found
+            state.pages[kind, query.get("fieldSelector", ""), version] = found
             meta["continue"] = f"{version}:{first + limit}"
         items = b",".join(each.data for each in page)
         self._answer(200, b'{"metadata":' + msgspec.json.encode(meta) + b',"items":[' + items + b"]}")

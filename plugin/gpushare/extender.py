@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.errors import ClusterError
 from plugin.gpushare import requests, wire
-from plugin.gpushare.books.annotations import assumed
 from plugin.gpushare.books.book import Books
 from plugin.gpushare.books.inspection import nodes_to_json
 from plugin.gpushare.books.objects import name_of, parse_node, parse_pod, uid_of
 from plugin.gpushare.books.placement import Refusal
+from plugin.gpushare.books.pod_annotations import assumed
 from plugin.gpushare.follower import Follower, Kind
 from plugin.node_object.answers import CONFLICT, NOT_FOUND
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from plugin.log import Logger
     from plugin.node_object.api.messages import Request
 
-_CALLS = 32  # at a time
+_CALLS = 16  # at a time
 _BEHIND_S = 30.0
 _SEEN = 10_000
 _CORRECT_S = 0.5

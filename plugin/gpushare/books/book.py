@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.gpushare.books.annotations import assumed_index, correction
 from plugin.gpushare.books.placement import CardUse, NodeUse, Refusal, best_card, place
+from plugin.gpushare.books.pod_annotations import assumed_index, correction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from plugin.gpushare.books.model import Card, Holding, Node, Pod, Report
+    from plugin.gpushare.books.model import Card, Demand, Holding, Node, Pod, Report
 
 PROMISE_S = 120.0  # longer than a call of the API takes, and than a watch is late
 
@@ -48,6 +48,7 @@ class Books:
         self._promises: dict[str, dict[str, Promise]] = {}  # uid → node → promise
         self._promised: dict[str, dict[str, Promise]] = {}  # node → uid → the same
         self._uses: dict[str, NodeUse] = {}
+        self._judged: dict[str, dict[Demand, Card | Refusal]] = {}
 
     # What the API server tells
 
@@ -69,12 +70,12 @@ class Books:
         """Take a Node as it is now."""
         if self._nodes.get(node.name) != node:
             self._nodes[node.name] = node
-            self._uses.pop(node.name, None)
+            self._forget(node.name)
 
     def remove_node(self, name: str) -> None:
         """Forget a Node."""
         self._nodes.pop(name, None)
-        self._uses.pop(name, None)
+        self._forget(name)
 
     def put_pod(self, pod: Pod) -> None:
         """Take a pod as it is now. A promise is kept for as long as the API server does not show the pod on a node."""
@@ -82,7 +83,7 @@ class Books:
         self._pods[pod.uid] = pod
         if pod.node:
             self._on.setdefault(pod.node, {})[pod.uid] = pod
-            self._uses.pop(pod.node, None)
+            self._forget(pod.node)
             self.break_promises(pod.uid)
 
     def remove_pod(self, uid: str) -> None:
@@ -115,7 +116,7 @@ class Books:
             del on[uid]
             if not on:
                 del self._on[before.node]
-            self._uses.pop(before.node, None)
+            self._forget(before.node)
 
     # What is promised
 
@@ -140,14 +141,14 @@ class Books:
     def _keep(self, promise: Promise) -> Promise:
         self._promises.setdefault(promise.pod.uid, {})[promise.node] = promise
         self._promised.setdefault(promise.node, {})[promise.pod.uid] = promise
-        self._uses.pop(promise.node, None)
+        self._forget(promise.node)
         return promise
 
     def break_promise(self, uid: str, node: str) -> None:
         """Keep nothing of this node for the pod any more."""
         if self._promises.get(uid, {}).pop(node, None) is not None:
             self._promised[node].pop(uid, None)
-            self._uses.pop(node, None)
+            self._forget(node)
         if not self._promises.get(uid, True):
             del self._promises[uid]
         if not self._promised.get(node, True):
@@ -169,7 +170,17 @@ class Books:
 
     def fits(self, pod: Pod, node: str, now_s: float) -> Card | Refusal:
         """Return the card on which a pod would be placed, or why it cannot be."""
-        return place(self.use(node, now_s), pod.demand)
+        use = self.use(node, now_s)
+        judged = self._judged.setdefault(node, {})
+        found = judged.get(pod.demand)
+        if found is None:
+            found = judged[pod.demand] = place(use, pod.demand)
+        return found
+
+    def _forget(self, name: str) -> None:
+        """Look at a node again: something about it has changed."""
+        self._uses.pop(name, None)
+        self._judged.pop(name, None)
 
     def use(self, name: str, now_s: float = 0.0) -> NodeUse:
         """Return what is known of a node's cards."""

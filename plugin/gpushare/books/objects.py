@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
-from plugin.gpushare.books.annotations import OURS
 from plugin.gpushare.books.model import Demand, Node, Pod
+from plugin.gpushare.books.pod_annotations import OURS
 from plugin.gpushare.books.report import ANNOTATION, parse_report
 
 _QUANTITY = re.compile(r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,9})?)(?P<suffix>[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?")

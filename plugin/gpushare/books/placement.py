@@ -28,12 +28,14 @@ class CardUse(NamedTuple):
     @property
     def room(self) -> int:
         """The units that the kubelet can still give."""
-        return max(0, self.card.units - self.held) if self.card.is_healthy else 0
+        units = self.card.units
+        return units - self.held if self.card.is_healthy and units > self.held else 0
 
     @property
     def free(self) -> int:
         """The units that are nobody's, as far as it is planned."""
-        return max(0, self.room - self.assumed)
+        room = self.room
+        return room - self.assumed if room > self.assumed else 0
 
 
 class NodeUse(NamedTuple):
@@ -75,8 +77,8 @@ def place(use: NodeUse, demand: Demand) -> Card | Refusal:
 
 def best_card(cards: Sequence[CardUse], units: int) -> CardUse | None:
     """Return the card with the least free of those that fit, of equal ones the first; None where none does."""
-    fitting = [each for each in cards if each.card.is_healthy and each.free >= units]
-    return min(fitting, key=lambda each: (each.free, each.card.number), default=None)
+    fitting = [(free, each.card.number, each) for each in cards if (free := each.free) >= units]
+    return min(fitting)[2] if fitting else None
 
 
 def is_certain(rooms: Sequence[int], on_the_way: Sequence[int], withheld: int = 0) -> bool:

@@ -141,9 +141,10 @@ class Stage:
         self.asked_ns += 1_000_000_000
         for name, kubelet in self.kubelets.items():
             written = {ANNOTATION: render_report(kubelet.report(self.asked_ns))}
-            self.store.change(
-                "nodes", ("", name), lambda node, new=written: node["metadata"]["annotations"].update(new)
-            )
+            self._annotate(name, written)
+
+    def _annotate(self, name: str, written: dict[str, str]) -> None:
+        self.store.change("nodes", ("", name), lambda node: node["metadata"]["annotations"].update(written))
 
     @contextlib.asynccontextmanager
     async def extender(self) -> AsyncIterator[tuple[Extender, Scheduler]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugin import __version__
-from plugin.gpushare.books import annotations
+from plugin.gpushare.books import pod_annotations
 from tests.plugin.gpushare.documents import pod_document
 from tests.plugin.gpushare.stage import Stage, api_server, until, write_kubeconfig
 
@@ -33,7 +33,7 @@ def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def index_of(stage: Stage, name: str) -> str:
-    return str(stage.pod(name)["metadata"].get("annotations", {}).get(annotations.INDEX))
+    return str(stage.pod(name)["metadata"].get("annotations", {}).get(pod_annotations.INDEX))
 
 
 def test_a_pod_is_filtered_bound_and_annotated_in_one_write(stage: Stage) -> None:
@@ -56,7 +56,7 @@ def test_a_pod_is_filtered_bound_and_annotated_in_one_write(stage: Stage) -> Non
         bound = stage.pod("p")
         assert bound["spec"]["nodeName"] == "n1"
         found = bound["metadata"]["annotations"]
-        assert found.pop(annotations.ASSUME_TIME).isdigit()
+        assert found.pop(pod_annotations.ASSUME_TIME).isdigit()
         assert found == {
             "ALIYUN_COM_GPU_MEM_IDX": "1",
             "ALIYUN_COM_GPU_MEM_DEV": "16",
@@ -80,7 +80,7 @@ def test_annotations_follow_what_the_kubelet_gave(stage: Stage) -> None:
             assert [index_of(stage, name) for name in ("a", "b")] == ["0", "1"]
             stage.admit("b", "a")
             await until(lambda: [index_of(stage, name) for name in ("a", "b")] == ["1", "0"])
-            assert stage.pod("a")["metadata"]["annotations"][annotations.ASSIGNED] == "true"
+            assert stage.pod("a")["metadata"]["annotations"][pod_annotations.ASSIGNED] == "true"
             assert extender.inspect("n1")["nodes"][0]["devs"] == [
                 {"id": 0, "totalGPU": 10, "usedGPU": 6, "pods": [{"name": "b", "namespace": "jobs", "usedGPU": 6}]},
                 {"id": 1, "totalGPU": 10, "usedGPU": 6, "pods": [{"name": "a", "namespace": "jobs", "usedGPU": 6}]},

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from plugin.gpushare.books import annotations
+from plugin.gpushare.books import pod_annotations
 from plugin.gpushare.books.book import Books, Promise
 from plugin.gpushare.books.placement import Refusal
 from tests.plugin.gpushare.documents import CREATED_NS, cards, make_node, make_pod
@@ -55,7 +55,7 @@ class Cluster(RuleBasedStateMachine):
         if isinstance(promise, Refusal):
             return
         pod = promise.pod
-        bound = pod._replace(node="n1", annotations=annotations.assumed(pod, promise.card, 1))
+        bound = pod._replace(node="n1", annotations=pod_annotations.assumed(pod, promise.card, 1))
         self.api[pod.uid] = bound
         self.waiting.append(pod.uid)
         self.books.put_pod(bound if is_seen else pod)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.gpushare.books import annotations
+from plugin.gpushare.books import pod_annotations
 from plugin.gpushare.books.book import PROMISE_S, Books, Promise
 from plugin.gpushare.books.model import Holding, Pod
 from plugin.gpushare.books.placement import Refusal
@@ -33,7 +33,7 @@ def free(of: Books, now_s: float = 0.0) -> list[int]:
 
 def bound(pod: Pod, card: int | None = None) -> Pod:
     """Return a pod as it is after it was bound, by this extender or by somebody else."""
-    found = {annotations.INDEX: str(card)} if card is not None else {}
+    found = {pod_annotations.INDEX: str(card)} if card is not None else {}
     return pod._replace(node="n1", annotations=found)
 
 
@@ -95,7 +95,7 @@ def test_two_equal_pods_whose_cards_were_swapped_are_told_apart() -> None:
     made.put_pod(bound(make_pod("a", 6), 0))
     made.put_pod(bound(make_pod("b", 6), 1))
     changes = {pod.name: found for pod, found in made.corrections("n1")}
-    assert {name: found[annotations.INDEX] for name, found in changes.items()} == {"a": "1", "b": "0"}
+    assert {name: found[pod_annotations.INDEX] for name, found in changes.items()} == {"a": "1", "b": "0"}
 
 
 def test_what_was_said_of_an_earlier_pod_of_the_same_name_does_not_count() -> None:
@@ -162,11 +162,11 @@ def test_annotations_are_corrected_once() -> None:
     made.put_pod(pod)
     [(_, changes)] = made.corrections("n1")
     assert changes == {
-        annotations.INDEX: "1",
-        annotations.OF_CARD: "8",
-        annotations.OF_POD: "6",
-        annotations.ASSIGNED: "true",
-        annotations.ASSIGN_TIME: str(LATER_NS),
+        pod_annotations.INDEX: "1",
+        pod_annotations.OF_CARD: "8",
+        pod_annotations.OF_POD: "6",
+        pod_annotations.ASSIGNED: "true",
+        pod_annotations.ASSIGN_TIME: str(LATER_NS),
     }
     made.put_pod(pod._replace(annotations={**pod.annotations, **changes}))  # type: ignore[dict-item] # nothing is removed
     assert list(made.corrections("n1")) == []
@@ -176,5 +176,5 @@ def test_a_pod_on_two_cards_has_no_index_but_an_allocation() -> None:
     made = books(10, 10, holdings=(holding("p", 0, 4), holding("p", 1, 2, "c1")))
     made.put_pod(bound(make_pod("p", 4, 2), 0))
     [(_, changes)] = made.corrections("n1")
-    assert changes[annotations.INDEX] is None
-    assert changes[annotations.ALLOCATION] == '{"0":{"0":4},"1":{"1":2}}'
+    assert changes[pod_annotations.INDEX] is None
+    assert changes[pod_annotations.ALLOCATION] == '{"0":{"0":4},"1":{"1":2}}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.gpushare.books import annotations
+from plugin.gpushare.books import pod_annotations
 from plugin.gpushare.books.book import Books
 from plugin.gpushare.books.inspection import nodes_to_json, render_details, render_summary, unit_words
 from plugin.gpushare.books.model import RESOURCE, Card, Holding, Node, Report
@@ -21,7 +21,7 @@ def books() -> Books:
     made.put_node(make_node(SECOND, report(15)))
     for name in ("a", "b"):
         made.put_pod(make_pod(name, 3, node=FIRST))
-    made.put_pod(make_pod("c", 3, node=SECOND)._replace(annotations={annotations.INDEX: "0"}))
+    made.put_pod(make_pod("c", 3, node=SECOND)._replace(annotations={pod_annotations.INDEX: "0"}))
     return made
 
 

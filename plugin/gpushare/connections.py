@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from plugin.errors import ClusterError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from plugin.node_object.api.messages import Answer, Request
 
 _KEPT = 64
+_MAX_BYTES = 64 * 1024 * 1024  # of a page of pods
+_AT_ONCE_S = 1.0
 _SILENCE_S = 90.0  # a watch has a line each minute
 
 
@@ -34,13 +37,14 @@ class Connections:
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is not None:
+            asked_s = time.monotonic()
             try:
                 return self._ask(connection, request)
             except ClusterError as error:
-                if error.status:
+                if error.status or time.monotonic() - asked_s > _AT_ONCE_S:
                     raise
-            # The API server may have closed it meanwhile. Whatever is asked here may be asked twice.
-        return self._ask(self._open(Limits()), request)
+            # The API server has closed it meanwhile. Whatever is asked here may be asked twice.
+        return self._ask(self._open(Limits(answer_bytes=_MAX_BYTES)), request)
 
     def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
         """Have the lines of an answer without end heard; raises ClusterError where it breaks off."""

@@ -113,6 +113,24 @@ class Extender:
                 (hopeless if found.is_lasting else failed)[name] = found.reason
         return wire.render_filter(question, failed, hopeless)
 
+    def preempt(self, body: bytes) -> bytes:
+        """Answer on which nodes a pod would fit, once the scheduler's victims have left; raises ValueError.
+
+        Without this, pods would be evicted for the sum of a node, from cards on which the pod does not fit.
+        """
+        question = wire.parse_preempt(body)
+        pod = parse_pod(question.pod, self._resource)
+        if pod is None:
+            return wire.render_preempt(question.victims)
+        fitting = {} if self.problem() else question.victims
+        return wire.render_preempt(
+            {
+                name: victims
+                for name, victims in fitting.items()
+                if not isinstance(self.books.fits_without(pod, name, frozenset(victims.uids)), Refusal)
+            }
+        )
+
     def _remember(self, pod: Pod) -> None:
         self._seen.pop(pod.uid, None)
         self._seen[pod.uid] = pod

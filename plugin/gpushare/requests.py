@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MERGE = "application/merge-patch+json"
 _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-_PAGE = 100  # objects of an answer: Nodes with many images have some 30 KiB
+_PAGE = 500  # objects of an answer, some 15 MiB for Nodes with many images
 WATCH_S = 300
 
 

@@ -39,6 +39,9 @@ class Handler(Protocol):
     def filter(self, body: bytes) -> bytes:
         """Answer which nodes could have a pod; raises ValueError."""
 
+    def preempt(self, body: bytes) -> bytes:
+        """Answer on which nodes a pod would fit once others have left; raises ValueError."""
+
     async def bind(self, body: bytes) -> bytes:
         """Bind a pod; raises ValueError."""
 
@@ -130,6 +133,8 @@ class ExtenderServer:
         if request.method == "POST":
             if request.path == f"{PREFIX}/filter":
                 return Answer(HTTPStatus.OK, self._handler.filter(body), _JSON)
+            if request.path == f"{PREFIX}/preempt":
+                return Answer(HTTPStatus.OK, self._handler.preempt(body), _JSON)
             return Answer(HTTPStatus.OK, await self._handler.bind(body), _JSON)
         if request.path == "/version":
             return _words(HTTPStatus.OK, __version__)
@@ -149,7 +154,7 @@ def parse_head(head: bytes) -> Head | Answer:
     allowed = _method_of(path)
     if not allowed:
         return _words(
-            HTTPStatus.NOT_FOUND, f"there are {PREFIX}/filter, /bind, /inspect[/NODE], and /version, /healthz"
+            HTTPStatus.NOT_FOUND, f"there are {PREFIX}/filter, /preempt, /bind, /inspect, and /version, /healthz"
         )
     if method != allowed:
         return Answer(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} is answered\n".encode(), allow=allowed)
@@ -168,7 +173,7 @@ def parse_head(head: bytes) -> Head | Answer:
 
 
 def _method_of(path: str) -> str:
-    if path in {f"{PREFIX}/filter", f"{PREFIX}/bind"}:
+    if path in {f"{PREFIX}/{verb}" for verb in ("filter", "preempt", "bind")}:
         return "POST"
     is_inspect = path == f"{PREFIX}/inspect" or path.startswith(f"{PREFIX}/inspect/")
     return "GET" if is_inspect or path in {"/version", "/healthz"} else ""

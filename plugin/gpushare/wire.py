@@ -14,11 +14,25 @@ if TYPE_CHECKING:
 
 
 class FilterQuestion(NamedTuple):
-    """Which of these nodes could have the pod? `items`: the nodes as they were sent, where they were sent whole."""
+    """Say which of these nodes could have the pod. `items`: the nodes as they were sent, where they were sent whole."""
 
     pod: dict[str, Any]
     names: tuple[str, ...]
     items: tuple[dict[str, Any], ...] | None = None
+
+
+class Victims(NamedTuple):
+    """The pods that would have to leave a node, by uid. `violations`: of their budgets, as the scheduler counts."""
+
+    uids: tuple[str, ...]
+    violations: int = 0
+
+
+class PreemptQuestion(NamedTuple):
+    """Say on which of these nodes a pod would fit, once these pods have left."""
+
+    pod: dict[str, Any]
+    victims: dict[str, Victims]
 
 
 class BindQuestion(NamedTuple):
@@ -59,6 +73,39 @@ def render_filter(question: FilterQuestion, failed: Mapping[str, str], hopeless:
 def filter_error(reason: str) -> bytes:
     """Return an answer that no node can be judged."""
     return _render(Nodes=None, NodeNames=None, FailedNodes=None, FailedAndUnresolvableNodes=None, Error=reason)
+
+
+def parse_preempt(body: bytes) -> PreemptQuestion:
+    """Return the question; raises ValueError."""
+    document = _document(body)
+    pod = _pick(document, "Pod")
+    named = _pick(document, "NodeNameToMetaVictims") or _pick(document, "NodeNameToVictims") or {}
+    if not isinstance(pod, dict) or not isinstance(named, dict):
+        raise ValueError("Pod is missing, or the victims are no object")  # noqa: TRY004 - the document is wrong
+    return PreemptQuestion(pod, {name: _victims(each) for name, each in named.items() if isinstance(each, dict)})
+
+
+def render_preempt(victims: Mapping[str, Victims]) -> bytes:
+    """Return the answer: the nodes on which the pod would fit."""
+    return _render(
+        NodeNameToMetaVictims={
+            name: {"Pods": [{"UID": uid} for uid in each.uids], "NumPDBViolations": each.violations}
+            for name, each in victims.items()
+        }
+    )
+
+
+def _victims(document: dict[str, Any]) -> Victims:
+    pods, violations = _pick(document, "Pods"), _pick(document, "NumPDBViolations")
+    rows = [row for row in pods if isinstance(row, dict)] if isinstance(pods, list) else []
+    # Pods are sent by uid alone, or whole.
+    found = (_pick(row, "UID") or _uid(row) for row in rows)
+    return Victims(tuple(str(uid) for uid in found), violations if isinstance(violations, int) else 0)
+
+
+def _uid(pod: dict[str, Any]) -> object:
+    metadata = pod.get("metadata")
+    return metadata.get("uid") if isinstance(metadata, dict) else None
 
 
 def parse_bind(body: bytes) -> BindQuestion:

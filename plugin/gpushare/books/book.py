@@ -13,7 +13,7 @@ from plugin.gpushare.books.placement import CardUse, NodeUse, Refusal, best_card
 from plugin.gpushare.books.pod_annotations import assumed_index, correction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from plugin.gpushare.books.model import Card, Demand, Holding, Node, Pod, Report
 
@@ -177,6 +177,10 @@ class Books:
             found = judged[pod.demand] = place(use, pod.demand)
         return found
 
+    def fits_without(self, pod: Pod, node: str, uids: Container[str]) -> Card | Refusal:
+        """Return the card on which a pod would be placed if these had left, or why it could not be."""
+        return place(self._use(node, uids), pod.demand)
+
     def _forget(self, name: str) -> None:
         """Look at a node again: something about it has changed."""
         self._uses.pop(name, None)
@@ -191,13 +195,14 @@ class Books:
             found = self._uses[name] = self._use(name)
         return found
 
-    def _use(self, name: str) -> NodeUse:
+    def _use(self, name: str, gone: Container[str] = ()) -> NodeUse:
         node = self._nodes.get(name)
         if node is None or node.report is None:
             return NodeUse(problem=node.problem if node is not None else "the node is not known")
         if not node.allocatable:
             return NodeUse(problem=f"the kubelet has no {node.report.resource} to give")
-        return use_of(node.report, self.shares(name), max(0, node.report.units - node.allocatable))
+        shares = [share for share in self.shares(name) if share.pod.uid not in gone]
+        return use_of(node.report, shares, max(0, node.report.units - node.allocatable))
 
     def shares(self, name: str) -> tuple[Share, ...]:
         """Return who has, or will have, units of a node; those that are held come first."""

@@ -37,11 +37,12 @@ _CERTIFICATE_HINT = (
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: to connect, for each part of an answer, and for a whole call."""
+    """Seconds: to connect, for each part of an answer, and for a whole call. `answer_bytes` is how long one may be."""
 
     connect_s: float = 5.0
     read_s: float = 10.0
     call_s: float = 20.0
+    answer_bytes: int = _MAX_BYTES
 
 
 class _Https(http.client.HTTPSConnection):
@@ -160,11 +161,10 @@ class Connection:
 
     def _call(self, request: Request) -> Answer:
         response = self._send(request)
-        body = response.read(_MAX_BYTES + 1)
-        if len(body) > _MAX_BYTES:
-            raise ClusterError(
-                f"{self._server}: the answer is larger than {_MAX_BYTES} bytes", "is this an API server?"
-            )
+        limit = self._limits.answer_bytes
+        body = response.read(limit + 1)
+        if len(body) > limit:
+            raise ClusterError(f"{self._server}: the answer is larger than {limit} bytes", "is this an API server?")
         if self._is_cut or response.length:
             raise http.client.IncompleteRead(b"", response.length)
         return Answer(response.status, body, response.headers.get("Retry-After", ""))

@@ -89,6 +89,27 @@ def test_annotations_follow_what_the_kubelet_gave(stage: Stage) -> None:
     played(scene)
 
 
+def test_nobody_is_evicted_from_a_card_on_which_the_other_pod_would_not_fit(stage: Stage) -> None:
+    async def scene() -> None:
+        for name in ("n1", "n2"):
+            stage.add_node(name, 10, 10)
+            for number, units in enumerate((6, 6, 4, 4)):
+                stage.add_pod(f"{name}-{number}", units, node=name)
+            stage.admit(*(f"{name}-{number}" for number in range(4)))  # 6 and 4 on each card
+        pod = stage.add_pod("p", 8)
+        victims = {
+            "n1": {"Pods": [{"UID": "uid-n1-2"}, {"UID": "uid-n1-3"}], "NumPDBViolations": 0},
+            "n2": {"Pods": [{"UID": "uid-n2-0"}, {"UID": "uid-n2-2"}], "NumPDBViolations": 1},
+        }
+        async with stage.extender() as (_, scheduler):
+            body = {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+            status, answer = await scheduler.ask("POST", "/gpushare-scheduler/preempt", body)
+            assert status == 200
+            assert json.loads(answer) == {"NodeNameToMetaVictims": {"n2": victims["n2"]}}
+
+    played(scene)
+
+
 def test_units_of_a_pod_that_ended_are_given_again(stage: Stage) -> None:
     async def scene() -> None:
         stage.add_node("n1", 10)

@@ -28,6 +28,9 @@ class Deaf:
             raise self.error
         return body
 
+    def preempt(self, body: bytes) -> bytes:
+        return self.filter(body)
+
     async def bind(self, body: bytes) -> bytes:
         return self.filter(body)
 

@@ -6,7 +6,16 @@ import json
 
 import pytest
 
-from plugin.gpushare.wire import bind_answer, filter_error, parse_bind, parse_filter, render_filter
+from plugin.gpushare.wire import (
+    Victims,
+    bind_answer,
+    filter_error,
+    parse_bind,
+    parse_filter,
+    parse_preempt,
+    render_filter,
+    render_preempt,
+)
 
 POD = {"metadata": {"name": "binpack-1-0", "namespace": "default", "uid": "u1"}, "spec": {"containers": []}}
 MEMBERS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
@@ -54,6 +63,27 @@ def test_a_bind_question_and_its_answers() -> None:
     assert parse_bind(json.dumps({key.lower(): value for key, value in sent.items()}).encode()) == ("p", "d", "u", "n")
     assert json.loads(bind_answer()) == {"Error": ""}
     assert json.loads(bind_answer("no room")) == {"Error": "no room"}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param({"NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "a"}], "NumPDBViolations": 2}}}, id="by uid"),
+        pytest.param(
+            {
+                "NodeNameToMetaVictims": None,
+                "NodeNameToVictims": {"n": {"Pods": [{"metadata": {"uid": "a"}}], "NumPDBViolations": 2}},
+            },
+            id="whole",
+        ),
+    ],
+)
+def test_victims_are_named_by_uid(sent: dict[str, object]) -> None:
+    question = parse_preempt(json.dumps({"Pod": POD, **sent}).encode())
+    assert question.victims == {"n": Victims(("a",), 2)}
+    assert json.loads(render_preempt(question.victims)) == {
+        "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "a"}], "NumPDBViolations": 2}}
+    }
 
 
 @pytest.mark.parametrize(

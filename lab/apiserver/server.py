@@ -248,7 +248,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             wanted, found = body.get("metadata", {}), stored.load()["metadata"]
             if wanted.pop("uid", found["uid"]) != found["uid"] or (is_binding and stored.node):
-                self._refuse(409, f"pod {key[1]} is another one, or already assigned to a node")
+                words = f"pod {key[1]} is another one, or already assigned to a node"
+                self._refuse(409 if is_binding else 422, words)
                 return
             if is_binding:
                 patch = {"metadata": {"annotations": wanted.get("annotations", {})}}

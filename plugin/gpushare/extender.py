@@ -21,7 +21,7 @@ from plugin.gpushare.books.objects import name_of, parse_node, parse_pod, uid_of
 from plugin.gpushare.books.placement import Refusal
 from plugin.gpushare.books.pod_annotations import assumed
 from plugin.gpushare.follower import Follower, Kind
-from plugin.node_object.answers import CONFLICT, NOT_FOUND
+from plugin.node_object.answers import CONFLICT, INVALID, NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,7 +288,7 @@ class Extender:
             try:
                 await self._call(requests.annotate(pod, changes))
             except ClusterError as error:
-                if error.status not in {CONFLICT, NOT_FOUND}:  # it is gone, or another one
+                if error.status not in {CONFLICT, NOT_FOUND, INVALID}:  # it is gone, or another one: the uid differs
                     self._changed.add(node)
                     self._log.standing("annotations", error.message, hint=error.hint or "it is tried again")
                     await asyncio.sleep(_CORRECT_S)

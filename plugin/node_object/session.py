@@ -228,6 +228,10 @@ class Session:
             with self._lock:
                 self._book.give_up(step.series)
         is_node = error.status in (NOT_FOUND, CONFLICT)  # it is gone, or another one
+        if error.status == INVALID and step.kind is Kind.ANNOTATIONS:
+            # To a merge patch with another uid the API server says that the field is immutable; or they are too large.
+            is_node = True
+            self._waits[step.kind].failed(now_s, error.retry_after_s)
         if is_node:
             self._known = None
         self._waits[Kind.READ if is_node else step.kind].failed(now_s, error.retry_after_s)

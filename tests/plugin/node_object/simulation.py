@@ -27,6 +27,7 @@ class Simulation:
         self.exists = True
         self.failing: int | None = None
         self.retry_after = ""
+        self.is_full = False  # whether annotations are too large
         self.is_lost = False  # whether the next answer is lost on its way
         self.labels: dict[str, tuple[str, str]] = {}
         self.annotations: dict[str, str] = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
@@ -101,8 +102,8 @@ class Simulation:
         return Answer(201, b"{}")
 
     def _annotate(self, metadata: dict[str, Any]) -> Answer:
-        if metadata["uid"] != str(self.uid):
-            return Answer(409)
+        if metadata["uid"] != str(self.uid) or self.is_full:
+            return Answer(422, b'{"message": "metadata.uid: field is immutable"}')
         merged = {**self.annotations, **metadata["annotations"]}
         self.annotations = {key: value for key, value in merged.items() if value is not None}
         return self._node()

@@ -66,3 +66,13 @@ def test_it_is_tried_again_after_an_outage() -> None:
     node.failing = None
     node.settle(600)
     assert node.annotations[KEY] == "two"
+
+
+def test_one_that_is_always_refused_does_not_keep_the_rest_from_being_said() -> None:
+    node = running()
+    node.is_full = True
+    node.session.annotate({KEY: "two"})
+    node.session.show(conditions_of(observed("", ""), ""))
+    node.settle(12 * HOUR_S)
+    assert node.count("patch nodes/status") > 40
+    assert node.count("get nodes") < 250

@@ -2,7 +2,8 @@
 
 The API server is the lab's, in a process of its own, over TLS; a bind there costs what the row "API server alone" says,
 which no extender can be faster than. kube-scheduler decides one pod after another, 200 a second where it is quick, so
-that 50 pods that are created at once come as in the row "a pod each 5 ms"; all at the same moment is the worst case. Run: python3 bench/gpushare.py [--rounds 20]
+that 50 pods that are created at once come as in the row "a pod each 5 ms"; all at the same moment is the worst case.
+Run: python3 bench/gpushare.py [--rounds 20]
 """
 
 from __future__ import annotations

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugin.gpushare.wire import (
     Victims,
@@ -17,6 +20,19 @@ from plugin.gpushare.wire import (
     render_preempt,
 )
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["Pod", "pod", "Nodes", "NodeNames", "items", "Pods", "UID", "metadata", "name"])
+            | st.sampled_from(["NodeNameToMetaVictims", "NodeNameToVictims", "NumPDBViolations", "n1"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
 POD = {"metadata": {"name": "binpack-1-0", "namespace": "default", "uid": "u1"}, "spec": {"containers": []}}
 MEMBERS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
 
@@ -102,3 +118,11 @@ def test_a_bad_question_is_refused(body: bytes) -> None:
         parse_filter(body)
     with pytest.raises(ValueError, match=r"is|are|must"):
         parse_bind(body)
+
+
+@given(JSON)
+def test_any_question_is_answered_or_refused(document: object) -> None:
+    body = json.dumps(document).encode()
+    for parse in (parse_filter, parse_preempt, parse_bind):
+        with contextlib.suppress(ValueError):
+            parse(body)

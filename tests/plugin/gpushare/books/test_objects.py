@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugin.gpushare.books.model import RESOURCE, Demand
 from plugin.gpushare.books.objects import parse_node, parse_pod, parse_quantity
@@ -114,3 +116,21 @@ def test_a_node_whose_report_cannot_be_used_says_why(written: str, problem: str)
 def test_a_node_that_offers_another_resource() -> None:
     document = node_document("n1", report(15))
     assert "offers aliyun.com/gpu-mem, not example.com/mem" in parse_node(document, "example.com/mem").problem
+
+
+WORDS = (
+    "metadata spec status name uid annotations containers initContainers resources limits requests phase nodeName "
+    "creationTimestamp allocatable addresses"
+)
+KEYS = st.sampled_from([*WORDS.split(), RESOURCE, ANNOTATION])
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["3", "Running"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=15,
+)
+
+
+@given(ODD)
+def test_odd_documents_are_read_as_far_as_they_go(document: object) -> None:
+    parse_pod(document, RESOURCE)
+    parse_node(document, RESOURCE)

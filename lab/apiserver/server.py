@@ -19,6 +19,7 @@ import msgspec
 from lab.apiserver.store import Kubelets, Store, Stored
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator
 
     from lab.apiserver.store import Event, Key
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 BOOKMARK_S: Final = 60.0
 _EVICTION: Final = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/eviction")
 _COLLECTION: Final = re.compile(r"/api/v1/(nodes|pods)")
+_POD: Final = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)(/binding)?")
 _NODE: Final = re.compile(r"/api/v1/nodes/([^/]+)")
 _LEASES: Final = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/([^/]+)/leases(?:/([^/]+))?")
 
@@ -36,7 +38,7 @@ class Server:
 
     ``requests`` counts requests such as "list pods". ``latency_s`` is how long each takes. ``is_silent``: watches tell
     nothing, and are not ended. ``is_away``: connections are closed without an answer. ``loses`` says which
-    events no watch ever tells.
+    events no watch ever tells. ``lost_answers``: of so many requests for a pod nobody hears what came.
     """
 
     store: Store
@@ -45,10 +47,11 @@ class Server:
     latency_s: float = 0.0
     is_silent: bool = False
     is_away: bool = False
+    lost_answers: int = 0
     loses: Callable[[Event], bool] = lambda _event: False
     requests: Counter[str] = field(default_factory=Counter)
     watches: set[object] = field(default_factory=set)
-    pages: dict[int, list[Stored]] = field(default_factory=dict)
+    pages: dict[tuple[str, str, int], list[Stored]] = field(default_factory=dict)  # kind, selector, version
     generation: int = 0
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
@@ -65,13 +68,17 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(store: Store, *, grace_s: float = 0.0, port: int = 0) -> Iterator[Server]:
-    """Serve while inside."""
+def serving(
+    store: Store, *, grace_s: float = 0.0, port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[Server]:
+    """Serve while inside; over TLS where there is a context for it."""
     server = Server(store, Kubelets(store, grace_s))
     handler = type("Handler", (_Handler,), {"server_state": server})
     kubelets = threading.Thread(target=server.kubelets.run, name="kubelets", daemon=True)
     with _HttpServer(("127.0.0.1", port), handler) as http:
-        server.url = f"http://127.0.0.1:{http.server_port}"
+        if tls is not None:
+            http.socket = tls.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
+        server.url = f"{'https' if tls else 'http'}://127.0.0.1:{http.server_port}"
         thread = threading.Thread(target=http.serve_forever, args=(0.02,), name="apiserver", daemon=True)
         thread.start()
         kubelets.start()
@@ -128,6 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._list(found[1], query)
         elif found := _EVICTION.fullmatch(path):
             self._evict((found[1], found[2]), body)
+        elif found := _POD.fullmatch(path):
+            self._pod((found[1], found[2]), body, is_binding=bool(found[3]))
         elif found := _NODE.fullmatch(path):
             self._node(("", found[1]), body)
         elif found := _LEASES.fullmatch(path):
@@ -160,7 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(410, "the provided continue parameter is too old")
             return
         if token:
-            version, first, found = int(token), int(offset), state.pages[int(token)]
+            version, first = int(token), int(offset)
+            found = state.pages[kind, query.get("fieldSelector", ""), version]
         else:
             (stored, version), first = state.store.every(kind), 0
             matches = _matcher(query.get("fieldSelector", ""))
@@ -168,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         page, rest = found[first : first + limit] if limit else found, len(found) - first - limit
         meta = {"resourceVersion": str(version)}
         if limit and rest > 0:
-            state.pages[version] = found
+            state.pages[kind, query.get("fieldSelector", ""), version] = found
             meta["continue"] = f"{version}:{first + limit}"
         items = b",".join(each.data for each in page)
         self._answer(200, b'{"metadata":' + msgspec.json.encode(meta) + b',"items":[' + items + b"]}")
@@ -227,6 +237,32 @@ class _Handler(BaseHTTPRequestHandler):
                     return
                 stored = state.store.change("nodes", key, lambda node: _merge(node, patch))
         self._answer(200, stored.data)
+
+    def _pod(self, key: Key, body: dict[str, Any], *, is_binding: bool) -> None:
+        state = self.server_state
+        state.count("bind pods" if is_binding else f"{'patch' if self.command == 'PATCH' else 'get'} pods")
+        with state.store.changed:
+            stored = state.store.get("pods", key)
+            if stored is None:
+                self._refuse(404, f'pods "{key[1]}" not found')
+                return
+            wanted, found = body.get("metadata", {}), stored.load()["metadata"]
+            if wanted.pop("uid", found["uid"]) != found["uid"] or (is_binding and stored.node):
+                words = f"pod {key[1]} is another one, or already assigned to a node"
+                self._refuse(409 if is_binding else 422, words)
+                return
+            if is_binding:
+                patch = {"metadata": {"annotations": wanted.get("annotations", {})}}
+                patch["spec"] = {"nodeName": body["target"]["name"]}
+                state.store.change("pods", key, lambda pod: _merge(pod, patch))
+            elif self.command == "PATCH":
+                stored = state.store.change("pods", key, lambda pod: _merge(pod, body))
+        if state.lost_answers:
+            with state.mutex:
+                state.lost_answers -= 1
+            self.close_connection = True
+            return
+        self._answer(201 if is_binding else 200, b'{"status":"Success"}' if is_binding else stored.data)
 
     def _evict(self, key: Key, body: dict[str, Any]) -> None:
         state = self.server_state

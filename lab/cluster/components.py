@@ -41,7 +41,7 @@ class Component:
 class Layout:
     """Location of a control plane: its folder, its programs, the address and port of its API server.
 
-    A node of which nothing is heard for ``node_grace_s`` is NotReady.
+    A node of which nothing is heard for ``node_grace_s`` is NotReady. ``scheduler_config`` is a file for the scheduler.
     """
 
     folder: Path
@@ -50,6 +50,7 @@ class Layout:
     port: int
     certificates: Certificates
     node_grace_s: int = NODE_GRACE_S
+    scheduler_config: Path | None = None
 
     @property
     def server(self) -> str:
@@ -132,7 +133,12 @@ def _controller_manager(layout: Layout) -> dict[str, object]:
 
 
 def _scheduler(layout: Layout) -> dict[str, object]:
-    return _client(layout, names.SCHEDULER)
+    flags = _client(layout, names.SCHEDULER)
+    if layout.scheduler_config is None:
+        return flags
+    # With a file, kube-scheduler takes these two from there.
+    rest = {flag: value for flag, value in flags.items() if flag not in {"kubeconfig", "leader-elect"}}
+    return {"config": layout.scheduler_config} | rest
 
 
 def _client(layout: Layout, client: str) -> dict[str, object]:

@@ -48,7 +48,10 @@ ENDED_TOO_OFTEN = 3  # starts; the controller manager may exit once if the API s
 
 
 class ControlPlane:
-    """The control plane in ``folder``; ``port`` 0 picks a free port, which stays the same from then on."""
+    """The control plane in ``folder``; ``port`` 0 picks a free port, which stays the same from then on.
+
+    ``extenders`` are those that the scheduler is started with, as in its configuration.
+    """
 
     def __init__(
         self, folder: Path, address: str = LOOPBACK, port: int = 0, *, group: str = "", node_grace_s: int = NODE_GRACE_S
@@ -59,6 +62,7 @@ class ControlPlane:
         self.group = ControlGroup(group or f"grapnel-control-plane-{content_key(str(folder.absolute()))}")
         self._port = port
         self._node_grace_s = node_grace_s
+        self.extenders: Sequence[dict[str, object]] = ()
 
     @property
     def port(self) -> int:
@@ -172,7 +176,8 @@ class ControlPlane:
 
     def _layout(self) -> Layout:
         folder = self.folder.absolute()
-        return Layout(folder, self.programs, self.address, self.port, self.certificates, self._node_grace_s)
+        config = folder / "scheduler.json" if self.extenders else None
+        return Layout(folder, self.programs, self.address, self.port, self.certificates, self._node_grace_s, config)
 
     def _report(self) -> dict[str, Any]:
         try:
@@ -218,6 +223,15 @@ class ControlPlane:
         layout = self._layout()
         for client in (ADMIN, CONTROLLER_MANAGER, SCHEDULER):
             write_atomic(layout.kubeconfig(client), self.render_kubeconfig(client), 0o600)
+        if layout.scheduler_config is not None:
+            config = {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": str(layout.kubeconfig(SCHEDULER))},
+                "leaderElection": {"leaderElect": False},
+                "extenders": list(self.extenders),
+            }
+            write_atomic(layout.scheduler_config, json.dumps(config))
 
     def render_kubeconfig(self, client: str) -> str:
         """Return the kubeconfig of a client that has a certificate."""

@@ -58,11 +58,22 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
         from plugin.cli.devices import show_devices  # noqa: PLC0415 - not needed for --version
 
         return show_devices(invocation_of(arguments), as_json=arguments.json)
+    if arguments.verb in {"gpushare-extender", "inspect"}:
+        return _dispatch_gpushare(arguments)
     from plugin.cli.show import explain_config, show_config  # noqa: PLC0415 - not needed for --version
 
     if arguments.explain:
         return explain_config(invocation_of(arguments), as_json=arguments.json)
     return show_config(invocation_of(arguments))
+
+
+def _dispatch_gpushare(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    from plugin.cli import gpushare  # noqa: PLC0415 - not needed for --version
+
+    resource, kubeconfig = arguments.resource, arguments.kubeconfig
+    if arguments.verb == "inspect":
+        return gpushare.inspect_cluster(arguments.node, resource, kubeconfig, is_detailed=arguments.details)
+    return gpushare.serve_extender(arguments.listen, resource, kubeconfig, debug=arguments.debug)
 
 
 def _dispatch_health(arguments: argparse.Namespace | SimpleNamespace) -> int:

@@ -43,7 +43,28 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     _add_release_verbs(verbs, configured)
     _add_health_verbs(verbs, configured)
     _add_explain_verb(verbs, configured)
+    _add_gpushare_verbs(verbs, common)
     return parser
+
+
+def _add_gpushare_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+    words = {
+        "inspect": "show who has which units of GPU memory in the cluster",
+        "gpushare-extender": "serve kube-scheduler, so that pods with units of GPU memory fit on one card",
+    }
+    made = {verb: verbs.add_parser(verb, parents=[common], help=text) for verb, text in words.items()}
+    for parser in made.values():
+        parser.add_argument(
+            "--resource", default="aliyun.com/gpu-mem", metavar="NAME", help="default: aliyun.com/gpu-mem"
+        )
+        parser.add_argument(
+            "--kubeconfig", default="", metavar="FILE", help="default: KUBECONFIG, the service account, ~/.kube/config"
+        )
+    made["inspect"].add_argument("node", nargs="?", default="", metavar="NODE", help="this node alone")
+    made["inspect"].add_argument("-d", "--details", action="store_true", help="each pod and its cards")
+    made["gpushare-extender"].add_argument(
+        "--listen", default="127.0.0.1:32766", metavar="ADDRESS", help="of this machine; default: 127.0.0.1:32766"
+    )
 
 
 def _add_explain_verb(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type

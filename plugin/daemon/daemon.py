@@ -17,6 +17,7 @@ from plugin.daemon.container_hook import HookNotifier
 from plugin.daemon.deferred_imports import AFTER_S, load_deferred
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
+from plugin.daemon.memory_units import MemoryUnits
 from plugin.daemon.node_object import OwnNode
 from plugin.daemon.observation_log import log_changes
 from plugin.daemon.release_watch import ReleaseWatch
@@ -64,6 +65,8 @@ class Daemon:
         self._labels = LabelKeeper(logger)
         self._labels.on_change = self._node.label
         self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
+        self._units = MemoryUnits(self._node.annotate)
+        self._history.on_allocated, self._history.on_listed = self._units.allocated, self._units.listed
         self._driver = DriverWatch(dependencies, self._on_observation, self._on_crash)
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
         self._offering = Offering(

@@ -29,6 +29,9 @@ class NodeObject(Protocol):
     def label(self, labels: Mapping[str, str]) -> None:
         """Take all labels that the Node is to have of ours (`nvidia.com/…`)."""
 
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Take annotations that the Node is to carry beside all others, None for one that is to go."""
+
     def close(self) -> None:
         """Say what is due, within two seconds, and end."""
 
@@ -40,6 +43,9 @@ class NoNodeObject:
         """Nothing is said."""
 
     def label(self, labels: Mapping[str, str]) -> None:
+        """Nothing is said."""
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Nothing is said."""
 
     def close(self) -> None:
@@ -67,6 +73,10 @@ class LazyNodeObject:
     def label(self, labels: Mapping[str, str]) -> None:
         """Hand it on."""
         self._hand_on(lambda node: node.label(labels))
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Hand them on."""
+        self._hand_on(lambda node: node.annotate(annotations))
 
     def _hand_on(self, call: Callable[[NodeObject], None]) -> None:
         if self._waiting is None:
@@ -106,6 +116,7 @@ class OwnNode:
         self._log = logger
         self._node = node_object(config, logger)
         self._labels: Mapping[str, str] | None = None  # the last ones
+        self._annotations: dict[str, str | None] = {}
 
     def show(self, observation: Observation, released: str = "") -> None:
         """Hand it on."""
@@ -116,6 +127,11 @@ class OwnNode:
         self._labels = labels
         self._node.label(labels)
 
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Hand them on, and to whichever Node comes next."""
+        self._annotations.update(annotations)
+        self._node.annotate(annotations)
+
     async def move(self, config: NodeConfig) -> None:
         """Take the Node that this configuration names from now on; it gets the labels, and what is shown next."""
         before, self._config = self._config, config
@@ -125,6 +141,8 @@ class OwnNode:
         self._node = node_object(config, self._log)
         if self._labels is not None:
             self._node.label(self._labels)
+        if self._annotations:
+            self._node.annotate(self._annotations)
 
     def close(self) -> None:
         """End it; takes up to two seconds. In any thread."""

@@ -38,7 +38,11 @@ LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth rewriting it
 
 
 class HistoryKeeper:
-    """An `AllocationObserver`: hears of the kubelet's calls. `ask(deadline)` asks the kubelet who has which device."""
+    """An `AllocationObserver`: hears of the kubelet's calls. `ask(deadline)` asks the kubelet who has which device.
+
+    `on_allocated` is called with the resource and the time of each allocation, `on_listed` with each answer of the
+    kubelet and when it was asked for.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,8 @@ class HistoryKeeper:
         self.folder = folder
         self.ledger = Ledger(time.time())
         self.view = HoldingsView(ask, self._listed, lambda: self.ledger.is_waiting, logger)
+        self.on_allocated: Callable[[str, float], None] = lambda _resource, _at: None
+        self.on_listed: Callable[[tuple[DeviceAssignment, ...], float], None] = lambda _assignments, _asked_at: None
         self._log = logger
         self._early: list[tuple[Observation, float]] = []  # before the file was read, and when
         self._is_loaded = False
@@ -202,8 +208,9 @@ class HistoryKeeper:
 
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
         """Record it, and look soon who has them."""
-        is_free = not any(map(self.view.held.holder, device_ids))
-        self.ledger.allocated(resource, device_ids, time.time(), is_joinable=is_free)
+        is_free, now = not any(map(self.view.held.holder, device_ids)), time.time()
+        self.ledger.allocated(resource, device_ids, now, is_joinable=is_free)
+        self.on_allocated(resource, now)
         self._wake.set()
         self.view.changed()
 
@@ -231,5 +238,6 @@ class HistoryKeeper:
 
     def _listed(self, assignments: tuple[DeviceAssignment, ...], asked_at: float) -> None:
         self.ledger.listed(assignments, asked_at)
+        self.on_listed(assignments, asked_at)
         if self.ledger.has_fresh:
             self._wake.set()

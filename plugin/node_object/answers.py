@@ -34,6 +34,7 @@ class NodeState(NamedTuple):
     uid: str
     labels: dict[str, str]
     conditions: dict[str, Condition]
+    annotations: dict[str, str]
 
 
 def content_of(request: Request, answer: Answer) -> dict[str, Any]:
@@ -52,13 +53,16 @@ def node_state(document: dict[str, Any]) -> NodeState:
     uid = metadata.get("uid") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(uid, str) or not uid:
         raise ClusterError("the api server answers with a node that has no uid")
-    labels = metadata.get("labels")
-    pairs = labels.items() if isinstance(labels, dict) else ()
     status = document.get("status")
     rows = status.get("conditions") if isinstance(status, dict) else None
     found = [_condition(row) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     own = {condition.kind: condition for condition in found if condition.kind in OWN_KINDS}
-    return NodeState(uid, {str(key): str(value) for key, value in pairs}, own)
+    return NodeState(uid, _texts(metadata.get("labels")), own, _texts(metadata.get("annotations")))
+
+
+def _texts(value: object) -> dict[str, str]:
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {str(key): str(each) for key, each in pairs}
 
 
 def _condition(row: dict[str, Any]) -> Condition:

@@ -40,14 +40,18 @@ class Note(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the Node should show. Empty conditions, labels None: not known yet, so nothing is said of them."""
+    """What the Node should show. Empty conditions, labels None: not known yet, so nothing is said of them.
+
+    `annotations` are single ones: those that are not named stay as they are, and None is for one that is to go.
+    """
 
     conditions: tuple[Condition, ...] = ()
     labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str | None] = MappingProxyType({})
 
 
 class Known(NamedTuple):
-    """What the Node is known to show. `labels` None: ours were not applied yet.
+    """What the Node is known to show. `labels` None: ours were not applied yet. `annotations`: those that were sent.
 
     `refused`: labels that somebody else owns, with the field manager. `told_s`: when conditions were sent last,
     `heartbeat_s`: when they are sent again without a change.
@@ -59,3 +63,4 @@ class Known(NamedTuple):
     refused: Mapping[str, str] = MappingProxyType({})
     told_s: float = float("-inf")
     heartbeat_s: float = float("-inf")
+    annotations: Mapping[str, str | None] = MappingProxyType({})

@@ -48,6 +48,10 @@ class ClusterNode:
         self._log.standing("labels of the node", problem, **hint)
         self._reporter.label(usable)
 
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Take annotations that the Node is to carry beside all others, None for one that is to go."""
+        self._reporter.annotate(annotations)
+
     def close(self) -> None:
         """Say what is due, and end. The conditions stay: their heartbeat tells that nobody keeps them any more."""
         if not self._reporter.close():

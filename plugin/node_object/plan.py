@@ -1,7 +1,7 @@
 """What to ask of the API next, given what the Node should show and what it is known to show. Pure.
 
-One step at a time, the most urgent first: the current state, then labels, then events. Nothing due is no step, and the
-time at which something will be.
+One step at a time, the most urgent first: the current state, then annotations and labels, then events. Nothing due is
+no step, and the time at which something will be.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Kind(Enum):
 
     READ = "the node"
     CONDITIONS = "conditions"
+    ANNOTATIONS = "annotations"
     LABELS = "labels"
     EVENTS = "events"
 
@@ -55,6 +56,15 @@ class ApplyLabels:
 
 
 @dataclass(frozen=True)
+class PatchAnnotations:
+    """Set these annotations, and remove those that are None; all others stay."""
+
+    annotations: Mapping[str, str | None]
+    uid: str
+    kind = Kind.ANNOTATIONS
+
+
+@dataclass(frozen=True)
 class SendEvent:
     """Make an event, or count one up."""
 
@@ -63,7 +73,7 @@ class SendEvent:
     kind = Kind.EVENTS
 
 
-Step: TypeAlias = "ReadNode | PatchConditions | ApplyLabels | SendEvent"
+Step: TypeAlias = "ReadNode | PatchConditions | PatchAnnotations | ApplyLabels | SendEvent"
 
 
 def next_step(
@@ -74,12 +84,13 @@ def next_step(
     `waits`: until when a kind of step is not tried. Without a known Node everything waits for it.
     """
     if known is None:
-        has_work = bool(wanted.conditions) or wanted.labels is not None or book.due_s() is not None
+        has_work = any((wanted.conditions, wanted.labels is not None, wanted.annotations, book.due_s() is not None))
         candidates: list[tuple[Step | None, float | None]] = [(ReadNode(), float("-inf") if has_work else None)]
     else:
-        series = book.due(now_s)
+        series, annotations = book.due(now_s), annotations_to_set(known, wanted)
         candidates = [
             (PatchConditions(wanted.conditions), _conditions_due_s(known, wanted)),
+            (PatchAnnotations(annotations, known.uid), float("-inf") if annotations else None),
             (ApplyLabels(labels_to_apply(known, wanted), known.uid), _labels_due_s(known, wanted)),
             (None if series is None else SendEvent(series, known.uid), book.due_s()),
         ]
@@ -95,12 +106,17 @@ def next_step(
 
 
 def _kinds(known: Known | None) -> tuple[Kind, ...]:
-    return (Kind.READ,) if known is None else (Kind.CONDITIONS, Kind.LABELS, Kind.EVENTS)
+    return (Kind.READ,) if known is None else (Kind.CONDITIONS, Kind.ANNOTATIONS, Kind.LABELS, Kind.EVENTS)
 
 
 def labels_to_apply(known: Known, wanted: Wanted) -> dict[str, str]:
     """Return the labels that are wanted and nobody else's."""
     return {key: value for key, value in (wanted.labels or {}).items() if key not in known.refused}
+
+
+def annotations_to_set(known: Known, wanted: Wanted) -> dict[str, str | None]:
+    """Return the annotations that are wanted and not known to be there."""
+    return {key: value for key, value in wanted.annotations.items() if known.annotations.get(key, ()) != value}
 
 
 def _labels_due_s(known: Known, wanted: Wanted) -> float | None:
@@ -128,15 +144,19 @@ def after_conditions(known: Known, sent: tuple[Condition, ...], now_s: float, he
     return known._replace(conditions=there, told_s=now_s, heartbeat_s=now_s + heartbeat_s)
 
 
-def after_metadata(known: Known, wanted: Wanted, uid: str, labels: Mapping[str, str]) -> Known | None:
+def after_metadata(
+    known: Known, wanted: Wanted, uid: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Known | None:
     """Return what is known once the Node's metadata was seen; None: it is another Node of the same name.
 
-    Labels that somebody changed or removed are not known to be there any more; a label that the other owner let go
-    of is not refused any more.
+    Labels and annotations that somebody changed or removed are not known to be there any more; a label that the other
+    owner let go of is not refused any more.
     """
     if uid != known.uid:
         return None
     refused = still_refused(known.refused, wanted.labels or {}, labels)
+    sent = {key: value for key, value in known.annotations.items() if annotations.get(key) == value}
+    known = known._replace(annotations=sent)
     if known.labels is None:
         return known._replace(refused=refused)
     kept = {key: value for key, value in known.labels.items() if labels.get(key) == value}

@@ -28,7 +28,7 @@ _AFTER_A_BUG_S = 600.0
 
 
 class Reporter:
-    """Of one Node. `show`, `note` and `label` return at once; they and `close` are of one thread.
+    """Of one Node. `show`, `note`, `label` and `annotate` return at once; they and `close` are of one thread.
 
     `source` is a kubeconfig's path or "in-cluster". OpenSSL is loaded by the reporter's thread, once there is a call to
     make. The connection is closed whenever nothing is due.
@@ -68,6 +68,11 @@ class Reporter:
     def label(self, labels: Mapping[str, str]) -> None:
         """Have the Node carry these labels, and no others of ours."""
         if self._session.label(labels):
+            self._wake.set()
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Have the Node carry these annotations as well, None for one that goes."""
+        if self._session.annotate(annotations):
             self._wake.set()
 
     def note(self, notes: tuple[Note, ...]) -> None:

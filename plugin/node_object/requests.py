@@ -1,6 +1,7 @@
 """The form in which the API is asked. Pure.
 
 Conditions: a strategic merge patch of `nodes/status`, which replaces conditions of the same type and keeps all others.
+Annotations: a JSON merge patch of single ones, with the uid.
 Labels: server-side apply, never forced, with the uid, so that it can neither make a Node nor take over another one.
 Events: v1, in namespace `default`, like the kubelet's own of its node.
 """
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plugin.node_object.model import Condition
-    from plugin.node_object.plan import ApplyLabels, SendEvent
+    from plugin.node_object.plan import ApplyLabels, PatchAnnotations, SendEvent
 
 _EVENTS = "/api/v1/namespaces/default/events"
 STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 # Enough of the answer to a patch: not the whole Node, with its images.
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
@@ -64,6 +66,12 @@ def apply_labels(node: str, step: ApplyLabels) -> Request:
     metadata = {"name": node, "uid": step.uid, "labels": dict(step.labels)}
     path = f"{_node(node)}?fieldManager={FIELD_MANAGER}&force=false"
     return _patch(path, "nodes", APPLY, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
+
+def patch_annotations(node: str, step: PatchAnnotations) -> Request:
+    """Set annotations, and remove those that are None, if this is still the Node."""
+    body = {"metadata": {"uid": step.uid, "annotations": dict(step.annotations)}}
+    return _patch(_node(node), "nodes", MERGE, body)
 
 
 def send_event(node: str, step: SendEvent, name: str) -> Request:

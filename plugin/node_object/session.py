@@ -19,6 +19,7 @@ from plugin.node_object.model import Known, Wanted
 from plugin.node_object.plan import (
     ApplyLabels,
     Kind,
+    PatchAnnotations,
     PatchConditions,
     ReadNode,
     SendEvent,
@@ -29,6 +30,7 @@ from plugin.node_object.plan import (
 from plugin.node_object.requests import (
     apply_labels,
     event_name,
+    patch_annotations,
     patch_conditions,
     read_node,
     send_event,
@@ -89,7 +91,7 @@ class Dependencies:
 
 
 class Session:
-    """Of one Node. `show`, `label` and `note` are of one thread, `work` may be of another."""
+    """Of one Node. `show`, `label`, `annotate` and `note` are of one thread, `work` may be of another."""
 
     def __init__(self, node: str, ask: Ask, logger: Logger, rhythm: Rhythm, dependencies: Dependencies) -> None:
         self._node = node
@@ -114,6 +116,10 @@ class Session:
     def label(self, labels: Mapping[str, str]) -> bool:
         """Have the Node carry these labels, and no others of ours; returns whether that is something new."""
         return self._want(self._wanted._replace(labels=dict(labels)))
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> bool:
+        """Have the Node carry these annotations as well, None for one that goes; returns whether that is new."""
+        return self._want(self._wanted._replace(annotations={**self._wanted.annotations, **annotations}))
 
     def note(self, notes: tuple[Note, ...]) -> bool:
         """Make events; returns whether there are any."""
@@ -167,6 +173,8 @@ class Session:
         elif isinstance(step, ApplyLabels):
             self._ask(apply_labels(self._node, step))
             self._know(labels=step.labels)
+        elif isinstance(step, PatchAnnotations):
+            self._patch_annotations(step)
         else:
             self._send_event(step)
 
@@ -179,9 +187,14 @@ class Session:
         known = after_conditions(
             known, sent, self._dependencies.clock(), self._dependencies.later(self._rhythm.heartbeat_s)
         )
-        self._known = after_metadata(known, self._wanted, state.uid, state.labels)
+        self._known = after_metadata(known, self._wanted, state.uid, state.labels, state.annotations)
         if self._known is not None and not self._known.refused:
             self._log.standing(_OTHERS)
+
+    def _patch_annotations(self, step: PatchAnnotations) -> None:
+        self._ask(patch_annotations(self._node, step))
+        if self._known is not None:
+            self._know(annotations={**self._known.annotations, **step.annotations})
 
     def _send_event(self, step: SendEvent) -> None:
         name = step.series.name or event_name(self._node, step.series.number)
@@ -215,6 +228,10 @@ class Session:
             with self._lock:
                 self._book.give_up(step.series)
         is_node = error.status in (NOT_FOUND, CONFLICT)  # it is gone, or another one
+        if error.status == INVALID and step.kind is Kind.ANNOTATIONS:
+            # To a merge patch with another uid the API server says that the field is immutable; or they are too large.
+            is_node = True
+            self._waits[step.kind].failed(now_s, error.retry_after_s)
         if is_node:
             self._known = None
         self._waits[Kind.READ if is_node else step.kind].failed(now_s, error.retry_after_s)

@@ -20,7 +20,7 @@ from plugin.node_object.api.messages import Answer
 from plugin.node_object.api.proxy import find_proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from plugin.node_object.api.credentials import ApiAccess
     from plugin.node_object.api.messages import Request
@@ -37,11 +37,12 @@ _CERTIFICATE_HINT = (
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: to connect, for each part of an answer, and for a whole call."""
+    """Seconds: to connect, for each part of an answer, and for a whole call. `answer_bytes` is how long one may be."""
 
     connect_s: float = 5.0
     read_s: float = 10.0
     call_s: float = 20.0
+    answer_bytes: int = _MAX_BYTES
 
 
 class _Https(http.client.HTTPSConnection):
@@ -122,11 +123,33 @@ class Connection:
         finally:
             stopper.cancel()
 
+    def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
+        """Have each line of an answer without end heard until the server ends it, which takes as long as it likes.
+
+        What is heard first is an empty line: the server answers. The answer that is returned has a body where it is no
+        success. Raises ClusterError where it breaks off, or nothing comes for as long as a part of an answer may take.
+        """
+        self._is_cut = False
+        try:
+            response = self._send(request)
+            if response.status != http.client.OK:
+                return Answer(response.status, response.read(_MAX_BYTES), response.headers.get("Retry-After", ""))
+            hear(b"")
+            while line := response.readline(_MAX_BYTES + 1):
+                if len(line) > _MAX_BYTES:
+                    raise ClusterError(f"{self._server}: a line is larger than {_MAX_BYTES} bytes")
+                hear(line)
+        except (OSError, http.client.HTTPException) as error:
+            raise ClusterError(f"{self._server}: {_words(error)}", _NETWORK_HINT) from error
+        finally:
+            self.close()
+        return Answer(http.client.OK)
+
     def close(self) -> None:
         """Hang up."""
         self._http.close()
 
-    def _call(self, request: Request) -> Answer:
+    def _send(self, request: Request) -> http.client.HTTPResponse:
         headers = {"Accept": request.accept, "User-Agent": f"grapnel-node/{__version__}"}
         if request.content_type:
             headers["Content-Type"] = request.content_type
@@ -134,12 +157,14 @@ class Connection:
             headers["Authorization"] = f"Bearer {self._api.token}"
         path = f"{self._api.access.base_path}{request.path}"
         self._http.request(request.method, path, body=request.body or None, headers=headers)
-        response = self._http.getresponse()
-        body = response.read(_MAX_BYTES + 1)
-        if len(body) > _MAX_BYTES:
-            raise ClusterError(
-                f"{self._server}: the answer is larger than {_MAX_BYTES} bytes", "is this an API server?"
-            )
+        return self._http.getresponse()
+
+    def _call(self, request: Request) -> Answer:
+        response = self._send(request)
+        limit = self._limits.answer_bytes
+        body = response.read(limit + 1)
+        if len(body) > limit:
+            raise ClusterError(f"{self._server}: the answer is larger than {limit} bytes", "is this an API server?")
         if self._is_cut or response.length:
             raise http.client.IncompleteRead(b"", response.length)
         return Answer(response.status, body, response.headers.get("Retry-After", ""))

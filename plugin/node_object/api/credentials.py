@@ -94,7 +94,7 @@ def _read_file(path: Path) -> bytes:
         with path.open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
     except OSError as error:
-        hint = "it is named by kubernetesApi, or by the kubeconfig that this names"
+        hint = "it is named by kubernetesApi or --kubeconfig, or by the kubeconfig that this names"
         raise ClusterError(f"{path}: {(error.strerror or str(error)).lower()}", hint) from error
     if len(content) > _MAX_BYTES:
         raise ClusterError(f"{path}: larger than {_MAX_BYTES} bytes", "is this the right file?")

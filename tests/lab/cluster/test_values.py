@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def test_the_api_server_is_the_only_one_with_a_port() -> None:
     assert [flags(name)["secure-port"] for name in ("kube-controller-manager", "kube-scheduler")] == ["0", "0"]
     api = flags("kube-apiserver")
     assert (api["bind-address"], api["secure-port"]) == ("10.177.9.1", "6443")
+
+
+def test_a_scheduler_with_a_file_has_its_kubeconfig_there() -> None:
+    plain, configured = flags("kube-scheduler"), flags("kube-scheduler", replace(LAYOUT, scheduler_config=Path("/f/s")))
+    assert configured.pop("config") == "/f/s"
+    assert plain.keys() - configured.keys() == {"kubeconfig", "leader-elect"}
 
 
 def test_what_talks_to_the_api_server_waits_for_its_port() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plugin.errors import ClusterError
 from plugin.node_object.answers import content_of
 from plugin.node_object.api.messages import Answer
+from plugin.node_object.requests import MERGE
 from plugin.node_object.session import Dependencies, Rhythm, Session
 from tests.plugin.node_object.written_log import WrittenLog
 
@@ -26,8 +27,10 @@ class Simulation:
         self.exists = True
         self.failing: int | None = None
         self.retry_after = ""
+        self.is_full = False  # whether annotations are too large
         self.is_lost = False  # whether the next answer is lost on its way
         self.labels: dict[str, tuple[str, str]] = {}
+        self.annotations: dict[str, str] = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
         self.conditions: dict[str, dict[str, str]] = {}
         self.events: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[float, str]] = []
@@ -60,7 +63,7 @@ class Simulation:
     def recreate(self) -> None:
         self.uid += 1
         self.exists = True
-        self.labels, self.conditions = {}, {}
+        self.labels, self.conditions, self.annotations = {}, {}, {}
 
     def _ask(self, request: Request) -> dict[str, Any]:
         self.calls.append((self.now_s, f"{request.verb} {request.resource}"))
@@ -83,6 +86,8 @@ class Simulation:
         if request.resource == "nodes/status":
             for row in body["status"]["conditions"]:
                 self.conditions[row["type"]] = row
+        elif request.content_type == MERGE:
+            return self._annotate(body["metadata"])
         elif request.method == "PATCH":
             return self._apply(body["metadata"])
         return self._node()
@@ -95,6 +100,13 @@ class Simulation:
             return Answer(404)
         self.events[name] = {**self.events.get(name, {}), **body}
         return Answer(201, b"{}")
+
+    def _annotate(self, metadata: dict[str, Any]) -> Answer:
+        if metadata["uid"] != str(self.uid) or self.is_full:
+            return Answer(422, b'{"message": "metadata.uid: field is immutable"}')
+        merged = {**self.annotations, **metadata["annotations"]}
+        self.annotations = {key: value for key, value in merged.items() if value is not None}
+        return self._node()
 
     def _apply(self, metadata: dict[str, Any]) -> Answer:
         if metadata["uid"] != str(self.uid):
@@ -120,6 +132,6 @@ class Simulation:
 
     def _node(self) -> Answer:
         labels = {key: value for key, (value, _) in self.labels.items()}
-        metadata = {"uid": str(self.uid), "labels": labels}
+        metadata = {"uid": str(self.uid), "labels": labels, "annotations": self.annotations}
         status = {"conditions": list(self.conditions.values())}
         return Answer(200, json.dumps({"metadata": metadata, "status": status}).encode())

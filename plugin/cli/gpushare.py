@@ -1,0 +1,60 @@
+"""`grapnel-node gpushare-extender` and `grapnel-node inspect`: memory units of a cluster, for users of gpushare."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugin.errors import ClusterError
+from plugin.log import Logger, configure
+from plugin.settings.node_config import IN_CLUSTER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.gpushare.follower import Api
+
+
+def source_of(kubeconfig: str, environment: Mapping[str, str]) -> str:
+    """Return what reaches the API: what was named, KUBECONFIG, a pod's service account, or the user's own file."""
+    named = kubeconfig or environment.get("KUBECONFIG", "")
+    if named:
+        return named
+    return IN_CLUSTER if environment.get("KUBERNETES_SERVICE_HOST") else str(Path("~/.kube/config").expanduser())
+
+
+def serve_extender(address: str, resource: str, kubeconfig: str, *, debug: bool) -> int:
+    """Run until SIGTERM; returns the exit code."""
+    import asyncio  # noqa: PLC0415 - not needed by the other verbs
+
+    from plugin.gpushare.run import run_extender  # noqa: PLC0415 - the same, and OpenSSL
+
+    configure(sys.stderr, debug=debug)
+    source = source_of(kubeconfig, os.environ)
+    asyncio.run(run_extender(address, resource, source, os.environ, Logger()))
+    return 0
+
+
+def inspect_cluster(node: str, resource: str, kubeconfig: str, *, is_detailed: bool) -> int:
+    """Print who has which units, on one node or on all."""
+    from plugin.gpushare.connections import Connections  # noqa: PLC0415 - OpenSSL
+
+    print(
+        inspection(Connections(source_of(kubeconfig, os.environ), os.environ), node, resource, is_detailed=is_detailed),
+        end="",
+    )
+    return 0
+
+
+def inspection(api: Api, node: str, resource: str, *, is_detailed: bool) -> str:
+    """Return the text; raises ClusterError, also for a node that is not there."""
+    from plugin.gpushare.books.inspection import render_details, render_summary  # noqa: PLC0415 - see above
+    from plugin.gpushare.snapshot import read_books  # noqa: PLC0415 - see above
+
+    books = read_books(api, resource, node)
+    try:
+        return (render_details if is_detailed else render_summary)(books, node)
+    except KeyError as error:
+        raise ClusterError(f"there is no node {node}", "see kubectl get nodes") from error

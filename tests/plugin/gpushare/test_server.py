@@ -1,0 +1,130 @@
+"""HTTP: what is read of a request, what is refused, and that nobody can hold the extender."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from plugin.gpushare.server import PREFIX, ExtenderServer, Head, parse_head
+from plugin.log import Logger
+from plugin.metrics.request import Answer
+from tests.plugin.gpushare.stage import Scheduler
+
+POST = f"POST {PREFIX}/filter HTTP/1.1"
+JSON = "Content-Type: application/json"
+
+
+class Deaf:
+    """Answers what it is told to."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def filter(self, body: bytes) -> bytes:
+        if self.error is not None:
+            raise self.error
+        return body
+
+    def preempt(self, body: bytes) -> bytes:
+        return self.filter(body)
+
+    async def bind(self, body: bytes) -> bytes:
+        return self.filter(body)
+
+    def inspect(self, name: str = "") -> dict[str, Any]:
+        return {"asked": name}
+
+    def problem(self) -> str:
+        return ""
+
+
+def head(*lines: str) -> bytes:
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param((POST, JSON, "Content-Length: 12"), Head("POST", f"{PREFIX}/filter", 12), id="filter"),
+        pytest.param(
+            (POST, "content-type: application/json; charset=utf-8", "content-length:3"), 3, id="small letters"
+        ),
+        pytest.param((f"GET {PREFIX}/inspect/n1?x=1 HTTP/1.1",), Head("GET", f"{PREFIX}/inspect/n1", 0), id="inspect"),
+        pytest.param(("hello",), HTTPStatus.BAD_REQUEST, id="not HTTP"),
+        pytest.param((f"{POST}2", JSON), HTTPStatus.BAD_REQUEST, id="another version"),
+        pytest.param(("GET /metrics HTTP/1.1",), HTTPStatus.NOT_FOUND, id="another path"),
+        pytest.param((f"GET {PREFIX}/inspector HTTP/1.1",), HTTPStatus.NOT_FOUND, id="a longer path"),
+        pytest.param((f"GET {PREFIX}/bind HTTP/1.1",), HTTPStatus.METHOD_NOT_ALLOWED, id="get of a verb"),
+        pytest.param(("POST /version HTTP/1.1", JSON), HTTPStatus.METHOD_NOT_ALLOWED, id="post of a page"),
+        pytest.param((POST, JSON), HTTPStatus.LENGTH_REQUIRED, id="no length"),
+        pytest.param(
+            (POST, JSON, "Content-Length: 1", "Transfer-Encoding: chunked"), HTTPStatus.LENGTH_REQUIRED, id="chunked"
+        ),
+        pytest.param((POST, JSON, "Content-Length: 99999999"), HTTPStatus.REQUEST_ENTITY_TOO_LARGE, id="too large"),
+        pytest.param(
+            (POST, "Content-Type: text/plain", "Content-Length: 1"), HTTPStatus.UNSUPPORTED_MEDIA_TYPE, id="from a page"
+        ),
+    ],
+)
+def test_heads(lines: tuple[str, ...], expected: object) -> None:
+    found = parse_head(head(*lines))
+    if isinstance(expected, int) and not isinstance(expected, HTTPStatus):
+        assert isinstance(found, Head)
+        assert found.length == expected
+    else:
+        assert (found.status if isinstance(found, Answer) else found) == expected
+
+
+async def served(handler: Deaf, patience_s: float = 5.0) -> tuple[ExtenderServer, Scheduler]:
+    server = ExtenderServer(handler, Logger(), patience_s=patience_s)
+    return server, Scheduler(await server.start("127.0.0.1", 0))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        pytest.param(ValueError("Pod is missing"), 400, id="a bad question"),
+        pytest.param(KeyError("bug"), 500, id="a bug"),
+    ],
+)
+def test_one_bad_request_does_not_end_the_server(error: Exception, status: int) -> None:
+    async def run() -> None:
+        handler = Deaf(error)
+        server, scheduler = await served(handler)
+        assert (await scheduler.ask("POST", f"{PREFIX}/filter", {}))[0] == status
+        handler.error = None
+        assert await scheduler.ask("POST", f"{PREFIX}/bind", {"a": 1}) == (200, b'{"a": 1}')
+        assert await scheduler.ask("GET", f"{PREFIX}/inspect/n%2F1") == (200, b'{"asked": "n/1"}')
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_clients_that_say_nothing_are_hung_up_on() -> None:
+    async def run() -> None:
+        server, scheduler = await served(Deaf(), patience_s=0.1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", scheduler.port)
+        assert b"408" in await reader.read()
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", scheduler.port)
+        writer.write(head(POST, JSON, "Content-Length: 5") + b"four")
+        assert b"408" in await reader.read()
+        writer.close()
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_a_scheduler_gets_in_past_hundreds_of_silent_clients() -> None:
+    async def run() -> None:
+        server, scheduler = await served(Deaf())
+        silent = [await asyncio.open_connection("127.0.0.1", scheduler.port) for _ in range(300)]
+        assert (await scheduler.ask("GET", "/version"))[0] == 200
+        for _, writer in silent:
+            writer.close()
+        await server.close()
+
+    asyncio.run(run())

@@ -2,13 +2,16 @@
  *
  * A failure of the machine with the name of a function here (without _v2) gives its code, for one GPU or for all; code
  * -1 is a call that never returns, code -2 a copy that gives back something else than was written. A GPU that fails with
- * everything (`*`) is not there.
+ * everything (`*`) is not there. What a process allocates counts for the limits of its control group and of those around
+ * it (memory_limits.c); past one of them there is no memory. Where no group is to be seen, there is no limit.
  */
 #define _GNU_SOURCE
 #include "api.h"
 
+#include "../src/cgroup.h"
 #include "../src/driver.h"
 #include "../src/state.h"
+#include "../src/usage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -177,6 +180,47 @@ CUDA_API cu_result cuCtxDestroy_v2(cu_context context)
     return failed;
 }
 
+/* Whether what this process has is within every limit that holds for it. */
+static bool is_within_limits(const struct machine *machine, unsigned gpu)
+{
+    char group[CGROUP_PATH_SIZE];
+    if (machine->limit_count == 0 || !cgroup_of_process("self", group))
+        return true;
+    do {
+        const struct memory_limit *limit = cgroup_limit(machine, gpu, group);
+        if (limit && usage_of_group(machine->gpus[gpu].uuid, group) > limit->hard)
+            return false;
+    } while (cgroup_to_parent(group));
+    return true;
+}
+
+/* Counts before it asks: of two that race for the last byte none gets too much. */
+static bool take_memory(unsigned gpu, size_t size)
+{
+    const struct machine *machine = state_machine();
+    if (!machine || size > INT64_MAX)
+        return false;
+    if (!usage_add(machine->gpus[gpu].uuid, (int64_t)size))
+        return machine->limit_count == 0;
+    if (is_within_limits(machine, gpu))
+        return true;
+    usage_add(machine->gpus[gpu].uuid, -(int64_t)size);
+    return false;
+}
+
+static void give_memory(unsigned gpu, size_t size)
+{
+    const struct machine *machine = state_machine();
+    if (machine)
+        usage_add(machine->gpus[gpu].uuid, -(int64_t)size);
+}
+
+/* In front of the memory of an allocation, which is given without touching it. */
+struct block {
+    size_t size;
+    unsigned gpu;
+} __attribute__((aligned(16)));
+
 CUDA_API cu_result cuMemAlloc_v2(cu_pointer *pointer, size_t size)
 {
     if (!current || !pointer || size == 0)
@@ -184,15 +228,27 @@ CUDA_API cu_result cuMemAlloc_v2(cu_pointer *pointer, size_t size)
     cu_result failed = failure("cuMemAlloc", (int)current->gpu);
     if (failed != CUDA_SUCCESS)
         return failed;
-    *pointer = (cu_pointer)(uintptr_t)malloc(size);
-    return *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (size > SIZE_MAX - sizeof(struct block) || !take_memory(current->gpu, size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct block *block = malloc(sizeof(*block) + size);
+    if (!block) {
+        give_memory(current->gpu, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *block = (struct block){size, current->gpu};
+    *pointer = (cu_pointer)(uintptr_t)(block + 1);
+    return CUDA_SUCCESS;
 }
 
 CUDA_API cu_result cuMemFree_v2(cu_pointer pointer)
 {
     if (!current)
         return CUDA_ERROR_INVALID_CONTEXT;
-    free((void *)(uintptr_t)pointer);
+    if (pointer) {
+        struct block *block = (struct block *)(uintptr_t)pointer - 1;
+        give_memory(block->gpu, block->size);
+        free(block);
+    }
     return failure("cuMemFree", (int)current->gpu);
 }
 

@@ -1,0 +1,91 @@
+"""What was given, as far as it is remembered or the kubelet says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from plugin.errors import KubeletError
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+from plugin.memory_limits.ledger import MemoryLedger
+from tests.plugin.fakes import gpu
+
+GIB = 1 << 30
+FIRST, SECOND = gpu(0).uuid, gpu(1).uuid
+
+
+class Kubelet:
+    """Says who has what, or nothing."""
+
+    def __init__(self, *assignments: DeviceAssignment, is_up: bool = True) -> None:
+        self.assignments = assignments
+        self.is_up = is_up
+        self.asked = 0
+
+    async def list_assignments(self, _deadline_s: float) -> tuple[DeviceAssignment, ...]:
+        self.asked += 1
+        if not self.is_up:
+            raise KubeletError("it does not answer")
+        return self.assignments
+
+
+def unit_bytes(uuid: str) -> int | None:
+    return GIB if uuid in {FIRST, SECOND} else None
+
+
+def given(count: int, uuid: str = FIRST, container: str = "c", first: int = 0) -> DeviceAssignment:
+    ids = tuple(f"{uuid}/{number}" for number in range(first, first + count))
+    return DeviceAssignment(PodContainer("ns", "pod", container), "example.com/gpu-mem", ids)
+
+
+def find(ledger: MemoryLedger, memory: dict[str, int]) -> object:
+    return asyncio.run(ledger.find(memory))
+
+
+def test_an_allocation_is_found_without_asking() -> None:
+    kubelet = Kubelet()
+    ledger = MemoryLedger(kubelet.list_assignments, unit_bytes)
+    ledger.allocated((f"{FIRST}/4", f"{FIRST}/5"))
+    assert find(ledger, {FIRST: 2 * GIB}) == {FIRST: 2 * GIB}
+    assert kubelet.asked == 0
+
+
+def test_an_amount_that_nobody_was_given_is_no_allocation() -> None:
+    ledger = MemoryLedger(Kubelet(given(1), given(3, SECOND, "other")).list_assignments, unit_bytes)
+    ledger.allocated((f"{FIRST}/4", f"{FIRST}/5"))
+    for memory in ({FIRST: 8 * GIB}, {FIRST: 2 * GIB - 1}, {SECOND: 2 * GIB}, {FIRST: 2 * GIB, SECOND: 3 * GIB}, {}):
+        assert find(ledger, memory) is None
+
+
+def test_after_a_start_the_kubelet_knows() -> None:
+    kubelet = Kubelet(given(2), given(9, gpu(7).uuid, "other"))
+    ledger = MemoryLedger(kubelet.list_assignments, unit_bytes)
+    assert find(ledger, {FIRST: 2 * GIB}) == {FIRST: 2 * GIB}
+    assert find(ledger, {gpu(7).uuid: 9 * GIB}) is None
+
+
+def test_what_the_kubelet_tells_in_parts_is_one_allocation() -> None:
+    kubelet = Kubelet(*(given(1, first=number) for number in range(4)), given(3, container="other", first=4))
+    ledger = MemoryLedger(kubelet.list_assignments, unit_bytes)
+    assert find(ledger, {FIRST: GIB}) is None
+    assert find(ledger, {FIRST: 7 * GIB}) is None
+    assert find(ledger, {FIRST: 4 * GIB}) == {FIRST: 4 * GIB}
+    assert find(ledger, {FIRST: 3 * GIB}) == {FIRST: 3 * GIB}
+
+
+def test_a_kubelet_that_is_silent_knows_of_nothing() -> None:
+    assert find(MemoryLedger(Kubelet(is_up=False).list_assignments, unit_bytes), {FIRST: GIB}) is None
+
+
+def test_devices_of_other_kinds_are_not_remembered() -> None:
+    ledger = MemoryLedger(Kubelet().list_assignments, unit_bytes)
+    ledger.allocated((FIRST, f"{FIRST}::1", f"{gpu(7).uuid}/0"))
+    assert find(ledger, {FIRST: GIB}) is None
+
+
+def test_it_does_not_grow_for_ever() -> None:
+    kubelet = Kubelet()
+    ledger = MemoryLedger(kubelet.list_assignments, lambda _uuid: 1)
+    for count in range(1, 1200):
+        ledger.allocated((f"{gpu(count).uuid}/0",))
+    assert find(ledger, {gpu(1199).uuid: 1}) is not None
+    assert find(ledger, {gpu(1).uuid: 1}) is None

@@ -1,0 +1,102 @@
+"""Who was given how much of a GPU's memory, who is kept to it, and who uses more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugin.devices.inventory import Device, Inventory
+from plugin.driver.memory_limit import GroupMemory
+from plugin.driver.telemetry import GpuProcess
+from plugin.kubelet.pod_resources.attribution import OUTSIDE, DeviceAssignment, PodContainer
+from plugin.metrics.exposition import render
+from plugin.metrics.memory import ContainerMemory, allocated_memory, measure_containers, memory_families
+from tests.plugin.fakes import VERSION, gpu, telemetry
+from tests.plugin.metrics.reading import read_page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GIB = 1 << 30
+FIRST, SECOND = gpu(0).uuid, gpu(1).uuid
+RESOURCE = "example.com/gpu-mem"
+SMALL, LARGE = PodContainer("a", "small", "main"), PodContainer("a", "large", "main")
+INVENTORY = Inventory(VERSION, (Device(gpu(0), "/dev/nvidia0"), Device(gpu(1), "/dev/nvidia1")))
+ALLOCATED = {(SMALL, FIRST): GIB, (LARGE, FIRST): 4 * GIB}
+# Process 1 is the small one's, 2 and 3 the large one's, 4 the host's.
+OWNERS = {1: SMALL, 2: LARGE, 3: LARGE, 4: OUTSIDE}
+
+
+def used(memory: Mapping[int, int | None], owners: Mapping[int, PodContainer] = OWNERS) -> ContainerMemory:
+    processes = tuple(GpuProcess(pid, size, None) for pid, size in memory.items())
+    return measure_containers(ALLOCATED, {}, (telemetry(0)._replace(processes=processes),), owners)
+
+
+def test_units_are_memory_and_nothing_else_is() -> None:
+    units = tuple(f"{FIRST}/{number}" for number in range(3))
+    assignments = (
+        DeviceAssignment(LARGE, RESOURCE, units[:2]),
+        DeviceAssignment(LARGE, RESOURCE, (units[2], f"{SECOND}/0")),
+        DeviceAssignment(SMALL, "nvidia.com/gpu", (SECOND, f"{SECOND}::1", f"{gpu(7).uuid}/1")),
+    )
+    assert allocated_memory(assignments, {FIRST: GIB, SECOND: GIB}.get) == {
+        (LARGE, FIRST): 3 * GIB,
+        (LARGE, SECOND): GIB,
+    }
+
+
+def test_without_a_limit_it_is_the_sum_of_a_containers_processes() -> None:
+    memory = used({1: 2 * GIB, 2: GIB, 3: GIB, 4: 7 * GIB})
+    assert memory.used == {(SMALL, FIRST): 2 * GIB, (LARGE, FIRST): 2 * GIB}
+    assert memory.limits == {}
+
+
+@pytest.mark.parametrize(
+    ("processes", "owners", "expected"),
+    [
+        pytest.param({}, {}, {(SMALL, FIRST): 0, (LARGE, FIRST): 0}, id="no process"),
+        pytest.param({1: GIB, 9: GIB}, OWNERS, {(SMALL, FIRST): GIB}, id="a process of nobody knows whom"),
+        pytest.param({1: None}, OWNERS, {(LARGE, FIRST): 0}, id="memory that the driver does not tell"),
+    ],
+)
+def test_what_is_not_known_is_left_out(
+    processes: dict[int, int | None], owners: dict[int, PodContainer], expected: dict[tuple[PodContainer, str], int]
+) -> None:
+    assert used(processes, owners).used == expected
+
+
+def test_a_container_that_was_given_no_units_is_not_counted() -> None:
+    stranger = PodContainer("a", "stranger", "main")
+    assert (stranger, FIRST) not in used({1: GIB, 5: GIB}, {**OWNERS, 5: stranger}).used
+
+
+def test_what_the_driver_counts_for_a_limit_comes_first() -> None:
+    limited = {(SMALL, FIRST): GroupMemory(GIB, 900), (LARGE, SECOND): GroupMemory(None, 5)}
+    processes = (GpuProcess(1, 100, None), GpuProcess(2, 200, None))
+    memory = measure_containers(ALLOCATED, limited, (telemetry(0)._replace(processes=processes),), OWNERS)
+    assert memory.used == {(SMALL, FIRST): 900, (LARGE, FIRST): 200, (LARGE, SECOND): 5}
+    assert memory.limits == {(SMALL, FIRST): GIB}
+
+
+def test_it_is_on_the_page_by_container_and_gpu() -> None:
+    only_pod = PodContainer("b", "p", "")
+    memory = ContainerMemory(
+        {(SMALL, FIRST): GIB, (only_pod, SECOND): 2 * GIB, (SMALL, gpu(7).uuid): 1},
+        {(SMALL, FIRST): GIB},
+        {(SMALL, FIRST): 5},
+    )
+    text = render(memory_families(memory, INVENTORY, "node-1"))
+    page = read_page(text)
+    of_small = {"gpu": "0", "UUID": FIRST, "Hostname": "node-1", "container": "main", "namespace": "a", "pod": "small"}
+    of_pod = {"gpu": "1", "UUID": SECOND, "Hostname": "node-1", "namespace": "b", "pod": "p"}
+    assert {name: [dict(labels) for labels in page.of(name)] for name in sorted(_names())} == {
+        "grapnel_container_gpu_memory_allocated_bytes": [of_small, of_pod],
+        "grapnel_container_gpu_memory_limit_bytes": [of_small],
+        "grapnel_container_gpu_memory_used_bytes": [of_small],
+    }
+    assert gpu(7).uuid.encode() not in text
+
+
+def _names() -> set[str]:
+    return {f"grapnel_container_gpu_memory_{word}_bytes" for word in ("allocated", "limit", "used")}

@@ -1,0 +1,143 @@
+"""Asking the node daemon for a memory limit: what it answers, what it does not, and who answers in its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runtime_hook.bundle import State
+from runtime_hook.errors import LimitError
+from runtime_hook.memorylimit import limit_memory, socket_beside
+from tests.plugin.admin.test_socket import served
+from tests.runtime_hook.answering import answering
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MEMORY = "GPU-00000000-0000-0000-0000-000000000000=1073741824"
+REQUIRED = f"required,{MEMORY}"
+NOBODY = 65534
+
+
+def state() -> State:
+    return State(id="a1" * 32, pid=os.getpid(), bundle="/")
+
+
+@pytest.mark.parametrize("result", ["set", "not needed"])
+def test_a_container_with_what_it_needs_starts(tmp_path: Path, result: str) -> None:
+    path = tmp_path / "node.sock"
+    answer = json.dumps({"result": result, "required": True}).encode() + b"\n"
+    with answering(path, answer) as heard:
+        assert limit_memory(str(path), state(), REQUIRED) == (f"memory limit {result}",)
+    asked = json.loads(heard[0])
+    assert {key: asked[key] for key in ("verb", "container", "memory")} == {
+        "verb": "limit",
+        "container": "a1" * 32,
+        "memory": REQUIRED,
+    }
+    assert asked["cgroup"] == "" or asked["cgroup"].startswith("/")
+
+
+@pytest.mark.parametrize(
+    ("memory", "answer", "is_refused"),
+    [
+        pytest.param(
+            MEMORY, {"result": "not set", "required": True, "reason": "no"}, True, id="required by the daemon"
+        ),
+        pytest.param(REQUIRED, {"result": "not set", "required": False, "reason": "no"}, False, id="not any more"),
+        pytest.param(REQUIRED, {"error": "no such verb"}, True, id="an older daemon, and it was required"),
+        pytest.param(MEMORY, {"error": "no such verb"}, False, id="an older daemon"),
+        pytest.param(MEMORY, {"result": "not set", "required": "yes", "reason": "no"}, True, id="in doubt"),
+        pytest.param(REQUIRED, {}, True, id="nothing said"),
+        pytest.param(REQUIRED, {"result": ["set"]}, True, id="said in a list"),
+        pytest.param(REQUIRED, {"result": "set\n"}, True, id="another word"),
+    ],
+)
+def test_a_container_without_its_limit_starts_only_where_it_may(
+    tmp_path: Path,
+    memory: str,
+    answer: dict[str, object],
+    is_refused: bool,  # noqa: FBT001 - of a table
+) -> None:
+    path = tmp_path / "node.sock"
+    with answering(path, json.dumps(answer).encode() + b"\n"):
+        if is_refused:
+            with pytest.raises(LimitError, match="memory is not limited"):
+                limit_memory(str(path), state(), memory)
+        else:
+            (note,) = limit_memory(str(path), state(), memory)
+            assert note.startswith("memory limit not set: no")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"", id="hung up"),
+        pytest.param(b'{"result": "set"', id="half an answer"),
+        pytest.param(b"[]\n", id="no object"),
+        pytest.param(b"\xff\n", id="no text"),
+        pytest.param(b"[" * 50_000 + b"\n", id="nested deeply"),
+        pytest.param(b" " * 200_000, id="without an end"),
+    ],
+)
+def test_an_answer_that_is_none_counts_as_none(tmp_path: Path, answer: bytes) -> None:
+    path = tmp_path / "node.sock"
+    with answering(path, answer), pytest.raises(LimitError, match="the node daemon does not say so"):
+        limit_memory(str(path), state(), REQUIRED, timeout_s=0.3)
+
+
+def test_only_root_is_believed(tmp_path: Path) -> None:
+    path = tmp_path / "node.sock"
+    answer = json.dumps({"result": "set"}).encode() + b"\n"
+    with answering(path, answer, uid=NOBODY), pytest.raises(LimitError, match="user 65534 listens there, and not root"):
+        limit_memory(str(path), state(), REQUIRED)
+
+
+def test_without_a_daemon_the_annotation_decides(tmp_path: Path) -> None:
+    path = str(tmp_path / "node.sock")
+    with pytest.raises(LimitError, match=r"node\.sock: no such file"):
+        limit_memory(path, state(), REQUIRED, timeout_s=0.1)
+    (note,) = limit_memory(path, state(), MEMORY, timeout_s=0.1)
+    assert "no such file" in note
+
+
+def test_a_daemon_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "node.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        with pytest.raises(LimitError, match="timed out"):
+            limit_memory(str(path), state(), REQUIRED, timeout_s=0.1)
+
+
+def test_a_daemon_that_restarts_is_waited_for(tmp_path: Path) -> None:
+    path, notes = tmp_path / "node.sock", []
+    asking = threading.Thread(target=lambda: notes.append(limit_memory(str(path), state(), REQUIRED, timeout_s=30)))
+    asking.start()
+    time.sleep(0.2)  # it finds nobody
+    with answering(path, json.dumps({"result": "set"}).encode() + b"\n"):
+        asking.join(30)
+    assert notes == [("memory limit set",)]
+
+
+def test_a_daemon_that_has_too_much_to_do_is_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "node.sock"
+    asked = []
+
+    async def answer(request: dict[str, object]) -> dict[str, object]:
+        asked.append(request)
+        return {"error": "too many requests at once"} if len(asked) < 3 else {"result": "set"}
+
+    with served(path, answer):
+        assert limit_memory(str(path), state(), REQUIRED, timeout_s=30) == ("memory limit set",)
+    assert len(asked) == 3
+
+
+def test_the_socket_is_beside_the_inventory() -> None:
+    assert socket_beside("/run/grapnel/inventory.json") == "/run/grapnel/node.sock"

@@ -28,7 +28,7 @@ spec:
   driver: {version: "550.163.01", kernelModule: none}
 """
 NODES = ("b1", "b2", "b3")
-ALONE = ("hook", "plugin", "preference", "planning", "rollout", "fleet", "simulation", "gpushare")
+ALONE = ("hook", "plugin", "preference", "planning", "rollout", "fleet", "simulation", "shares", "gpushare")
 BENCHMARKS = (*ALONE, "apply", "driver", "upgrade", "cluster")
 
 
@@ -61,7 +61,7 @@ def bench_on_nodes(names: Sequence[str]) -> None:
         if "driver" in names:
             run("driver.py", "--name", f"{site.name}-driver")
         if "upgrade" in names:
-            run("upgrade.py", "--name", f"{site.name}-upgrade")
+            run("upgrade.py", "--name", f"{site.name}-fleet")
         if "cluster" in names:
             site.destroy()
             run("cluster.py", "--name", site.name)

@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             made = topology(count, level, switched=switched)
             once = (time.process_time_ns() - start) / 1e6
             node = DeviceNode("/dev/null", "/dev/null")
-            table = AllocationTable((), {name: Entry(NamedDevice(name, name, node), "") for name in made.ids}, made)
+            table = AllocationTable((), {name: Entry(NamedDevice(name, name, (node,))) for name in made.ids}, made)
             found = {size: measure(table, size, rounds) for size in range(1, count + 1)}
             slowest = max(found, key=lambda size: found[size][0])
             bounded = [size for size, (_, preferred) in found.items() if preferred.cut_off]

@@ -9,6 +9,8 @@ NodeDaemonError
 ├── MpsError             a control daemon of MPS cannot be started, asked or ended
 ├── HistoryError         what happened cannot be read, or nothing is known of what was asked for
 ├── AdminError           the running daemon cannot be told something
+├── LimitError           a container's memory cannot be limited in the driver
+│   └── LimitUnsupported nothing here limits it: this driver, this GPU or this kernel
 ├── ExpectationError     what `verify` is to expect is not in the contract
 ├── KubeletError         the kubelet cannot be reached or refuses the registration
 │   └── KubeletSilent    it takes the connection, and does not answer
@@ -65,6 +67,14 @@ class HistoryError(NodeDaemonError):
 
 class AdminError(NodeDaemonError):
     """The running daemon does not answer on its socket, or answers nonsense."""
+
+
+class LimitError(NodeDaemonError):
+    """The driver cannot be told how much memory a container may have, or does not keep to it."""
+
+
+class LimitUnsupported(LimitError):  # noqa: N818 - named like the NVML status it reports
+    """There are no limits per control group here: trying again does not help."""
 
 
 class ExpectationError(NodeDaemonError):

@@ -52,6 +52,7 @@ def grant_fields(grant: Grant, notes: tuple[str, ...]) -> dict[str, str]:
         "gpus": ",".join(grant.names) or "none",
         "capabilities": ",".join(grant.capabilities) or "none",
         "extras": ",".join((*grant.extras, *channels)),
+        "memory": grant.memory,
         "notes": "; ".join(note for note in (grant.note, *notes) if note),
     }
 

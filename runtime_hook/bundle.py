@@ -17,6 +17,7 @@ from runtime_hook.values import value
 HOOK_NAME = "grapnel-hook"
 INJECTION_BY_CDI = "cdi"  # among the arguments of the hook that our CDI file adds
 ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
+MEMORY_ANNOTATION = "grapnel.dev/memory"  # how much of a GPU's memory; it counts where the one above counts
 # CRI-O alone writes this one, for every container; Podman writes some of its other keys.
 CRIO_CONTAINER_ANNOTATIONS = "io.kubernetes.cri-o.Annotations"
 _CONTAINERD_MARK = "io.kubernetes.cri.container-type"  # containerd's CRI writes it for every container

@@ -8,6 +8,7 @@
     ├── RequestError              what the container asks for cannot be given
     │   └── RequirementError      the container says itself that it cannot run here
     ├── InventoryError            the host's driver files, or the inventory of them
+    ├── LimitError                the node daemon did not set the memory limit that the container must have
     ├── CacheError                a loader cache that is not one
     ├── InjectionError            an operation on the container failed
     ├── DeadlineError             the time limit was reached
@@ -56,6 +57,10 @@ class RequirementError(RequestError):
 
 class InventoryError(HookError):
     """The host's driver files or their inventory are missing, damaged or contradictory."""
+
+
+class LimitError(HookError):
+    """The container must not start without a memory limit, and has none."""
 
 
 class CacheError(HookError):

@@ -109,13 +109,23 @@ class Run:
 
     def _apply(self, granted: Granted) -> None:
         try:
+            limit_notes = self._limit_memory(granted)  # before anything that would have to be undone
             outcome = self._open_root().apply(granted.plan)
         except Exception as failure:  # noqa: BLE001 - raised again once it is logged
             self._refuse(failure, granted.grant.source)
         from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due
 
         done = {"driver": granted.inventory.driver_version, "operations": str(outcome.applied)}
-        self._report("granted", {**grant_fields(granted.grant, (*granted.notes, *outcome.notes)), **done})
+        notes = (*granted.notes, *limit_notes, *outcome.notes)
+        self._report("granted", {**grant_fields(granted.grant, notes), **done})
+
+    def _limit_memory(self, granted: Granted) -> tuple[str, ...]:
+        if not granted.grant.memory:
+            return ()
+        from runtime_hook.memorylimit import TIMEOUT_S, limit_memory, socket_beside  # noqa: PLC0415 - budget: for shares
+
+        timeout_s = min(TIMEOUT_S, self._config.timeout_s / 2)
+        return limit_memory(socket_beside(self._config.inventory_path), self._state, granted.grant.memory, timeout_s)
 
     def _refuse(self, error: Exception, source: str) -> NoReturn:
         self._deadline.stop()  # the limit is for the work, not for the log

@@ -130,8 +130,16 @@ def running(subject: Subject) -> Iterator[Running]:
             process.wait()
 
 
-def ours(folder: Path, release: Release, gpus: int, nvml_call_us: int = 0, *, with_metrics: bool = False) -> Subject:
-    """Return our daemon on a new node; metrics are off until asked for."""
+def ours(  # noqa: PLR0913 - what a node has, by keyword
+    folder: Path,
+    release: Release,
+    gpus: int,
+    nvml_call_us: int = 0,
+    *,
+    with_metrics: bool = False,
+    replicas: int = 1,
+) -> Subject:
+    """Return our daemon on a new node; metrics are off until asked for. With replicas, each GPU is so many shares."""
     library, root = _node(folder, gpus, nvml_call_us)
     (folder / "dev").mkdir()
     for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{minor}" for minor in range(gpus))):
@@ -144,9 +152,18 @@ def ours(folder: Path, release: Release, gpus: int, nvml_call_us: int = 0, *, wi
         "stateFolder": str(folder / "state"),
         "metricsAddress": f"127.0.0.1:{_free_port()}" if with_metrics else "",
     }
+    if replicas > 1:
+        config["nvidiaConfigFile"] = str(folder / "nvidia.json")
+        share_gpus(folder, replicas)
     (folder / "node.json").write_text(json.dumps(config))
     command = (*release.python, str(release.launcher), "run", "--config", str(folder / "node.json"))
-    return Subject(OURS, command, root, library, "grapnel-nvidia.com_gpu.sock", gpus)
+    return Subject(OURS, command, root, library, "grapnel-nvidia.com_gpu.sock", gpus * replicas)
+
+
+def share_gpus(folder: Path, replicas: int) -> None:
+    """Declare how many shares each GPU of our daemon's node is; it reads that on SIGHUP."""
+    shares = {"resources": [{"name": RESOURCE, "replicas": replicas}]}
+    (folder / "nvidia.json").write_text(json.dumps({"version": "v1", "sharing": {"timeSlicing": shares}}))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _FLAGS = (
     *("-std=gnu11", "-O1", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
     *("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wl,-z,defs"),
 )
-_SHARED = ("driver.c", "machine.c", "state.c")  # NVML sources that the CUDA library uses as well
+_SHARED = ("cgroup.c", "driver.c", "machine.c", "state.c", "usage.c")  # NVML sources that the CUDA library uses as well
 _PAGE = 4096
 _BUILD_TIMEOUT_S = 120
 

@@ -262,6 +262,20 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class MemoryLimit:
+    """Bytes of one GPU that the processes of a control group may have.
+
+    `cgroup` is the inode of its folder, `path` where that is below `cgroup_root`.
+    """
+
+    gpu: int = 0
+    cgroup: int = 0
+    path: str = ""
+    soft: int = 0
+    hard: int = 0
+
+
+@dataclass(frozen=True)
 class Machine:
     """A machine with GPUs.
 
@@ -269,6 +283,9 @@ class Machine:
     With `module: check` the library compares itself with `<sys_root>/module/nvidia/version`, or with `module_version`
     (`none`: not loaded, empty: the same) where that is the real sysfs, as in a node's containers; with `devices: check`
     a GPU only exists if `<dev_root>/nvidia<minor_number>` may be opened. Each call takes `call_cost_us`.
+
+    Drivers of branch `memory_limits_from` and later (0: none) keep memory limits of control groups, which are those of
+    cgroup v2 below `cgroup_root`.
 
     MIG instances that were made through NVML are those of one load of the module, `mig_load`, and gone after another.
     """
@@ -280,11 +297,14 @@ class Machine:
     devices: str = Check.IGNORE
     sys_root: str = "/sys"
     dev_root: str = "/dev"
+    cgroup_root: str = "/sys/fs/cgroup"
     call_cost_us: int = 0
+    memory_limits_from: int = 615
     mig_load: int = 0
     gpus: tuple[Gpu, ...] = _many("gpu")
     events: tuple[Event, ...] = _many("event")
     failures: tuple[Failure, ...] = _many("failure")
+    limits: tuple[MemoryLimit, ...] = _many("limit")
 
     def with_gpu(self, index: int, **changes: Any) -> Machine:  # noqa: ANN401 - the fields of Gpu
         """Return the machine with some fields of one GPU changed."""

@@ -8,12 +8,25 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from lab.nvml.errors import PathError
-from lab.nvml.machine import Activity, Ecc, Event, Failure, Gpu, Link, Machine, Mig, Process, RemappedRows, item_name
+from lab.nvml.machine import (
+    Activity,
+    Ecc,
+    Event,
+    Failure,
+    Gpu,
+    Link,
+    Machine,
+    MemoryLimit,
+    Mig,
+    Process,
+    RemappedRows,
+    item_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_RECORDS = (Machine, Gpu, Activity, Ecc, RemappedRows, Process, Link, Mig, Event, Failure)
+_RECORDS = (Machine, Gpu, Activity, Ecc, RemappedRows, Process, Link, Mig, Event, Failure, MemoryLimit)
 _TYPES: dict[type, dict[str, Any]] = {record: get_type_hints(record) for record in _RECORDS}
 _WORD = re.compile(r"([a-z_0-9]*?[a-z_])(\d+)?")
 

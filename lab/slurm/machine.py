@@ -27,7 +27,6 @@ SUPERVISOR: Final = Path(__file__).with_name("supervise.py")
 START_TIMEOUT_S: Final = 60.0
 RUN_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
-UPTIME_S: Final = 2  # of a node that has booted
 FIRST_PORT: Final = 7001
 CONTROLLER: Final = "ctl"
 _CONF: Final = """\
@@ -68,7 +67,6 @@ class SlurmMachine:
         self.nodes = nodes
         self._stack = contextlib.ExitStack()
         self._leader = 0
-        self._stopped_at: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         """Start everything, and wait until Slurm has every node."""
@@ -103,27 +101,13 @@ class SlurmMachine:
         """End slurmctld; slurmd and jobs go on."""
         self._end("/run/slurmctld.pid")
 
-    def start_node(self, node: str) -> None:
-        """Start a node's slurmd."""
-        self._daemon(self.nodes[node], "slurmd")
-
-    def boot_node(self, node: str) -> None:
-        """Start the slurmd of a node that was stopped, as after a boot since then.
-
-        The kernel tells it an uptime of two seconds. Slurm reckons in whole ones: a node's last word has to be older
-        than that by more than one, and the one with which it registers newer. slurmd's own ``-b`` is a boot in this
-        second, of which slurmctld may find another one with the next word.
-        """
-        quiet_s = time.monotonic() - self._stopped_at[node]
-        time.sleep(max(0.0, UPTIME_S + 2 - quiet_s))
-        uptime_s = float(self.run("cat", "/proc/uptime").stdout.split()[0])
-        clock = ("--time", "--fork", "--boottime", str(UPTIME_S - int(uptime_s)))
-        self._daemon(self.nodes[node], "slurmd", unshared=clock)
+    def start_node(self, node: str, *options: str) -> None:
+        """Start a node's slurmd; with ``-b`` it says that the node has rebooted."""
+        self._daemon(self.nodes[node], "slurmd", *options)
 
     def stop_node(self, node: str) -> None:
         """End a node's slurmd; its jobs go on."""
         self._end(f"/run/slurmd-{node}.pid")
-        self._stopped_at[node] = time.monotonic()
 
     def states(self, node: str) -> set[str]:
         """Return the state and the flags of a node."""
@@ -208,10 +192,10 @@ class SlurmMachine:
             **{f"var/spool/slurmd/{name}/.keep": "" for name in self.nodes},
         }
 
-    def _daemon(self, host: str, *argv: str, unshared: Sequence[str] = ()) -> None:
+    def _daemon(self, host: str, *argv: str) -> None:
         """Start a program that goes into the background, on a host of that name."""
         named = 'hostname "$1" && shift && exec "$@"'
-        self.run("unshare", "--uts", *unshared, "sh", "-c", named, "sh", host, *_with_path(argv))
+        self.run("unshare", "--uts", "sh", "-c", named, "sh", host, *_with_path(argv))
 
     def _end(self, pid_file: str) -> None:
         pid = self.run("cat", pid_file).stdout.strip()

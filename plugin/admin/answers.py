@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.offering import Offering
 
 _SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
+_MPS_S = 5.0  # a server ends a second or two after its last client
 _MAX_WAIT_S = 600.0
 
 
@@ -42,6 +43,20 @@ class Driver(Protocol):
         """Look at driver and verdicts before it is time."""
 
 
+class Mps(Protocol):
+    """Who has control daemons of MPS."""
+
+    async def ended(self, timeout_s: float) -> tuple[str, ...]:
+        """Wait until those have ended that are to; returns what is left, in words."""
+
+
+class Limits(Protocol):
+    """Who limits the memory of containers."""
+
+    async def answer(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Answer the request of a hook."""
+
+
 async def _within(timeout_s: float, waiting: Coroutine[object, object, object]) -> bool:
     """Wait at most so long; whether it was long enough."""
     task = asyncio.ensure_future(waiting)
@@ -54,30 +69,38 @@ async def _within(timeout_s: float, waiting: Coroutine[object, object, object]) 
 class Answers:
     """`status` says what is so; `look` follows the release first, `health` the verdicts, and both wait for it.
 
-    `explain` says what happened to the pod or device in `about` ("": all), with the `last` allocations of it.
+    `explain` says what happened to the pod or device in `about` ("": all), with the `last` allocations of it. `limit`
+    is the hook's, and answered by `limits`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each of them is asked something else
         self,
         state: State,
         driver: Driver,
         offering: Offering,
         history: HistoryKeeper,
         follow_release: Callable[[], None],
+        *,
+        limits: Limits,
+        mps: Mps,
     ) -> None:
         self._state = state
         self._driver = driver
         self._offering = offering
         self._history = history
         self._follow_release = follow_release
+        self._limits = limits
+        self._mps = mps
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; a wrong one gets an `error`."""
         verb, timeout_s = request.get("verb"), request.get("timeout_s", 0.0)
         if verb == "explain":
             return await self._explain(request.get("about", ""), request.get("last", 20))
+        if verb == "limit":
+            return await self._limits.answer(request)
         if verb not in {"status", "look", "health"}:
-            return {"error": "verb must be status, look, health or explain"}
+            return {"error": "verb must be status, look, health, explain or limit"}
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 <= timeout_s <= _MAX_WAIT_S:
             return {"error": f"timeout_s must be a number from 0 to {_MAX_WAIT_S:g}"}
         problems: list[str] = []
@@ -124,7 +147,8 @@ class Answers:
             problems.append(f"{what}: see journalctl -u kubelet")
         if not await _within(timeout_s, self._driver.closed.wait()):
             problems.append("the driver does not answer: its session is still open")
-        return problems
+        left = await self._mps.ended(min(timeout_s, _MPS_S))
+        return [*problems, *(f"a control daemon of MPS has not ended: {words}" for words in left)]
 
     async def _until_resumed(self, timeout_s: float) -> list[str]:
         """Wait until the GPUs are offered; return what is not so."""

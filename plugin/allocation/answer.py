@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ANNOTATION = "grapnel.dev/allocation"
+MEMORY_ANNOTATION = "grapnel.dev/memory"  # UUID=bytes, for containers that were given units of a GPU's memory
+REQUIRED = "required"
+# A container's units of memory, by the names of gpushare-device-plugin (`pkg/gpu/nvidia/const.go`). There is no
+# ALIYUN_COM_GPU_MEM_POD: the kubelet does not say whose container it asks for.
+UNITS_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+UNITS_OF_CARD = "ALIYUN_COM_GPU_MEM_DEV"
+UNITS_OF_CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 ENVIRONMENT = "NVIDIA_VISIBLE_DEVICES"
 CDI_KIND = "nvidia.com/gpu"  # of the file that `grapnel-hook cdi` writes
 MOUNT_FOLDER = "/var/run/nvidia-container-devices"
@@ -32,7 +43,8 @@ class AnswerForm:
     """What answers on this node are made of.
 
     `variables` are further ones that every container gets as `enabled`; `has_nodes` tells whether the answer
-    names device nodes, which the runtime then adds with their device rules.
+    names device nodes, which the runtime then adds with their device rules. `is_memory_limited`: a container with units
+    of memory must not start without its limit in the driver.
     """
 
     lists: tuple[DeviceList, ...] = (DeviceList.ENVVAR,)
@@ -40,6 +52,17 @@ class AnswerForm:
     has_nodes: bool = True
     cdi_annotation_prefix: str = "cdi.k8s.io/"
     variables: tuple[str, ...] = ()
+    is_memory_limited: bool = False
+
+    def compose(
+        self,
+        control: tuple[DeviceNode, ...],
+        devices: tuple[NamedDevice, ...],
+        unit_ids: tuple[str, ...],
+        memory_bytes: Mapping[str, int],
+    ) -> ContainerAnswer:
+        """Return what a container with these units of these GPUs gets."""
+        return compose_answer(self, control, devices, unit_ids, memory_bytes)
 
 
 @dataclass(frozen=True)
@@ -62,16 +85,22 @@ class Mount:
 
 @dataclass(frozen=True)
 class NamedDevice:
-    """One device: its id, the name that the form gives it, and its node."""
+    """One device as the driver knows it: its id, the name that the form gives it, and its nodes.
+
+    A GPU that is shared is one device, whichever of its shares a container was given. What a kind of device needs
+    besides, as an MPS client does its control daemon's pipes, is in `variables` and `mounts`.
+    """
 
     device_id: str
     name: str
-    node: DeviceNode
+    nodes: tuple[DeviceNode, ...]
+    variables: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
 
 
 @dataclass(frozen=True)
 class ContainerAnswer:
-    """What the runtime adds to one container.."""
+    """What the runtime adds to one container. `device_ids` are the kubelet's: shares, where GPUs are shared."""
 
     device_ids: tuple[str, ...]
     nodes: tuple[DeviceNode, ...]
@@ -91,13 +120,37 @@ class ContainerAnswer:
         return dict(self.marks)
 
 
+class Form(Protocol):
+    """How an answer is made of what was chosen: of GPUs, or of devices that the hook has nothing to do with."""
+
+    def compose(
+        self,
+        control: tuple[DeviceNode, ...],
+        devices: tuple[NamedDevice, ...],
+        unit_ids: tuple[str, ...],
+        memory_bytes: Mapping[str, int],
+    ) -> ContainerAnswer:
+        """Return what a container with these units of these devices gets."""
+
+
+def render_memory(memory_bytes: Mapping[str, int], *, is_required: bool) -> str:
+    """Return what an annotation says of a container's memory; `required` first where it must not start without."""
+    return ",".join([*([REQUIRED] if is_required else []), *(f"{uuid}={size}" for uuid, size in memory_bytes.items())])
+
+
 def compose_answer(
-    form: AnswerForm, control: tuple[DeviceNode, ...], devices: tuple[NamedDevice, ...]
+    form: AnswerForm,
+    control: tuple[DeviceNode, ...],
+    devices: tuple[NamedDevice, ...],
+    unit_ids: tuple[str, ...],
+    memory_bytes: Mapping[str, int],
 ) -> ContainerAnswer:
-    """Return what a container with these devices gets, at least one of them.
+    """Return what a container with these units of these devices gets, at least one of them.
+
+    `memory_bytes` is what it was given of the memory of each device, by id; empty where it has whole ones.
 
     The hook's annotation names UUIDs in every form. NVIDIA gives a CDI annotation a random key; here it is the first
-    device's id, which no other container has at the time, so that the same request gets the same answer.
+    device's id, so that the same request gets the same answer.
     """
     ids = tuple(device.device_id for device in devices)
     names = tuple(device.name for device in devices)
@@ -108,14 +161,21 @@ def compose_answer(
         variables.insert(0, (ENVIRONMENT, MOUNT_FOLDER))
     elif DeviceList.ENVVAR in form.lists:
         variables.insert(0, (ENVIRONMENT, ",".join(names)))
+    variables += [pair for device in devices for pair in device.variables]
     marks = [(ANNOTATION, ",".join(ids))]
+    if memory_bytes:
+        variables.append((UNITS_OF_CONTAINER, str(len(unit_ids))))
+        marks.append((MEMORY_ANNOTATION, render_memory(memory_bytes, is_required=form.is_memory_limited)))
     if is_annotated:
         marks.append((f"{form.cdi_annotation_prefix}{_CDI_PLUGIN}_{ids[0]}", ",".join(cdi_names)))
     return ContainerAnswer(
-        device_ids=ids,
-        nodes=control + tuple(device.node for device in devices) if form.has_nodes else (),
+        device_ids=unit_ids,
+        nodes=control + tuple(node for device in devices for node in device.nodes) if form.has_nodes else (),
         variables=tuple(variables),
         marks=tuple(marks),
-        mounts=tuple(Mount(f"{MOUNT_FOLDER}/{name}") for name in names) if is_mounted else (),
+        mounts=(
+            *(Mount(f"{MOUNT_FOLDER}/{name}") for name in names if is_mounted),
+            *(mount for device in devices for mount in device.mounts),
+        ),
         cdi_devices=cdi_names if DeviceList.CDI_CRI in form.lists else (),
     )

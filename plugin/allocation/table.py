@@ -6,17 +6,31 @@ NVML or the file system, so an answer cannot hang in the kubelet's admission of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.allocation.answer import AnswerForm, ContainerAnswer, DeviceNode, NamedDevice, compose_answer
+from plugin.allocation.answer import (
+    UNITS_INDEX,
+    UNITS_OF_CARD,
+    AnswerForm,
+    ContainerAnswer,
+    DeviceNode,
+    Form,
+    NamedDevice,
+)
+from plugin.devices.resources import OfferPlan, Placement, Resource, Unit
+from plugin.devices.sharing import Strategy
 from plugin.driver.topology.machine import NO_TOPOLOGY, Topology
 from plugin.errors import DeviceNotReady, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from plugin.devices.inventory import Device, Inventory
+    from plugin.allocation.answer import Mount
+    from plugin.devices.inventory import Inventory
+
+    Parts = tuple[tuple[tuple[str, str], ...], tuple[Mount, ...]]
 
 _MAX_ID = 63  # the device plugin API's limit for a device id
 
@@ -36,69 +50,112 @@ class NoHoldings:
         return ""
 
 
+class Sharing(Protocol):
+    """Who runs what containers share a GPU through: MPS."""
+
+    def problem(self, uuid: str) -> str:
+        """Return why a GPU cannot be shared now, "" where it can."""
+
+    def parts(self, uuid: str) -> Parts:
+        """Return the variables and mounts of a container with a share of a GPU."""
+
+
+class NoSharing:
+    """Nobody runs anything: where no GPU is shared through MPS."""
+
+    def problem(self, _uuid: str) -> str:
+        """Return nothing."""
+        return ""
+
+    def parts(self, _uuid: str) -> Parts:
+        """Return nothing."""
+        return (), ()
+
+
 @dataclass(frozen=True)
 class Entry:
-    """What one device adds to a container."""
+    """What one unit adds to a container: the device that it is, or is a part of. Several add the device once."""
 
     device: NamedDevice
-    unhealthy: str
-
-    @property
-    def node(self) -> DeviceNode:
-        """The device's own node."""
-        return self.device.node
+    unhealthy: str = ""
+    memory_bytes: int = 0  # of a memory unit
 
 
 @dataclass(frozen=True)
 class AllocationTable:
-    """Device id → what it adds, in the order in which devices are listed; for one resource.
+    """Unit id → what it adds, in the order in which units are listed; for one resource.
 
-    `topology` is how the devices of the whole node are connected; `elsewhere` names the resource of devices that the
+    `topology` is how the devices of the whole node are connected; `elsewhere` names the resource of units that the
     node offers under another name.
     """
 
     control: tuple[DeviceNode, ...]
     entries: Mapping[str, Entry]
     topology: Topology = NO_TOPOLOGY
-    form: AnswerForm = field(default_factory=AnswerForm)
+    form: Form = field(default_factory=AnswerForm)
     resource: str = ""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    placement: Placement = Placement.LINKED
+    refuses_several: bool = False
 
 
 EMPTY_TABLE = AllocationTable((), {})
 
 
-def prepare_table(inventory: Inventory, form: AnswerForm | None = None) -> AllocationTable:
-    """Return the table of everything that can be given away, in the given form."""
-    form = form or AnswerForm()
+def prepare_tables(
+    plan: OfferPlan, inventory: Inventory, form: AnswerForm | None = None, sharing: Sharing | None = None
+) -> dict[str, AllocationTable]:
+    """Return the table of each resource, with everything that can be given away, in the given form."""
+    form, sharing = form or AnswerForm(), sharing or NoSharing()
     control = tuple(DeviceNode(f"/dev/{node.name}", node.path) for node in inventory.control)
-    entries = {device.gpu.uuid: _entry(device, form) for device in inventory.devices}
-    return AllocationTable(control, entries, inventory.topology, form)
-
-
-def _entry(device: Device, form: AnswerForm) -> Entry:
-    gpu = device.gpu
-    name = str(gpu.index) if form.by_index else gpu.uuid
-    return Entry(NamedDevice(gpu.uuid, name, DeviceNode(f"/dev/nvidia{gpu.minor}", device.path)), device.unhealthy)
-
-
-def tables_by_resource(whole: AllocationTable, resources: Mapping[str, Sequence[str]]) -> dict[str, AllocationTable]:
-    """Return a table for each resource, with its devices alone, from the one of the whole node.
-
-    A device that no resource has is in none of them.
-    """
-    places = {device_id: resource for resource, ids in resources.items() for device_id in ids}
+    places = {unit.device_id: name for name, resource in plan.resources.items() for unit in resource.units}
     return {
-        resource: replace(
-            whole,
-            entries={
-                device_id: entry for device_id, entry in whole.entries.items() if places.get(device_id) == resource
-            },
-            resource=resource,
-            elsewhere={device_id: place for device_id, place in places.items() if place != resource},
+        name: AllocationTable(
+            control,
+            _entries(resource, form, sharing),
+            inventory.topology,
+            form,
+            name,
+            {device_id: place for device_id, place in places.items() if place != name},
+            resource.placement,
+            resource.refuses_several,
         )
-        for resource in resources
+        for name, resource in plan.resources.items()
     }
+
+
+def _entries(resource: Resource, form: AnswerForm, sharing: Sharing) -> dict[str, Entry]:
+    """Return the entries; units of one device have that device in common."""
+    devices: dict[str, NamedDevice] = {}
+    entries = {}
+    counts = Counter(unit.source_id for unit in resource.units)
+    for unit in resource.units:
+        if unit.source_id not in devices:
+            devices[unit.source_id] = _named(unit, form, *_parts(unit, resource.strategy, counts, sharing))
+        device = devices[unit.source_id]
+        entries[unit.device_id] = Entry(device, unit.unhealthy, unit.memory_bytes)
+    return entries
+
+
+def _parts(unit: Unit, strategy: Strategy, counts: Mapping[str, int], sharing: Sharing) -> Parts:
+    """Return what a container gets besides the device, as it has a part of it. Memory: by gpushare's names."""
+    if strategy is Strategy.MPS:
+        return sharing.parts(unit.source_id)
+    if strategy is Strategy.MEMORY:
+        return ((UNITS_INDEX, str(unit.gpu.gpu.index)), (UNITS_OF_CARD, str(counts[unit.source_id]))), ()
+    return (), ()
+
+
+def _named(
+    unit: Unit, form: AnswerForm, variables: tuple[tuple[str, str], ...], mounts: tuple[Mount, ...]
+) -> NamedDevice:
+    """Return the device of a unit. A MIG device is opened through its GPU's node and two capabilities."""
+    uuid, index = unit.names
+    gpu = unit.gpu
+    nodes = [DeviceNode(f"/dev/nvidia{gpu.gpu.minor}", gpu.path)]
+    if unit.slice is not None:
+        nodes += [DeviceNode(f"/dev/{name}", path) for name, path in unit.slice.nodes]
+    return NamedDevice(uuid, index if form.by_index else uuid, tuple(nodes), variables, mounts)
 
 
 def show_id(device_id: str) -> str:
@@ -108,7 +165,28 @@ def show_id(device_id: str) -> str:
 
 
 def allocate(table: AllocationTable, device_ids: Sequence[str], holdings: Holdings | None = None) -> ContainerAnswer:
-    """Return what a container with these devices gets; order and wording never depend on the request's."""
+    """Return what a container with these units gets; order and wording never depend on the request's."""
+    wanted = _wanted(table, device_ids)
+    for device_id in device_ids:
+        _refuse_unready(device_id, table.entries[device_id], holdings or NoHoldings())
+    chosen = {device_id: entry for device_id, entry in table.entries.items() if device_id in wanted}
+    devices = dict.fromkeys(entry.device for entry in chosen.values())
+    if table.placement is Placement.ONE_DEVICE and len(devices) > 1:
+        raise DeviceNotReady(_scattered(table, len(chosen)))
+    return table.form.compose(table.control, tuple(devices), tuple(chosen), _memory_of(chosen.values()))
+
+
+def _memory_of(entries: Iterable[Entry]) -> dict[str, int]:
+    """Return how much memory of which device these units are."""
+    memory: Counter[str] = Counter()
+    for entry in entries:
+        if entry.memory_bytes:
+            memory[entry.device.device_id] += entry.memory_bytes
+    return dict(memory)
+
+
+def _wanted(table: AllocationTable, device_ids: Sequence[str]) -> set[str]:
+    """Return the units of a request that can be answered."""
     if not device_ids:
         raise InvalidRequest("a container asks for no device at all")
     wanted: set[str] = set()
@@ -118,10 +196,12 @@ def allocate(table: AllocationTable, device_ids: Sequence[str], holdings: Holdin
         if device_id in wanted:
             raise InvalidRequest(f"device {show_id(device_id)} is asked for twice in one container")
         wanted.add(device_id)
-    for device_id in device_ids:
-        _refuse_unready(table.entries[device_id], holdings or NoHoldings())
-    chosen = tuple(entry.device for device_id, entry in table.entries.items() if device_id in wanted)
-    return compose_answer(table.form, table.control, chosen)
+    if table.refuses_several and len(wanted) > 1:
+        raise InvalidRequest(
+            f"a container asks for {len(wanted)} of {table.resource}: it may have one, as failRequestsGreaterThanOne "
+            "says; several shares of a GPU are no larger part of it"
+        )
+    return wanted
 
 
 def _not_offered(table: AllocationTable, device_id: str) -> str:
@@ -131,10 +211,17 @@ def _not_offered(table: AllocationTable, device_id: str) -> str:
     return f"device {show_id(device_id)} is not one that this node offers"
 
 
-def _refuse_unready(entry: Entry, holdings: Holdings) -> None:
-    device_id = show_id(entry.device.device_id)
+def _scattered(table: AllocationTable, count: int) -> str:
+    """Kubernetes counts the units of a node, not those of a GPU: its sum can be free where no GPU has it."""
+    return (
+        f"no GPU of this node has {count} units of {table.resource} free: what is free lies on several GPUs, "
+        "and a container gets units of one"
+    )
+
+
+def _refuse_unready(device_id: str, entry: Entry, holdings: Holdings) -> None:
     if entry.unhealthy:
-        raise DeviceNotReady(f"device {device_id} is not healthy: {entry.unhealthy}")
-    holder = holdings.holder(entry.device.device_id)
+        raise DeviceNotReady(f"device {show_id(device_id)} is not healthy: {entry.unhealthy}")
+    holder = holdings.holder(device_id)
     if holder:
-        raise DeviceNotReady(f"device {device_id} is held by {ascii(holder)[:256]}")
+        raise DeviceNotReady(f"device {show_id(device_id)} is held by {ascii(holder)[:256]}")

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugin.cli.connections import connections_to_json
 from plugin.cli.health import gpu_to_json, read_state
+from plugin.cli.other_devices import look_at_others, others_to_json, render_others
 from plugin.cli.show import take_inventory
 from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
-from plugin.devices.inventory import HostTree
+from plugin.devices.inventory import Inventory
 from plugin.driver_change.release.record import remembered_inventory
 from plugin.driver_change.release.store import read_release
-from plugin.errors import HealthError, HistoryError, KubeletError
+from plugin.errors import DriverNotReady, HealthError, HistoryError, KubeletError
 from plugin.health.judgement import why_unhealthy
 from plugin.health.model import GpuHealth, NodeHealth
 from plugin.history.ledger import Ledger
@@ -30,9 +31,10 @@ from plugin.settings.load import load
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.devices.inventory import Device, Inventory
+    from plugin.devices.inventory import Device
     from plugin.driver_change.release.record import Release
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+    from plugin.other_devices.offered import OtherPlan
     from plugin.settings.load import Invocation
     from plugin.settings.node_config import NodeConfig
 
@@ -58,6 +60,7 @@ class _Node(NamedTuple):
     ledger: Ledger
     holders: Mapping[str, tuple[PodContainer, ...]] | None
     problems: tuple[str, ...]
+    others: OtherPlan | None = None  # None where no file describes any
 
     def health_of(self, device: Device) -> GpuHealth:
         return self.health.gpus.get(device.gpu.uuid, GpuHealth())
@@ -75,11 +78,10 @@ class _Node(NamedTuple):
         return None
 
     def pods(self, device: Device) -> list[dict[str, str]]:
-        """Return the containers that have a device or a share of it."""
-        return [
-            {"namespace": holder.namespace, "pod": holder.pod, "container": holder.container}
-            for holder in (self.holders or {}).get(device.gpu.uuid, ())
-        ]
+        """Return the containers that have a device, a unit of it, or one of its MIG devices."""
+        ids = (device.gpu.uuid, *(each.uuid for each in device.gpu.mig))
+        found = dict.fromkeys(holder for one in ids for holder in (self.holders or {}).get(one, ()))
+        return [{"namespace": holder.namespace, "pod": holder.pod, "container": holder.container} for holder in found]
 
 
 def show_devices(invocation: Invocation, *, as_json: bool) -> int:
@@ -92,7 +94,11 @@ def show_devices(invocation: Invocation, *, as_json: bool) -> int:
         print(f"{node.release.describe()}: no GPU is offered; what follows is how it was then")
     print(f"driver {node.inventory.driver_version or 'unknown'}{_models(node.inventory)}")
     # Where the output is no terminal, nobody's lines are too long.
-    for line in render_devices(node, shutil.get_terminal_size((WIDEST, 24)).columns):
+    width = shutil.get_terminal_size((WIDEST, 24)).columns
+    lines = render_devices(node, width)
+    if node.others is not None:
+        lines += ["", *render_others(node.others, width)]
+    for line in lines:
         print(line)
     for message in (*(message for _, message in node.inventory.findings), *node.problems):
         print(f"note: {message}", file=sys.stderr)
@@ -101,8 +107,15 @@ def show_devices(invocation: Invocation, *, as_json: bool) -> int:
 
 def _find_out(config: NodeConfig) -> _Node:
     release = read_release(config.state_folder)
-    inventory = _look(config, release)
-    problems = []
+    problems: list[str] = []
+    found = look_at_others(config)
+    try:
+        inventory = _look(config, release)
+    except DriverNotReady as error:
+        if found is None:
+            raise
+        inventory = Inventory()
+        problems.append(error.message)
     health, ledger, holders = NodeHealth(), Ledger(time.time()), None
     try:
         health = read_state(config.state_folder)
@@ -116,7 +129,10 @@ def _find_out(config: NodeConfig) -> _Node:
         holders = holders_by_uuid(_list_assignments(config), _EveryResource())
     except KubeletError as error:
         problems.append(f"it is not known who has which GPU: {error.message}")
-    return _Node(inventory, release, health, ledger, holders, tuple(problems))
+    if found is not None:
+        plan, faults = found
+        problems += [*faults, *(message for _, message in plan.findings)]
+    return _Node(inventory, release, health, ledger, holders, tuple(problems), None if found is None else found[0])
 
 
 def _list_assignments(config: NodeConfig) -> tuple[DeviceAssignment, ...]:
@@ -129,7 +145,7 @@ def _list_assignments(config: NodeConfig) -> tuple[DeviceAssignment, ...]:
 
 def _look(config: NodeConfig, release: Release | None) -> Inventory:
     """Ask the driver; on a released node nobody does, not even to look, and what is remembered is shown."""
-    tree = HostTree(config.dev_root, config.sys_root)
+    tree = config.host_tree
     if release is not None:
         return remembered_inventory(release, tree)
     from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
@@ -171,6 +187,7 @@ def _as_json(node: _Node) -> dict[str, object]:
         "released": None if release is None else {"since": release.since, "problem": release.problem},
         "driverVersion": inventory.driver_version,
         "devices": [_device_to_json(node, device) for device in inventory.devices],
+        "otherDevices": [] if node.others is None else others_to_json(node.others),
         "controlNodes": [one.path for one in inventory.control],
         "findings": [message for _, message in inventory.findings],
         "problems": list(node.problems),

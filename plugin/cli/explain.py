@@ -143,7 +143,8 @@ def _change_words(change: Mapping[str, Any]) -> str:
 
 def _allocation_lines(one: Mapping[str, Any], names: _Names) -> list[str]:
     devices = names.all(one["devices"])
-    lines = [f"{clock(one['time'])}  {one['resource']}  GPUs {devices}"]
+    what = "GPUs" if all(each.startswith(("GPU-", "MIG-")) for each in one["devices"]) else "devices"
+    lines = [f"{clock(one['time'])}  {one['resource']}  {what} {devices}"]
     if one["refused"]:
         lines.append(f"  refused: {one['refused']}")
     for pod in one["pods"]:

@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING
 
 from plugin.cli.show import take_inventory
-from plugin.devices.inventory import HostTree
 from plugin.driver_change.release.store import read_release
 from plugin.errors import DriverNotReady
 from plugin.labels.file import render_labels
@@ -29,16 +28,16 @@ def show_labels(invocation: Invocation, *, as_json: bool) -> int:
         raise DriverNotReady(f"{release.describe()}: the driver is not asked", hint)
     from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - not for a released node
 
-    inventory = take_inventory(NvmlSource(config.settings.driver_root), HostTree(config.dev_root, config.sys_root))
+    inventory = take_inventory(NvmlSource(config.settings.driver_root), config.host_tree)
     settings = config.settings.labels
     addresses = [device.gpu.pci_address for device in inventory.devices]
     labels = make_labels(
         inventory,
         read_host(config.sys_root, addresses, settings.machine_file),
-        mig_strategy=settings.mig_strategy,
+        config.offer_rules,
         timestamp=int(time.time()) if settings.has_timestamp else None,
     )
-    notes = list(label_notes(inventory, mig_strategy=settings.mig_strategy))
+    notes = list(label_notes(inventory, config.offer_rules))
     if as_json:
         print(json.dumps({"labels": labels, "notes": notes}, indent=2))
         return 0

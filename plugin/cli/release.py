@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from plugin.admin.client import ask
 from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
 from plugin.cli.show import take_inventory
-from plugin.devices.inventory import HostTree
 from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.root import HOST
 from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
@@ -100,7 +99,7 @@ def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[st
 def _inventory(config: NodeConfig) -> Inventory:
     from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - not needed while a daemon runs
 
-    return take_inventory(NvmlSource(), HostTree(config.dev_root, config.sys_root))
+    return take_inventory(NvmlSource(), config.host_tree)
 
 
 def _driver_root(config_path: Path | None) -> Path:

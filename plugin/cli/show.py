@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from plugin.admin.client import ask
+from plugin.cli.other_devices import explain_classes
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.observer import snapshot_of_gpus
 from plugin.errors import AdminError
@@ -59,7 +60,10 @@ def explain_config(invocation: Invocation, *, as_json: bool) -> int:
     """Print every setting's value, where it came from, and why it changes nothing where that is so."""
     loaded = load(invocation)
     lines = explain(loaded.resolved, loaded.settings, has_file=loaded.has_file)
-    notes = (*loaded.resolved.notes, *notes_on_patterns(loaded.config.settings.patterns, _models(loaded.config)))
+    of_classes, problems = explain_classes(loaded.config)
+    lines = (*lines, *of_classes)
+    patterns = notes_on_patterns(loaded.config.settings.patterns, _models(loaded.config))
+    notes = (*loaded.resolved.notes, *patterns, *problems)
     if as_json:
         settings = [
             {"name": line.name, "value": line.value, "origin": line.origin, "noEffect": line.effect or None}

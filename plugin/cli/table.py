@@ -19,7 +19,9 @@ def clock(utc: str | None) -> str:
 
 
 def short_id(device: str) -> str:
-    """Return the beginning of an id, which `explain` understands; what tells a share from others stays."""
+    """Return the beginning of a GPU's id, which `explain` understands; what tells a share from others stays."""
+    if not device.startswith(("GPU-", "MIG-")):
+        return device
     head, mark, share = device.partition("::")
     return head[:_SHORT_ID] + mark + share
 

@@ -17,14 +17,18 @@ from plugin.daemon.container_hook import HookNotifier
 from plugin.daemon.deferred_imports import AFTER_S, load_deferred
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
+from plugin.daemon.memory_limits import MemoryLimits
 from plugin.daemon.memory_units import MemoryUnits
+from plugin.daemon.mps_sharing import MpsSharing
 from plugin.daemon.node_object import OwnNode
 from plugin.daemon.observation_log import log_changes
+from plugin.daemon.other_devices import OtherDevices
 from plugin.daemon.release_watch import ReleaseWatch
 from plugin.daemon.state import State
-from plugin.daemon.systemd import ServiceStatus, status_line
+from plugin.daemon.systemd import ServiceStatus, others_words, status_line
 from plugin.daemon.tasks import Tasks
-from plugin.devices.inventory import HostTree, without_driver
+from plugin.daemon.unit_sizes import read_unit_sizes, write_unit_sizes
+from plugin.devices.inventory import without_driver
 from plugin.devices.observer import Observation
 from plugin.driver_change.release.record import remembered_inventory
 from plugin.errors import ConfigError, DriverNotReady
@@ -35,6 +39,8 @@ from plugin.labels.keeper import LabelKeeper
 from plugin.metrics.counters import Counters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from plugin.daemon.dependencies import Dependencies
     from plugin.driver_change.release.record import Release
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
@@ -66,9 +72,10 @@ class Daemon:
         self._labels.on_change = self._node.label
         self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
         self._units = MemoryUnits(self._node.annotate)
-        self._history.on_allocated, self._history.on_listed = self._units.allocated, self._units.listed
+        self._history.on_allocated, self._history.on_listed = self._on_allocated, self._on_listed
         self._driver = DriverWatch(dependencies, self._on_observation, self._on_crash)
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
+        self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
         self._offering = Offering(
             logger,
             dependencies.timing,
@@ -76,8 +83,22 @@ class Daemon:
             crashed=self._on_crash,
             counter=self._counters,
             observer=self._history,
+            sharing=self._mps,
         )
-        answers = Answers(self._state, self._driver, self._offering, self._history, self._releases.follow)
+        self._offering.unit_bytes = read_unit_sizes(config.state_folder)
+        self._limits = MemoryLimits(
+            ask=self._driver.ask,
+            list_assignments=self._list_assignments,
+            unit_bytes=self._unit_bytes,
+            policy=lambda: self._config.memory_limits,
+            cgroup_root=dependencies.cgroup_folder,
+            logger=logger,
+        )
+        self._others = OtherDevices(self._offering, logger, self._tell_systemd)
+        follow = self._releases.follow
+        answers = Answers(
+            self._state, self._driver, self._offering, self._history, follow, limits=self._limits, mps=self._mps
+        )
         self._admin = AdminEndpoint(answers.answer, logger)
         self._metrics = MetricsEndpoint(self._start_metrics)
 
@@ -96,6 +117,7 @@ class Daemon:
         await self._admin.serve(self._config.admin_socket)
         self._releases.follow()
         self._driver.start()
+        self._others.follow(self._config)
         await self._metrics.serve(self._config.metrics_address)
         await self._stop.wait()
         await self._shut_down()
@@ -122,7 +144,7 @@ class Daemon:
             self._on_crash(DriverNotReady(observation.waiting_for, "failOnInitError is set: false waits instead"))
             return
         self._driver.observed.set()
-        self._offering.show(self._config, observation.inventory)  # first: pods wait for it
+        self._offer(observation)  # first: pods wait for it
         if not observation.waiting_for:
             self._hook.tell(self._config, observation.inventory)
         self._labels.observed(observation, self._config)
@@ -130,18 +152,45 @@ class Daemon:
         if self._service.is_ready or observation.waiting_for or not self._offering.resources:
             self._tell_systemd()
 
+    def _offer(self, observation: Observation) -> None:
+        """Show kubelets what there is, but for what somebody has in another way."""
+        sizes, offering = dict(self._offering.unit_bytes), self._offering
+        if self._state.release is None:
+            self._mps.follow(self._config, offering.plan(self._config, observation.inventory))
+        offering.show(self._config, observation.inventory, self._history.view.known)
+        if offering.unit_bytes != sizes:
+            write_unit_sizes(self._config.state_folder, offering.unit_bytes, self._log)
+        if offering.unit_bytes:
+            self._limits.prepare()
+        self._history.view.be_urgent(bool(offering.waits))
+        self._units.offered(*offering.memory_cards)
+
+    def _on_allocated(self, resource: str, device_ids: Sequence[str], at: float) -> None:
+        self._limits.ledger.allocated(device_ids)
+        self._units.allocated(resource, at)
+
+    def _on_listed(self, assignments: tuple[DeviceAssignment, ...], asked_at: float) -> None:
+        self._units.listed(assignments, asked_at)
+        self._offer_again()
+
+    def _offer_again(self) -> None:
+        """Offer what waited for those who had it, and hold back what somebody turned out to have or what is down."""
+        if not self._stop.is_set() and self._state.observation.inventory.devices:
+            self._offer(self._state.observation)
+
     def _on_release(self, release: Release, before: Release | None) -> None:
         """Withdraw every GPU; the driver's session is closed at the first of several releases."""
         state, why = self._state, release.describe()
         state.release = release
+        self._mps.release()
         hint = {"hint": "grapnel-node resume forgets it"} if release.problem else {}
         self._log.warning(why, **hint)
         self._history.note("released", why)
         known = state.observation.inventory
         if not known.devices:
-            known = remembered_inventory(release, HostTree(self._config.dev_root, self._config.sys_root))
+            known = remembered_inventory(release, self._config.host_tree)
         state.observation = Observation(without_driver(known, why))
-        self._offering.show(self._config, state.observation.inventory)
+        self._offer(state.observation)
         self._node.show(state.observation, why)
         self._tell_systemd()
         if before is None:
@@ -170,11 +219,15 @@ class Daemon:
             is_offered=bool(self._offering.resources),
             kubelet=self._state.registration,
         )
-        self._service.say(line)
+        self._service.say(line + others_words(tuple(self._offering.others)))
 
     async def _list_assignments(self, deadline_s: float) -> tuple[DeviceAssignment, ...]:
         """Ask the kubelet who has which device; raises KubeletError."""
         return await list_assignments(self._config.kubelet_root, deadline_s)
+
+    def _unit_bytes(self, uuid: str) -> int | None:
+        """Return the size of a device's units of memory, None where it is not offered in such."""
+        return self._offering.unit_bytes.get(uuid)
 
     async def _start_metrics(self, address: str) -> MetricsServer:
         from plugin.metrics.endpoint import Sources, serve_metrics  # noqa: PLC0415 - off until asked for
@@ -186,6 +239,8 @@ class Daemon:
             counters=self._counters,
             list_assignments=self._list_assignments,
             pace_s=lambda: self._config.refresh_s,
+            limits=self._limits,
+            unit_bytes=self._unit_bytes,
         )
         return await serve_metrics(address, sources, self._dependencies)
 
@@ -199,7 +254,8 @@ class Daemon:
         before, self._config, self._releases.config = self._config, config, config
         self._hook.forget()
         self._history.move(config.state_folder)
-        if await self._offering.stop_if_renamed(before, config):
+        self._others.close()  # what it finds is for the kubelet of before
+        if await self._offering.configured(before, config):
             self._state.is_registered = False
         await self._admin.serve(config.admin_socket)
         await self._metrics.serve(config.metrics_address)
@@ -207,19 +263,22 @@ class Daemon:
         if self._state.release is None:
             self._driver.observe(config)
         else:
-            self._offering.show(config, self._state.observation.inventory)
+            self._offer(self._state.observation)
             self._node.show(self._state.observation, self._state.release.describe())
         self._releases.follow()
+        self._others.follow(config)
 
     async def _shut_down(self) -> None:
         self._dependencies.notify("STOPPING=1")
         self._log.info("stopping")
         self._releases.stop()
         self._tasks.cancel()
+        self._others.close()
         self._labels.close(stays=self._state.release is not None)
         await self._admin.close()
         await self._metrics.close()
         # Before the GPUs are withdrawn: it takes up to a second, in which they are as good as before.
-        await asyncio.gather(asyncio.to_thread(self._node.close), self._driver.stop())
+        await asyncio.gather(asyncio.to_thread(self._node.close), self._mps.close())
+        await self._driver.stop()
         await self._offering.stop()
         await self._history.stop()

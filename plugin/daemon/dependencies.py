@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.registration.link import Timing
     from plugin.log import Logger
     from plugin.metrics.scrape import Telemetry
+    from plugin.mps.keeper import Tools
     from plugin.settings.node_config import NodeConfig
 
 
@@ -33,4 +34,6 @@ class Dependencies:
     read_telemetry: Callable[[], Telemetry]
     proc_folder: Path = Path("/proc")
     log_folder: Path = Path("/var/log")
+    cgroup_folder: Path = Path("/sys/fs/cgroup")
     stall_s: float = STALL_S
+    mps_tools: Callable[[], Tools] | None = None  # None: those of the machine

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from plugin.devices.inventory import HostTree, Inventory
+from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation, Observer, ObserverThread, Pace
 from plugin.devices.stall import StallWatch, stalled
 from plugin.health.keeper import Clock, HealthKeeper
@@ -58,7 +58,7 @@ class DriverWatch:
         """Observe with a new session from now on; known devices that are missing then are unhealthy."""
         self._observer = Observer(
             self._dependencies.open_source(),
-            HostTree(config.dev_root, config.sys_root),
+            config.host_tree,
             Pace(config.refresh_s, config.retry_s, config.health_s),
             inventory=known or Inventory(),
             health=self._keep_health(config),

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from plugin.devices.observer import Observation
     from plugin.driver_change.release.record import Release
 
+_SHOWN = 3  # resources of other devices, in one line
+
 
 def notify(message: str, address: str | None = None) -> None:
     """Send a message such as `READY=1` to the service manager; does nothing without one."""
@@ -61,3 +63,11 @@ def status_line(
     unhealthy = sum(not device.is_healthy for device in devices) if is_observed else 0
     told = f"; {unhealthy} of {len(devices)} GPUs unhealthy: grapnel-node devices" if unhealthy else ""
     return kubelet + told
+
+
+def others_words(resources: tuple[str, ...]) -> str:
+    """Return what follows the line on a node with resources of other devices, "" where there are none."""
+    if not resources:
+        return ""
+    more = f" and {len(resources) - _SHOWN} more" if len(resources) > _SHOWN else ""
+    return f"; other devices: {', '.join(resources[:_SHOWN])}{more}"

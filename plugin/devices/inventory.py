@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import stat
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from plugin.devices.mig import Slice
+from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.topology.machine import NO_TOPOLOGY, Topology, make_topology
 from plugin.driver.topology.sysfs import read_nics, read_numa_node, read_place
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
-    from plugin.driver.snapshot import GpuFacts, Snapshot
+    from plugin.driver.snapshot import GpuFacts, MigFacts, Snapshot
     from plugin.driver.topology.facts import Nic, Place
 
 # Every CUDA process opens these besides its GPU. Mode-setting is for displays and is not handed out.
@@ -38,6 +41,9 @@ class NodeTree(Protocol):
     def nics(self) -> tuple[Nic, ...]:
         """Return the machine's RDMA devices."""
 
+    def mig_minors(self) -> Mapping[str, int]:
+        """Return the minors of capability nodes by the driver's names for them, such as `gpu0/gi1/ci0/access`."""
+
 
 @dataclass(frozen=True)
 class HostTree:
@@ -45,6 +51,7 @@ class HostTree:
 
     dev_root: Path
     sys_root: Path
+    proc_root: Path = Path("/proc")
 
     def device_path(self, name: str) -> str | None:
         """Look for a character device: a file left in its place by a bind mount does not count."""
@@ -66,6 +73,10 @@ class HostTree:
         """Read them from sysfs."""
         return read_nics(self.sys_root)
 
+    def mig_minors(self) -> Mapping[str, int]:
+        """Read them from /proc; none where the driver has no such capabilities."""
+        return read_mig_minors(self.proc_root)
+
 
 @dataclass(frozen=True)
 class Device:
@@ -76,6 +87,7 @@ class Device:
     numa_node: int | None = None
     unhealthy: str = ""
     is_lost: bool = False
+    slices: tuple[Slice, ...] = ()  # its MIG devices
 
     @property
     def is_healthy(self) -> bool:
@@ -116,6 +128,7 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
     """
     findings: list[tuple[str, str]] = []
     devices: dict[str, Device] = {}
+    minors = tree.mig_minors() if any(gpu.mig for gpu in snapshot.gpus) else {}
     for gpu in snapshot.gpus:
         path = tree.device_path(f"nvidia{gpu.minor}")
         if path is None:
@@ -123,7 +136,7 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
                 (f"nvidia{gpu.minor}", f"{gpu.uuid} is not offered: it has no device node nvidia{gpu.minor}")
             )
         else:
-            devices[gpu.uuid] = Device(gpu, path, tree.numa_node(gpu.pci_address))
+            devices[gpu.uuid] = Device(gpu, path, tree.numa_node(gpu.pci_address), slices=_slices(gpu, minors, tree))
     known = previous.devices if previous.driver_version == snapshot.driver_version else ()
     places = {gpu.pci_address: gpu.uuid for gpu in snapshot.gpus}
     for device in known:
@@ -136,6 +149,25 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
     ordered = tuple(sorted(devices.values(), key=lambda device: (device.gpu.index, device.gpu.uuid)))
     topology = _next_topology(previous.topology, snapshot, tree)
     return Inventory(snapshot.driver_version, ordered, control, tuple(findings), snapshot.cuda_version, topology)
+
+
+def _slices(gpu: GpuFacts, minors: Mapping[str, int], tree: NodeTree) -> tuple[Slice, ...]:
+    return tuple(_slice(gpu, facts, minors, tree) for facts in gpu.mig)
+
+
+def _slice(gpu: GpuFacts, facts: MigFacts, minors: Mapping[str, int], tree: NodeTree) -> Slice:
+    """Return a MIG device with its two capability nodes, of the GPU instance and of the compute instance."""
+    instance = f"gpu{gpu.minor}/gi{facts.gpu_instance}"
+    nodes = []
+    for capability in (f"{instance}/access", f"{instance}/ci{facts.compute_instance}/access"):
+        if capability not in minors:
+            return Slice(facts, problem=f"the driver names no capability node for {capability}")
+        name = f"nvidia-caps/nvidia-cap{minors[capability]}"
+        path = tree.device_path(name)
+        if path is None:
+            return Slice(facts, problem=f"it has no device node {name}")
+        nodes.append((name, path))
+    return Slice(facts, tuple(nodes))
 
 
 def _next_topology(previous: Topology, snapshot: Snapshot, tree: NodeTree) -> Topology:

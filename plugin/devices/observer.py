@@ -206,7 +206,7 @@ class ObserverThread:
         self._is_stopping = False
         self._observer: Observer | None = None
         self._wanted: Observer | None = None
-        self._questions: deque[Callable[[], None]] = deque()
+        self._questions: deque[Callable[[], None]] = deque()  # its methods are atomic
         # A daemon thread: a driver that hangs for ever must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
 
@@ -225,8 +225,8 @@ class ObserverThread:
     def ask(self, question: Callable[[], None]) -> None:
         """Look before it is time, and call a question in the thread then: the driver's session is open, if it answers.
 
-        Whoever asks puts the next question when this one has been called. It waits while a call of the driver hangs,
-        and while nobody looks.
+        Whoever asks puts the next question when this one has been called, so that few wait while a call of the driver
+        hangs, and while nobody looks.
         """
         self._questions.append(question)
         self._wake.set()

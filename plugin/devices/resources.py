@@ -1,20 +1,37 @@
-"""Which devices are offered under which resource name.
+"""Which devices are offered under which resource name, whole, as MIG devices, or as shares of either. Pure.
 
-So far every GPU is offered whole; GPUs of different products may have names of their own. Slices (MIG) and shared
-GPUs are further kinds of offer and belong here as well; how a container gets one is `allocation`.
+How a container gets one is `allocation`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.devices.naming import NamePattern, explain_change, find_pattern
+from plugin.devices.mig import MIXED, NONE, resource_suffix, short_profile, why_invalid, why_not_offered
+from plugin.devices.naming import DOMAIN, NamePattern, explain_change, find_pattern
+from plugin.devices.sharing import ShareRule, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from plugin.devices.inventory import Device, Inventory
+    from plugin.devices.mig import Slice
+
+
+MIG_PREFIX = f"{DOMAIN}/mig-"  # of the resources of the strategy `mixed`
+
+
+class Placement(Enum):
+    """Which of the free units a container is preferred to have."""
+
+    LINKED = "by the links between GPUs"
+    DISTRIBUTED = "on the devices that the fewest have"
+    PACKED = "on the devices that the most have"
+    ONE_DEVICE = "all on one GPU"
+    NEAR = "near the GPU that was given away last"
 
 
 @dataclass(frozen=True)
@@ -27,34 +44,244 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What is offered: a GPU, a MIG device (`slice`), or one of several units of either.
+
+    `device_id` is what the kubelet knows it by, `unhealthy` why no container can be given it now.
+    """
+
+    device_id: str
+    gpu: Device
+    slice: Slice | None = None
+    unhealthy: str = ""
+    memory_bytes: int = 0  # of a memory unit
+
+    @property
+    def source_id(self) -> str:
+        """The UUID of the GPU or MIG device that it is, or is a part of."""
+        return self.gpu.gpu.uuid if self.slice is None else self.slice.facts.uuid
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its device as settings may name it."""
+        index = str(self.gpu.gpu.index)
+        return (self.source_id, index if self.slice is None else f"{index}:{self.slice.facts.index}")
+
+    @property
+    def source_memory_bytes(self) -> int | None:
+        """The memory of its device, None where the driver does not say."""
+        if self.slice is None:
+            return self.gpu.gpu.memory_bytes
+        return None if self.slice.facts.size is None else self.slice.facts.size.memory_mib * 2**20
+
+    @property
+    def offer(self) -> Offer:
+        """It as the kubelet is shown it."""
+        return Offer(self.device_id, is_healthy=not self.unhealthy, numa_node=self.gpu.numa_node)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Everything under one name. `refuses_several`: a container may have one unit of it alone."""
+
+    units: tuple[Unit, ...]
+    placement: Placement = Placement.LINKED
+    refuses_several: bool = False
+    strategy: Strategy = Strategy.NONE
+    is_renamed: bool = False  # its devices would have another name if they were not shared
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """The list that the kubelet is shown."""
+        return tuple(unit.offer for unit in self.units)
+
+
+@dataclass(frozen=True)
+class OfferRules:
+    """What decides under which name, and in how many parts, a device is offered. `is_packed`: shares fill up a GPU."""
+
+    patterns: tuple[NamePattern, ...]
+    mig_strategy: str = NONE
+    mig_patterns: tuple[NamePattern, ...] = ()
+    shares: tuple[ShareRule, ...] = ()
+    is_packed: bool = False
+
+
+@dataclass(frozen=True)
 class OfferPlan:
     """Resource → what is offered under its name; resources without a device are not in it.
 
-    `findings` are device ids that are not offered at all, and why.
+    `findings` are devices that are not offered at all, and why.
     """
 
-    resources: Mapping[str, tuple[Offer, ...]]
+    resources: Mapping[str, Resource] = field(default_factory=dict)
     findings: tuple[tuple[str, str], ...] = ()
 
 
-def _offer(device: Device) -> Offer:
-    return Offer(device.gpu.uuid, is_healthy=device.is_healthy, numa_node=device.numa_node)
+def plan_offers(inventory: Inventory, rules: OfferRules) -> OfferPlan:
+    """Return what is offered of an inventory."""
+    planner = _Planner(inventory, rules)
+    resources: dict[str, list[tuple[Unit, ShareRule | None]]] = {}
+    positions: dict[str, int] = {}
+    for name, unit in planner.whole_units():
+        position = positions[name] = positions.get(name, -1) + 1
+        rule = next((each for each in rules.shares if each.resource == name and each.takes(unit.names, position)), None)
+        for part in planner.parts(unit, rule):
+            resources.setdefault(name if rule is None else rule.shown_as, []).append((part, rule))
+    made = {name: _resource(found, is_packed=rules.is_packed) for name, found in resources.items()}
+    return OfferPlan(made, tuple(planner.findings))
 
 
-def plan_offers(inventory: Inventory, patterns: tuple[NamePattern, ...], *, holds_back_mig: bool = False) -> OfferPlan:
-    """Return what is offered: each GPU under the name of the first pattern that fits its product, or not at all.
+def _resource(found: Sequence[tuple[Unit, ShareRule | None]], *, is_packed: bool) -> Resource:
+    shared = {rule.strategy for _, rule in found if rule is not None}
+    strategy = next(iter(shared), Strategy.NONE)
+    refuses_several = any(rule.refuses_several for _, rule in found if rule is not None)
+    if strategy is Strategy.MEMORY or (strategy is Strategy.MPS and not refuses_several):
+        placement = Placement.ONE_DEVICE
+    elif shared or any(unit.slice for unit, _ in found):
+        placement = Placement.PACKED if is_packed else Placement.DISTRIBUTED
+    else:
+        placement = Placement.LINKED
+    is_renamed = any(rule.shown_as != rule.resource for _, rule in found if rule is not None)
+    return Resource(tuple(unit for unit, _ in found), placement, refuses_several, strategy, is_renamed)
 
-    `holds_back_mig`: GPUs that are cut into MIG devices are not offered whole.
+
+class MemoryCards(NamedTuple):
+    """GPUs that are offered as units of memory: the resource, and of each its UUID, index, units and health."""
+
+    resource: str
+    unit_bytes: int
+    cards: tuple[tuple[str, int, int, bool], ...]
+
+
+NO_CARDS = MemoryCards("", 0, ())
+
+
+def find_memory_cards(plan: OfferPlan) -> MemoryCards:
+    """Return the GPUs of the first resource of memory units; a node with several of them reports one."""
+    for name, resource in plan.resources.items():
+        if resource.strategy is Strategy.MEMORY:
+            counts = Counter(unit.source_id for unit in resource.units)
+            firsts = {unit.source_id: unit for unit in reversed(resource.units)}
+            cards = tuple(
+                (each, firsts[each].gpu.gpu.index, count, not firsts[each].unhealthy) for each, count in counts.items()
+            )
+            return MemoryCards(name, resource.units[0].memory_bytes, cards)
+    return NO_CARDS
+
+
+def without_sharing(plan: OfferPlan, problem: Callable[[str], str]) -> OfferPlan:
+    """Return a plan in which the shares of a GPU are unhealthy that cannot be shared through MPS now.
+
+    `problem` says why, by the GPU's UUID.
     """
-    resources: dict[str, list[Offer]] = {}
-    findings = []
-    for device in inventory.devices:
-        gpu, pattern = device.gpu, find_pattern(device.gpu.model, patterns)
-        if gpu.mig and holds_back_mig:
-            findings.append((gpu.uuid, f"{gpu.uuid} is not offered: it is cut into MIG devices, and those come later"))
-        elif pattern is None:
-            why = explain_change(gpu.model, patterns) or f"no pattern of resources.gpus fits {gpu.model!r}"
-            findings.append((gpu.uuid, f"{gpu.uuid} is not offered: {why}"))
-        else:
-            resources.setdefault(pattern.resource, []).append(_offer(device))
-    return OfferPlan({name: tuple(offers) for name, offers in resources.items()}, tuple(findings))
+    if all(resource.strategy is not Strategy.MPS for resource in plan.resources.values()):
+        return plan
+    resources = {
+        name: replace(resource, units=tuple(_judged(unit, problem) for unit in resource.units))
+        if resource.strategy is Strategy.MPS
+        else resource
+        for name, resource in plan.resources.items()
+    }
+    return replace(plan, resources=resources)
+
+
+def _judged(unit: Unit, problem: Callable[[str], str]) -> Unit:
+    why = "" if unit.unhealthy or unit.device_id == unit.source_id else problem(unit.source_id)
+    return replace(unit, unhealthy=why) if why else unit
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a GPU or MIG device is shared: in how many units, and whether under a name of its own."""
+
+    strategy: Strategy = Strategy.NONE
+    units: int = 1
+    is_renamed: bool = False
+
+
+UNDIVIDED = Division()
+
+
+def find_divisions(plan: OfferPlan) -> dict[str, Division]:
+    """Return the devices that are shared, by id."""
+    found: dict[str, Division] = {}
+    for resource in plan.resources.values():
+        if resource.strategy is not Strategy.NONE:
+            counts = Counter(unit.source_id for unit in resource.units if unit.device_id != unit.source_id)
+            found |= {each: Division(resource.strategy, count, resource.is_renamed) for each, count in counts.items()}
+    return found
+
+
+class _Planner:
+    """One look at an inventory; `findings` are what is not offered."""
+
+    def __init__(self, inventory: Inventory, rules: OfferRules) -> None:
+        self._inventory = inventory
+        self._rules = rules
+        self.findings: list[tuple[str, str]] = []
+        gpus = [device.gpu for device in inventory.devices]
+        is_mig_offered = rules.mig_strategy != NONE
+        self._is_mixed = rules.mig_strategy == MIXED
+        self._invalid = why_invalid(gpus) if is_mig_offered and not self._is_mixed else ""
+        self._is_mig_offered = is_mig_offered
+
+    def _leave_out(self, device_id: str, why: str) -> None:
+        self.findings.append((device_id, f"{device_id} is not offered: {why}"))
+
+    def whole_units(self) -> Iterator[tuple[str, Unit]]:
+        """Yield every GPU and MIG device that is offered, with the resource that it belongs to."""
+        for device in self._inventory.devices:
+            gpu = device.gpu
+            if self._invalid:
+                self._leave_out(gpu.uuid, f"migStrategy is single, and {self._invalid}")
+            elif self._is_mig_offered and (gpu.is_cut or gpu.mig):
+                yield from self._slices(device)
+            else:
+                name = self._name_of(device)
+                if name:
+                    yield name, Unit(gpu.uuid, device, unhealthy=device.unhealthy)
+
+    def _name_of(self, device: Device) -> str:
+        gpu = device.gpu
+        pattern = find_pattern(gpu.model, self._rules.patterns)
+        if pattern is None:
+            why = explain_change(gpu.model, self._rules.patterns) or f"no pattern of resources.gpus fits {gpu.model!r}"
+            self._leave_out(gpu.uuid, why)
+            return ""
+        return pattern.resource
+
+    def _slices(self, device: Device) -> Iterator[tuple[str, Unit]]:
+        """Yield the MIG devices of a GPU; one without any is told of."""
+        if not device.slices:
+            self._leave_out(device.gpu.uuid, "it is in MIG mode and has no MIG device")
+        for each in device.slices:
+            why = why_not_offered(each.facts.profile)
+            name = "" if why else self._name_of_slice(device, each)
+            if why:
+                self._leave_out(each.facts.uuid, why)
+            if name:
+                yield name, Unit(each.facts.uuid, device, each, device.unhealthy or each.problem)
+
+    def _name_of_slice(self, device: Device, each: Slice) -> str:
+        if not self._is_mixed:
+            return self._name_of(device)
+        profile = short_profile(each.facts.profile)
+        if not self._rules.mig_patterns:
+            return f"{MIG_PREFIX}{resource_suffix(profile)}"
+        pattern = find_pattern(profile, self._rules.mig_patterns)
+        if pattern is None:
+            self._leave_out(each.facts.uuid, f"no pattern of resources.mig fits {profile!r}")
+            return ""
+        return pattern.resource
+
+    def parts(self, unit: Unit, rule: ShareRule | None) -> Iterator[Unit]:
+        """Yield the units that a device is offered as."""
+        if rule is None:
+            yield unit
+            return
+        count = rule.count(unit.source_memory_bytes)
+        if count < 1:
+            self._leave_out(unit.source_id, f"{rule.describe()} do not fit into its memory")
+        for number in range(count):
+            yield Unit(rule.unit_id(unit.source_id, number), unit.gpu, unit.slice, unit.unhealthy, rule.unit_bytes)

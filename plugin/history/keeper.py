@@ -54,7 +54,7 @@ class HistoryKeeper:
         self.folder = folder
         self.ledger = Ledger(time.time())
         self.view = HoldingsView(ask, self._listed, lambda: self.ledger.is_waiting, logger)
-        self.on_allocated: Callable[[str, float], None] = lambda _resource, _at: None
+        self.on_allocated: Callable[[str, Sequence[str], float], None] = lambda _resource, _ids, _at: None
         self.on_listed: Callable[[tuple[DeviceAssignment, ...], float], None] = lambda _assignments, _asked_at: None
         self._log = logger
         self._early: list[tuple[Observation, float]] = []  # before the file was read, and when
@@ -210,7 +210,7 @@ class HistoryKeeper:
         """Record it, and look soon who has them."""
         is_free, now = not any(map(self.view.held.holder, device_ids)), time.time()
         self.ledger.allocated(resource, device_ids, now, is_joinable=is_free)
-        self.on_allocated(resource, now)
+        self.on_allocated(resource, device_ids, now)
         self._wake.set()
         self.view.changed()
 

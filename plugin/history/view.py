@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from plugin.allocation.preference.choice import Rule
+from plugin.devices.sharing import device_of
 from plugin.errors import HistoryError
 from plugin.history.model import STATES
 
@@ -62,17 +63,23 @@ def explain(ledger: Ledger, about: str, last: int) -> dict[str, object]:
 
 def _is_about(one: Allocation, about: str, device: str) -> bool:
     if device:
-        return device in one.devices
+        return _has(one, device)
     names = {
         name for claim in one.claims for name in (claim.holder.pod, f"{claim.holder.namespace}/{claim.holder.pod}")
     }
     return not about or about in names
 
 
+def _has(one: Allocation, device: str) -> bool:
+    """Whether an allocation is of this device, or of a unit of it."""
+    return any(device in {each, device_of(each)} for each in one.devices)
+
+
 def _device_of(ledger: Ledger, about: str) -> str:
-    """Return the device that is meant, "" where none is."""
-    known = {*ledger.changes, *ledger.indices, *(one for each in ledger.allocations.values() for one in each.devices)}
-    if about in known:
+    """Return the device or unit that is meant, "" where none is."""
+    units = {one for each in ledger.allocations.values() for one in each.devices}
+    known = {*ledger.changes, *ledger.indices, *map(device_of, units)}
+    if about in known or about in units:
         return about
     if about.isdecimal():
         found = [device for device, index in ledger.indices.items() if index == int(about[:8])]
@@ -85,7 +92,7 @@ def _device_of(ledger: Ledger, about: str) -> str:
 
 def _devices_of(ledger: Ledger, chosen: Sequence[Allocation], *, is_all: bool) -> tuple[str, ...]:
     """Return the devices by index; of a pod, those that it was given."""
-    named = {device for one in chosen for device in one.devices}
+    named = {device_of(device) for one in chosen for device in one.devices}
     found = {device for device in {*ledger.indices, *ledger.changes} if device and (is_all or device in named)}
     return tuple(sorted(found, key=lambda one: (ledger.indices.get(one, len(found)), one)))
 
@@ -162,7 +169,7 @@ def _device(ledger: Ledger, device: str) -> dict[str, object]:
     holders = [
         _claim(claim)
         for one in ledger.allocations.values()
-        if device in one.devices
+        if _has(one, device)
         for claim in one.claims
         if claim.gone_at is None
     ]

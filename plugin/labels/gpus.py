@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from plugin.devices.resources import UNDIVIDED
+from plugin.devices.sharing import Strategy
 from plugin.labels.values import join
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from plugin.devices.resources import Division
     from plugin.driver.snapshot import GpuFacts
 
 GPU = "nvidia.com/gpu"
-REPLICAS, SHARING = "1", "none"  # no GPU is shared
+_SHARED = (Strategy.TIME_SLICING, Strategy.MPS)
 _MIB = 2**20
 
 _FAMILIES = {
@@ -34,7 +37,20 @@ _FAMILIES = {
 _TURING, _ADA = (7, 5), (8, 9)
 
 
-def label_gpus(gpus: Sequence[GpuFacts]) -> dict[str, str]:
+def label_sharing(resource: str, name: str, division: Division) -> dict[str, str]:
+    """Return the labels that say how a resource's devices are shared.
+
+    As in NVIDIA's internal/lm/resource.go: a product is -SHARED where its resource keeps its name.
+    """
+    is_marked = division.strategy in _SHARED and not division.is_renamed
+    return {
+        f"{resource}.product": join(name, "SHARED") if is_marked else name,
+        f"{resource}.replicas": str(division.units),
+        f"{resource}.sharing-strategy": division.strategy.value,
+    }
+
+
+def label_gpus(gpus: Sequence[GpuFacts], divisions: Mapping[str, Division]) -> dict[str, str]:
     """Return the labels of the product that stands for the node; GPUs in MIG mode count as whole ones.
 
     Where every GPU of it is in MIG mode `replicas` is 0, as with NVIDIA's: such GPUs are not shared.
@@ -44,11 +60,11 @@ def label_gpus(gpus: Sequence[GpuFacts]) -> dict[str, str]:
     count = sum(gpu.model == product for gpu in gpus)
     gpu = whole[0] if whole else next(gpu for gpu in gpus if gpu.model == product)
     labels = {
-        f"{GPU}.product": join(product),
+        **label_sharing(GPU, join(product), divisions.get(gpu.uuid, UNDIVIDED)),
         f"{GPU}.count": str(count),
-        f"{GPU}.replicas": REPLICAS if whole else "0",
-        f"{GPU}.sharing-strategy": SHARING,
     }
+    if not whole:
+        labels[f"{GPU}.replicas"] = "0"
     if gpu.memory_bytes is not None and gpu.memory_bytes >= _MIB:
         labels[f"{GPU}.memory"] = str(gpu.memory_bytes // _MIB)
     return labels | _architecture(gpu.compute_capability)

@@ -36,10 +36,10 @@ class _Wanted:
         """Return all that labels depend on; health, for example, is not among it."""
         config, seen = self.config, self.inventory
         if seen is None:
-            return config.settings.labels, config.sys_root
+            return config.settings.labels, config.offer_rules, config.sys_root
         gpus = tuple(device.gpu for device in seen.devices)
         facts = seen.driver_version, seen.cuda_version, gpus, seen.topology.facts.gpus
-        return config.settings.labels, config.sys_root, facts
+        return config.settings.labels, config.offer_rules, config.sys_root, facts
 
 
 class LabelKeeper:
@@ -113,14 +113,14 @@ class LabelKeeper:
         inventory, settings = wanted.inventory, wanted.config.settings.labels
         if inventory is None:
             return {}
-        strategy = settings.mig_strategy
-        self._log.standing(_TOPIC, "; ".join(label_notes(inventory, mig_strategy=strategy)))
+        rules = wanted.config.offer_rules
+        self._log.standing(_TOPIC, "; ".join(label_notes(inventory, rules)))
         addresses = [device.gpu.pci_address for device in inventory.devices]
         host = read_host(wanted.config.sys_root, addresses, settings.machine_file)
 
         def made_at(moment: int) -> dict[str, str]:
             timestamp = moment if settings.has_timestamp else None
-            return make_labels(inventory, host, mig_strategy=strategy, timestamp=timestamp)
+            return make_labels(inventory, host, rules, timestamp=timestamp)
 
         if made_at(self._made_at) != self.current:
             self._made_at = int(self._now())

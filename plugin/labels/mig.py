@@ -6,22 +6,21 @@ where the layout is not one profile on every GPU; `mixed` has names for each pro
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from plugin.labels.gpus import GPU, REPLICAS, SHARING
+from plugin.devices.mig import MIXED, NONE, is_nameable, why_invalid
+from plugin.devices.resources import UNDIVIDED
+from plugin.labels.gpus import GPU, label_sharing
 from plugin.labels.values import join
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from plugin.devices.resources import Division
     from plugin.driver.snapshot import GpuFacts, MigFacts, MigSize
 
-NONE, SINGLE, MIXED = "none", "single", "mixed"
-_PROFILE = re.compile(r"[0-9][0-9a-z.+-]{0,30}[0-9a-z]")
 
-
-def label_mig(gpus: Sequence[GpuFacts], strategy: str) -> dict[str, str]:
+def label_mig(gpus: Sequence[GpuFacts], strategy: str, divisions: Mapping[str, Division]) -> dict[str, str]:
     """Return what is to be put over the labels of whole GPUs."""
     if strategy == NONE:
         return {}
@@ -29,29 +28,13 @@ def label_mig(gpus: Sequence[GpuFacts], strategy: str) -> dict[str, str]:
     cut = [gpu for gpu in gpus if gpu.is_cut]
     if strategy == MIXED:
         for profile, devices in _by_profile(cut).items():
-            labels |= _label(f"nvidia.com/mig-{profile}", profile, devices)
+            labels |= _label(f"nvidia.com/mig-{profile}", profile, devices, divisions)
     elif cut:
-        labels |= _single(gpus, cut)
+        labels |= _single(gpus, cut, divisions)
     return labels
 
 
-def why_invalid(gpus: Sequence[GpuFacts]) -> str:
-    """Return why a layout does not fit `single`, "" where it does."""
-    cut = [gpu for gpu in gpus if gpu.is_cut]
-    if not cut:
-        return ""
-    if any(not gpu.mig for gpu in cut):
-        return "a GPU in MIG mode has no MIG device"
-    if len(cut) < len(gpus):
-        return "some GPUs are in MIG mode and others are not"
-    profiles = _by_profile(cut)
-    named = sum(len(devices) for devices in profiles.values())
-    if len(profiles) != 1 or named != sum(len(gpu.mig) for gpu in cut):
-        return "the MIG devices are not all of one profile"
-    return ""
-
-
-def _single(gpus: Sequence[GpuFacts], cut: Sequence[GpuFacts]) -> dict[str, str]:
+def _single(gpus: Sequence[GpuFacts], cut: Sequence[GpuFacts], divisions: Mapping[str, Division]) -> dict[str, str]:
     if why_invalid(gpus):
         return {
             f"{GPU}.product": join(cut[0].model, "MIG", "INVALID"),
@@ -61,7 +44,7 @@ def _single(gpus: Sequence[GpuFacts], cut: Sequence[GpuFacts]) -> dict[str, str]
             f"{GPU}.memory": "0",
         }
     ((profile, devices),) = _by_profile(cut).items()
-    return _label(GPU, profile, devices)
+    return _label(GPU, profile, devices, divisions)
 
 
 def _by_profile(cut: Sequence[GpuFacts]) -> dict[str, list[tuple[GpuFacts, MigFacts]]]:
@@ -69,18 +52,21 @@ def _by_profile(cut: Sequence[GpuFacts]) -> dict[str, list[tuple[GpuFacts, MigFa
     found: dict[str, list[tuple[GpuFacts, MigFacts]]] = {}
     for gpu in cut:
         for device in gpu.mig:
-            if _PROFILE.fullmatch(device.profile):
+            if is_nameable(device.profile):
                 found.setdefault(device.profile.replace("+", "."), []).append((gpu, device))
     return found
 
 
-def _label(resource: str, profile: str, devices: Sequence[tuple[GpuFacts, MigFacts]]) -> dict[str, str]:
+def _label(
+    resource: str,
+    profile: str,
+    devices: Sequence[tuple[GpuFacts, MigFacts]],
+    divisions: Mapping[str, Division],
+) -> dict[str, str]:
     gpu, device = devices[0]
     labels = {
-        f"{resource}.product": join(gpu.model, "MIG", profile),
+        **label_sharing(resource, join(gpu.model, "MIG", profile), divisions.get(device.uuid, UNDIVIDED)),
         f"{resource}.count": str(len(devices)),
-        f"{resource}.replicas": REPLICAS,
-        f"{resource}.sharing-strategy": SHARING,
     }
     return labels if device.size is None else labels | _size(resource, device.size)
 

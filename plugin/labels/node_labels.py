@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugin.devices.mig import SINGLE, why_invalid
+from plugin.devices.resources import UNDIVIDED, OfferRules, find_divisions, plan_offers
+from plugin.devices.sharing import Strategy
 from plugin.labels.gpus import GPU, label_gpus, products
-from plugin.labels.mig import SINGLE, label_mig, why_invalid
+from plugin.labels.mig import label_mig
 from plugin.labels.values import fit
 from plugin.labels.vgpu import HostDriver
 
@@ -21,47 +24,54 @@ if TYPE_CHECKING:
     from plugin.labels.host import HostFacts
 
 UNKNOWN = "unknown"
+NO_RULES = OfferRules(())
 _MODES = {0x0300: "graphics", 0x0302: "compute"}
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _MIN_PARTS, _MAX_PARTS = 2, 3
 
 
 def make_labels(
-    inventory: Inventory, host: HostFacts, *, mig_strategy: str = "none", timestamp: int | None = None
+    inventory: Inventory, host: HostFacts, rules: OfferRules = NO_RULES, *, timestamp: int | None = None
 ) -> dict[str, str]:
     """Return label → value in the order of names; nothing for a node without a GPU.
 
-    `timestamp` is when they are made, in seconds since 1970; None leaves that label out.
+    `rules` say how devices are offered: labels tell how they are shared. `timestamp` is when they are made, in seconds
+    since 1970; None leaves that label out.
     """
     gpus = [device.gpu for device in inventory.devices]
     if not gpus:
         return {}
+    divisions = find_divisions(plan_offers(inventory, rules))
     labels = {
         **_driver(inventory.driver_version),
         **_cuda(inventory.cuda_version),
-        **label_gpus(gpus),
-        **label_mig(gpus, mig_strategy),
+        **label_gpus(gpus, divisions),
+        **label_mig(gpus, rules.mig_strategy, divisions),
         **_vgpu(host),
         **_clique(inventory.topology.facts.gpus),
         f"{GPU}.machine": fit(host.machine) or UNKNOWN,
         f"{GPU}.mode": _mode(host.classes),
         "nvidia.com/mig.capable": _word(any(gpu.is_cut is not None for gpu in gpus)),
-        "nvidia.com/mps.capable": _word(is_so=False),  # MPS is not offered
+        "nvidia.com/mps.capable": _word(any(each.strategy is Strategy.MPS for each in divisions.values())),
     }
     if timestamp is not None:
         labels["nvidia.com/gfd.timestamp"] = str(timestamp)
     return dict(sorted(labels.items()))
 
 
-def label_notes(inventory: Inventory, *, mig_strategy: str = "none") -> Iterator[str]:
+def label_notes(inventory: Inventory, rules: OfferRules = NO_RULES) -> Iterator[str]:
     """Yield what people should know of the labels and cannot see in them."""
     gpus = [device.gpu for device in inventory.devices]
     models = products(gpus)
     if len(models) > 1:
         yield f"labels speak of {models[0]} alone: there are {', '.join(models[1:])}, too"
-    why = why_invalid(gpus) if mig_strategy == SINGLE else ""
+    why = why_invalid(gpus) if rules.mig_strategy == SINGLE else ""
     if why:
         yield f"gpu.count is 0: migStrategy is single, and {why}"
+    divisions = find_divisions(plan_offers(inventory, rules))
+    ways = {divisions.get(gpu.uuid, UNDIVIDED) for gpu in gpus if gpu.model == models[0] and not gpu.is_cut}
+    if len(ways) > 1:
+        yield "gpu.replicas and gpu.sharing-strategy are those of the first GPU: others are shared in another way"
 
 
 def _word(is_so: bool) -> str:  # noqa: FBT001 - one value, one word

@@ -321,6 +321,9 @@ REGISTRATIONS = Metric(
 DEVICE_HEALTHY = Metric(
     "grapnel_device_healthy", "gauge", "Whether a pod may be given this GPU.", ("gpu", "UUID", "Hostname")
 )
+OTHER_UNITS = Metric(
+    "grapnel_other_device_units", "gauge", "Units of other devices that are offered.", ("resource", "class", "state")
+)
 _PROCESS_LABELS = ("gpu", "UUID", *INSTANCE_LABELS, "Hostname")
 PROCESSES = Metric(
     "grapnel_gpu_processes",
@@ -339,6 +342,25 @@ UNGIVEN_PROCESSES = Metric(
     "gauge",
     "Processes of a pod on a GPU that the kubelet gave to none of its containers.",
     (*_PROCESS_LABELS, *POD_LABELS),
+)
+_CONTAINER_MEMORY_LABELS = ("gpu", "UUID", "Hostname", *POD_LABELS)
+CONTAINER_MEMORY_ALLOCATED = Metric(
+    "grapnel_container_gpu_memory_allocated_bytes",
+    "gauge",
+    "Memory of a GPU that the kubelet gave a container, as units of it.",
+    _CONTAINER_MEMORY_LABELS,
+)
+CONTAINER_MEMORY_LIMIT = Metric(
+    "grapnel_container_gpu_memory_limit_bytes",
+    "gauge",
+    "Memory of a GPU that the driver lets a container have.",
+    _CONTAINER_MEMORY_LABELS,
+)
+CONTAINER_MEMORY_USED = Metric(
+    "grapnel_container_gpu_memory_used_bytes",
+    "gauge",
+    "Memory of a GPU that a container with units of it has: counted for its limit, else the sum of its processes.",
+    _CONTAINER_MEMORY_LABELS,
 )
 HEALTH_TRANSITIONS = Metric(
     "grapnel_health_transitions_total", "counter", "Times a GPU became healthy or unhealthy.", ("UUID", "to")
@@ -363,9 +385,13 @@ OWN_METRICS = (
     REGISTERED,
     REGISTRATIONS,
     DEVICE_HEALTHY,
+    OTHER_UNITS,
     PROCESSES,
     PROCESS_MEMORY,
     UNGIVEN_PROCESSES,
+    CONTAINER_MEMORY_ALLOCATED,
+    CONTAINER_MEMORY_LIMIT,
+    CONTAINER_MEMORY_USED,
     HEALTH_TRANSITIONS,
     DEVICE_ALLOCATIONS,
     RPC_DURATION,

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from plugin.kubelet.pod_resources.attribution import uuid_of
+from plugin.devices.sharing import device_of
 from plugin.metrics.catalogue import DEVICE_ALLOCATIONS, HEALTH_TRANSITIONS, REGISTRATIONS, RPC_DURATION
 from plugin.metrics.exposition import Sample, format_value
 
@@ -85,7 +85,7 @@ class Counters:
 
     def allocated(self, device_ids: Iterable[str]) -> None:
         """Count GPUs that a container was given, whole or in shares."""
-        _add(self._allocations, ((uuid_of(device_id),) for device_id in device_ids))
+        _add(self._allocations, ((device_of(device_id),) for device_id in device_ids))
 
     def observed(self, before: Inventory, now: Inventory) -> None:
         """Count the GPUs that changed between two looks."""

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from plugin.metrics.limits import LimitQuestion
 from plugin.metrics.owners import OwnerQuestion
 from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
 from plugin.metrics.server import MetricsServer
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from plugin.kubelet.offering import Offering
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.log import Logger
+    from plugin.memory_limits.units import UnitBytes
     from plugin.metrics.counters import Counters
+    from plugin.metrics.limits import LimitSource
     from plugin.metrics.scrape import Telemetry
 
 
@@ -44,7 +47,10 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class Sources:
-    """What pages are made of. `list_given` asks the kubelet; `pace_s` is how often the driver is asked at most."""
+    """What pages are made of. `list_assignments` asks the kubelet; `pace_s` is how often the driver is asked at most.
+
+    `unit_bytes` is the size of a device's units of memory, None where it is not offered in such.
+    """
 
     state: State
     driver: Driver
@@ -52,6 +58,8 @@ class Sources:
     counters: Counters
     list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]]
     pace_s: Callable[[], float]
+    limits: LimitSource
+    unit_bytes: UnitBytes
 
 
 class Dependencies(Protocol):
@@ -83,6 +91,7 @@ def state_of(sources: Sources) -> NodeState:
         is_driver_up=state.release is None and sources.driver.observed.is_set() and not state.observation.waiting_for,
         is_released=state.release is not None,
         is_registered=state.is_registered,
+        others=sources.offering.others,
     )
 
 
@@ -95,6 +104,8 @@ async def serve_metrics(address: str, sources: Sources, dependencies: Dependenci
         telemetry=DriverQuestion(sources.driver.ask, dependencies.read_telemetry),
         assignments=lambda: sources.list_assignments(TIMEOUT_S),
         owners=OwnerQuestion(dependencies.proc_folder, dependencies.log_folder, logger),
+        limits=LimitQuestion(sources.limits, dependencies.log_folder),
+        unit_bytes=sources.unit_bytes,
         logger=logger,
         hostname=os.uname().nodename,
         pace_s=sources.pace_s,

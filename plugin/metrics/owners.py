@@ -66,7 +66,7 @@ class OwnerQuestion:
         self._log = logger
         self._pids: Mapping[int, float] = {}
         self._reader: OwnerReader | None = None
-        self._question: DriverQuestion[Owners] = DriverQuestion(_in_a_thread, self._read, timeout_s)
+        self._question: DriverQuestion[Owners] = DriverQuestion(in_a_thread, self._read, timeout_s)
 
     async def __call__(self, pids: Mapping[int, float]) -> Owners:
         """Return owners as `OwnerReader.read`; none of anybody where nothing can be told."""
@@ -86,5 +86,6 @@ class OwnerQuestion:
         return {} if is_hidden else self._reader.read(self._pids)
 
 
-def _in_a_thread(question: Callable[[], None]) -> None:
+def in_a_thread(question: Callable[[], None]) -> None:
+    """Have a question put in a thread of its own."""
     threading.Thread(target=question, name="owners", daemon=True).start()

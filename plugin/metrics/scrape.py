@@ -18,6 +18,8 @@ from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, REGISTERED, RELEASED, TELEMETRY_UP
 from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import Sample, render
+from plugin.metrics.memory import allocated_memory, measure_containers, memory_families
+from plugin.metrics.other_devices import other_family
 from plugin.metrics.sharing import listed_pids
 
 if TYPE_CHECKING:
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
     from plugin.driver.telemetry import GpuTelemetry
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.log import Logger
+    from plugin.memory_limits.units import UnitBytes
     from plugin.metrics.catalogue import Metric
     from plugin.metrics.counters import Counters
     from plugin.metrics.exposition import Family
+    from plugin.metrics.memory import Limited
+    from plugin.other_devices.offered import OtherResource
 
     Telemetry: TypeAlias = "tuple[GpuTelemetry, ...] | None"  # None: there was no answer
 
@@ -47,6 +52,7 @@ class NodeState:
     is_driver_up: bool
     is_released: bool
     is_registered: bool
+    others: Mapping[str, OtherResource] = field(default_factory=dict)
 
 
 class DriverQuestion(Generic[_Answer]):
@@ -104,6 +110,12 @@ class Measured:
     telemetry: Telemetry = None
     assignments: tuple[DeviceAssignment, ...] | None = None
     owners: Mapping[int, PodContainer] = field(default_factory=dict)
+    limited: Limited = field(default_factory=dict)
+
+
+async def no_limits() -> Limited:
+    """Return that the driver limits nobody."""
+    return {}
 
 
 class Scrape:
@@ -120,6 +132,8 @@ class Scrape:
         logger: Logger,
         hostname: str,
         pace_s: Callable[[], float],
+        limits: Callable[[], Awaitable[Limited]] = no_limits,
+        unit_bytes: UnitBytes = lambda _uuid: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state = state
@@ -127,6 +141,8 @@ class Scrape:
         self._ask_telemetry = telemetry
         self._ask_assignments = assignments
         self._ask_owners = owners
+        self._ask_limits = limits
+        self._unit_bytes = unit_bytes
         self._log = logger
         self._hostname = hostname
         self._pace_s = pace_s
@@ -147,7 +163,8 @@ class Scrape:
         try:
             telemetry, assignments = await asyncio.gather(self._measure(), self._list_assignments())
             owners = await self._ask_owners(listed_pids(telemetry)) if telemetry else {}
-            self._measured = Measured(telemetry, assignments, owners)
+            limited = await self._ask_limits() if telemetry else {}
+            self._measured = Measured(telemetry, assignments, owners, limited)
         finally:
             self._asking = None
             self._due_at = self._clock() + self._pace_s()
@@ -176,9 +193,14 @@ class Scrape:
             else holders_by_uuid(assignments, {each.resource for each in assignments}),
             measured.owners,
         )
+        allocated = allocated_memory(assignments, self._unit_bytes)
+        limited = measured.limited if state.is_driver_up else {}
+        memory = measure_containers(allocated, limited, telemetry or (), measured.owners)
         return (
             *gpu_families(state.inventory, with_xid, attribution, self._hostname),
+            *memory_families(memory, state.inventory, self._hostname),
             health_family(state.inventory, self._hostname),
+            other_family(state.others),
             *self._counters.families(),
             BUILD_INFO.family([Sample(1, (("version", __version__),))]),
             _flag(DRIVER_UP, is_so=state.is_driver_up),

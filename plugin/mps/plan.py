@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HOST = Path("/")
-FOLDER = "mps"  # below the folder of the admin socket, unless mpsRoot says otherwise
 UNIT = "grapnel-mps-"
 _MIB = 1024 * 1024
 _LEAST_MEMORY_MIB = 16  # a context of CUDA alone takes more than this

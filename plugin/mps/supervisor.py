@@ -27,16 +27,10 @@ if TYPE_CHECKING:
 _NOT_WANTED = "it is not to be shared through MPS"
 
 
-def make_supervisor(
-    hand_over: Callable[[Callable[[], None]], None],
-    logger: Logger,
-    changed: Callable[[], None],
-    crashed: Callable[[BaseException], None],
-) -> MpsSupervisor:
-    """Return the supervisor of this machine; `hand_over` has a function called in the driver's thread."""
+def tools_of_machine(hand_over: Callable[[Callable[[], None]], None], logger: Logger) -> Tools:
+    """Return what there is on this machine; `hand_over` has a function called in the driver's thread."""
     pace = Pace()
-    tools = Tools(Control(PROGRAM, pace.answer_s), Units(PROGRAM), DriverModes(hand_over), logger, pace)
-    return MpsSupervisor(tools, changed, crashed)
+    return Tools(Control(PROGRAM, pace.answer_s), Units(PROGRAM), DriverModes(hand_over), logger, pace)
 
 
 class MpsSupervisor:

@@ -155,8 +155,6 @@ class _Reader:
 
     def _sharing(self, value: object) -> Sharing:
         given = self._keys(value, "sharing", (TIME_SLICING, MPS))
-        if len(given) > 1:
-            self._problem("sharing", f"{TIME_SLICING} and {MPS} exclude each other")
         return Sharing(tuple(self._strategy(name, content) for name, content in given.items()))
 
     def _strategy(self, name: str, content: object) -> Strategy:

@@ -12,6 +12,7 @@ from plugin.settings.table import LABEL_FILE
 
 if TYPE_CHECKING:
     from plugin.devices.naming import NamePattern
+    from plugin.devices.sharing import ShareRule
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,6 @@ class LabelSettings:
     time between two looks whether all is as it should be; None: labels are made once and stay when the daemon ends.
     """
 
-    mig_strategy: str = "none"
     file: Path | None = Path(LABEL_FILE)
     is_file_wanted: bool = False
     pause_s: float | None = 60.0
@@ -37,13 +37,18 @@ _POLICY, _LABELS = Policy(), LabelSettings()
 class DaemonSettings:
     """Decisions that `node.json` has no key for.
 
-    `patterns` is empty where nobody names resources: every GPU then is `resource` of node.json. `holds_back_mig`:
-    GPUs with MIG devices are not offered whole. `driver_root` is where this process finds the driver's files.
+    `patterns` is empty where nobody names resources: every GPU then is `resource` of node.json. `is_packed`: shares
+    fill up a GPU before the next one is used. `mps_root` is the folder of control daemons of MPS, "" for our own.
+    `driver_root` is where this process finds the driver's files.
     `policy` says which XID errors count; its quiet time is node.json's.
     """
 
     patterns: tuple[NamePattern, ...] = ()
-    holds_back_mig: bool = False
+    mig_strategy: str = "none"
+    mig_patterns: tuple[NamePattern, ...] = ()
+    shares: tuple[ShareRule, ...] = ()
+    is_packed: bool = False
+    mps_root: str = ""
     answers: AnswerForm = field(default_factory=AnswerForm)
     ends_without_driver: bool = False
     driver_root: Path = Path("/")

@@ -12,14 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plugin.devices.inventory import HostTree
 from plugin.devices.naming import NamePattern, parse_resource_name
+from plugin.devices.resources import OfferRules
 from plugin.documents import parse_known, read_object
 from plugin.errors import ConfigError
+from plugin.settings.memory_units import memory_units_to_json, parse_memory_units
 from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from plugin.devices.sharing import ShareRule
 
 SCHEMA = "grapnel.dev/node/v1alpha1"
 DEFAULT_PATH = Path("/etc/grapnel/node.json")
@@ -29,6 +34,7 @@ _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("auto", "socket", "watcher")
+LIMITS_OFF, LIMITS_PREFERRED, LIMITS_REQUIRED = MEMORY_LIMITS = ("off", "preferred", "required")
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
 _ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
 _MAX_PORT = 65535
@@ -49,6 +55,7 @@ class NodeConfig:
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
     sys_root: Path = Path("/sys")
+    proc_root: Path = Path("/proc")
     admin_socket: Path = Path("/run/grapnel/node.sock")
     state_folder: Path = Path("/var/lib/grapnel/node")
     refresh_s: float = 5.0
@@ -58,11 +65,25 @@ class NodeConfig:
     metrics_address: str = ""
     kubernetes_api: str = ""  # a kubeconfig's path, or IN_CLUSTER; "" is off
     node_name: str = ""
+    device_classes: Path = Path("/etc/grapnel/devices.d")
+    memory_units: tuple[ShareRule, ...] = ()
+    memory_limits: str = LIMITS_PREFERRED  # of containers with units of memory, in the driver
 
     @property
     def patterns(self) -> tuple[NamePattern, ...]:
         """Which product is offered as which resource: what the settings say, else every GPU is `resource`."""
         return self.settings.patterns or (NamePattern("*", self.resource),)
+
+    @property
+    def host_tree(self) -> HostTree:
+        """The machine's own files, where this configuration says that they are."""
+        return HostTree(self.dev_root, self.sys_root, self.proc_root)
+
+    @property
+    def offer_rules(self) -> OfferRules:
+        """What decides which device is offered as what."""
+        decided = self.settings
+        return OfferRules(self.patterns, decided.mig_strategy, decided.mig_patterns, decided.shares, decided.is_packed)
 
     @property
     def facts_path(self) -> Path:
@@ -73,7 +94,7 @@ class NodeConfig:
         """Return the configuration in the form of the file, defaults included."""
         values = {key: getattr(self, attribute) for key, attribute in KEYS.items()}
         shown = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
-        return {"schema": SCHEMA, **shown}
+        return {"schema": SCHEMA, **shown, "memoryUnits": memory_units_to_json(self.memory_units)}
 
 
 KEYS = {
@@ -85,6 +106,7 @@ KEYS = {
     "hookTimeoutSeconds": "hook_timeout_s",
     "devRoot": "dev_root",
     "sysRoot": "sys_root",
+    "procRoot": "proc_root",
     "adminSocket": "admin_socket",
     "stateFolder": "state_folder",
     "refreshSeconds": "refresh_s",
@@ -94,12 +116,21 @@ KEYS = {
     "metricsAddress": "metrics_address",
     "kubernetesApi": "kubernetes_api",
     "nodeName": "node_name",
+    "deviceClassesFolder": "device_classes",
+    "memoryUnits": "memory_units",
+    "memoryLimits": "memory_limits",
 }
 
 
 def _registration(value: object) -> str:
     if value not in REGISTRATIONS:
         raise ValueError(f"must be one of {', '.join(REGISTRATIONS)}")
+    return str(value)
+
+
+def _memory_limits(value: object) -> str:
+    if value not in MEMORY_LIMITS:
+        raise ValueError(f"must be one of {', '.join(MEMORY_LIMITS)}")
     return str(value)
 
 
@@ -165,6 +196,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "hookTimeoutSeconds": _seconds(1, 600),
     "devRoot": _path,
     "sysRoot": _path,
+    "procRoot": _path,
     "adminSocket": _path,
     "stateFolder": _path,
     "refreshSeconds": _seconds(0.1, 300),
@@ -174,6 +206,9 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "metricsAddress": _listen_address,
     "kubernetesApi": _kubernetes_api,
     "nodeName": _node_name,
+    "deviceClassesFolder": _path,
+    "memoryUnits": parse_memory_units,
+    "memoryLimits": _memory_limits,
 }
 
 

@@ -12,19 +12,27 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from plugin.allocation.answer import AnswerForm, DeviceList
+from plugin.devices.mig import NONE
+from plugin.devices.resources import MIG_PREFIX
+from plugin.devices.sharing import Strategy
 from plugin.errors import ConfigError
 from plugin.health.xid import plan_policy
 from plugin.settings.kinds import duration_s, show
 from plugin.settings.model import DaemonSettings, LabelSettings
+from plugin.settings.node_config import LIMITS_REQUIRED
+from plugin.settings.share_rules import contradictions, plan_shares
+from plugin.settings.sharing import Sharing
 from plugin.settings.table import BY_NAME
+from plugin.settings.table import HINT as SETTINGS_HINT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from plugin.devices.naming import NamePattern
+    from plugin.devices.sharing import ShareRule
     from plugin.settings.document import FileSettings
     from plugin.settings.merge import Effective
     from plugin.settings.node_config import NodeConfig
-    from plugin.settings.sharing import Share
 
 HINT = "leave it out for now: docs/migrate.md says what is honoured"
 _SOCKET = PurePosixPath("device-plugins/kubelet.sock")
@@ -48,17 +56,27 @@ class Resolved:
 
 def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSettings | None = None) -> Resolved:
     """Return the configuration that counts; a ConfigError lists everything that cannot be honoured."""
-    patterns, shares = ((), ()) if file is None else (file.gpus, file.sharing.shares)
-    answers = _answer_form(settings)
+    patterns, migs, sharing = ((), (), Sharing()) if file is None else (file.gpus, file.migs, file.sharing)
+    rules = (*plan_shares(sharing), *config.memory_units)
+    answers = replace(_answer_form(settings), is_memory_limited=config.memory_limits == LIMITS_REQUIRED)
     resources = [pattern.resource for pattern in patterns] or [config.resource]
-    problems = [*_not_yet(settings, answers), *_shared(shares, resources)]
+    is_mig_offered = settings["flags.migStrategy"].value != NONE
+    here = [rule for rule in rules if rule.resource in resources or (is_mig_offered and _is_of_mig(rule, migs))]
+    wrong = (*contradictions(rules), *_mps_of_mig(here, migs))
+    if wrong:
+        raise ConfigError("; ".join(wrong), SETTINGS_HINT)
+    problems = [*_not_yet(settings, answers)]
     places, origins, misplaced = _places(settings)
     problems += misplaced
     if problems:
         raise ConfigError("; ".join(problems), HINT)
     decided = DaemonSettings(
         patterns=patterns,
-        holds_back_mig=settings["flags.migStrategy"].value != "none",
+        mig_strategy=str(settings["flags.migStrategy"].value),
+        mig_patterns=migs,
+        shares=rules,
+        mps_root=str(settings["flags.mpsRoot"].value or ""),
+        is_packed=settings["flags.plugin.sharedDevicesAllocationPolicy"].value == "packed",
         answers=answers,
         ends_without_driver=bool(settings["flags.failOnInitError"].value),
         driver_root=_driver_root(settings),
@@ -69,7 +87,7 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
     return Resolved(
         replace(config, settings=decided, **places),  # type: ignore[arg-type] # paths of fields that hold paths
         origins,
-        (*_without_effect(settings), *_shares_of_nothing(shares, resources), *about_answers),
+        (*_without_effect(settings), *_shares_of_nothing(rules, here), *about_answers),
     )
 
 
@@ -83,7 +101,6 @@ def _labels(settings: Mapping[str, Effective]) -> LabelSettings:
     pause_s = duration_s(str(settings["flags.gfd.sleepInterval"].value))
     is_once = settings["flags.gfd.oneshot"].value is True or pause_s is None
     return LabelSettings(
-        mig_strategy=str(settings["flags.migStrategy"].value),
         file=None if through_api else Path(str(file.value)),
         is_file_wanted=not through_api and (file.is_given or through_api is False),
         pause_s=None if is_once or pause_s is None else max(pause_s, _LEAST_PAUSE_S),
@@ -119,16 +136,20 @@ def _not_yet(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator
             )
 
 
-def _shared(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
-    for share in shares:
-        if share.resource in resources:
-            yield f"{share.origin}: {share.strategy} of {share.resource} by {share.replicas}: sharing comes later"
+def _is_of_mig(rule: ShareRule, patterns: tuple[NamePattern, ...]) -> bool:
+    return rule.resource.startswith(MIG_PREFIX) or rule.resource in {pattern.resource for pattern in patterns}
 
 
-def _shares_of_nothing(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
-    for share in shares:
-        if share.resource not in resources:
-            yield f"{share.origin}: {share.strategy} changes nothing: {share.resource} is not offered here"
+def _mps_of_mig(rules: Sequence[ShareRule], patterns: tuple[NamePattern, ...]) -> Iterator[str]:
+    for rule in rules:
+        if rule.strategy is Strategy.MPS and _is_of_mig(rule, patterns):
+            yield f"{rule.origin}: mps of {rule.resource}: MIG devices are not shared through MPS, use timeSlicing"
+
+
+def _shares_of_nothing(rules: Sequence[ShareRule], here: Sequence[ShareRule]) -> Iterator[str]:
+    for rule in rules:
+        if rule not in here:
+            yield f"{rule.origin}: {rule.describe()} change nothing: {rule.resource} is not offered here"
 
 
 def _nodes_of_nobody(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:

@@ -42,7 +42,7 @@ SETTINGS = (
         "flags.migStrategy",
         choice("none", "single", "mixed"),
         "none",
-        "GPUs in MIG mode: none offers them whole; single and mixed hold them back, as slices come later",
+        "GPUs in MIG mode: none offers them whole; single offers their slices as GPUs, mixed each profile as its own",
         ("mig-strategy",),
         ("MIG_STRATEGY",),
     ),
@@ -175,7 +175,6 @@ SETTINGS = (
         "which shared GPU a container gets",
         ("shared-devices-allocation-policy",),
         ("SHARED_DEVICES_ALLOCATION_POLICY",),
-        no_effect="no GPU is shared",
     ),
     Setting(
         "flags.mpsRoot",
@@ -184,7 +183,6 @@ SETTINGS = (
         "the folder of the MPS daemon",
         ("mps-root",),
         ("MPS_ROOT",),
-        no_effect="no GPU is shared through MPS",
     ),
     Setting(
         "flags.plugin.nvidiaCTKPath",

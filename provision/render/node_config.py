@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from provision.spec.model import MemoryLimits
+
 if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
@@ -13,11 +15,13 @@ NODE_CONFIG_PATH = "/etc/grapnel/node.json"
 
 def render_node_config(stack: StackSpec) -> str:
     """Return the file's text; what it does not name has the daemon's default."""
+    limits = stack.plugin.memory_limits
     config = {
         "schema": "grapnel.dev/node/v1alpha1",
         "resource": stack.plugin.resource,
         "kubeletRoot": stack.plugin.kubelet_root,
         **({} if stack.plugin.metrics_address is None else {"metricsAddress": stack.plugin.metrics_address}),
         **({} if stack.plugin.kubernetes_api is None else {"kubernetesApi": stack.plugin.kubernetes_api}),
+        **({} if limits is MemoryLimits.PREFERRED else {"memoryLimits": limits.value}),
     }
     return json.dumps(config, indent=2) + "\n"

@@ -21,8 +21,9 @@ _DEVICE_PATH_HINT = "/dev/nvidia"
 class Claim:
     """Grounds on which a container may be entitled, to be held against the inventory.
 
-    ``devices`` and ``allocation`` (the annotation's ids) are the platform's. In ``env`` mode ``visible`` are the names
-    of devices asked for, else None; ``imex`` those of IMEX channels. ``source`` says where the claim stands.
+    ``devices``, ``allocation`` (the annotation's ids) and ``memory`` (the other annotation) are the platform's. In
+    ``env`` mode ``visible`` are the names of devices asked for, else None; ``imex`` those of IMEX channels. ``source``
+    says where the claim stands.
     """
 
     source: str
@@ -30,6 +31,7 @@ class Claim:
     allocation: tuple[str, ...] = ()
     visible: tuple[str, ...] | None = None
     imex: tuple[str, ...] = ()
+    memory: str = ""
 
     @property
     def is_certain(self) -> bool:

@@ -19,7 +19,7 @@ so its list proves nothing.
 
 from __future__ import annotations
 
-from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS
+from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, MEMORY_ANNOTATION
 from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV
 from runtime_hook.jsonfast import loads
 from runtime_hook.request.claim import (
@@ -70,14 +70,15 @@ def has_trace(container: ContainerConfig) -> bool:
 
 
 def _claim_by_platform(container: ContainerConfig) -> Claim | Nothing:
-    own = "" if container.is_restored else _allocation(container.annotations)
+    own = "" if container.is_restored else _platforms_own(container.annotations, ALLOCATION_ANNOTATION)
+    memory = "" if container.is_restored else _platforms_own(container.annotations, MEMORY_ANNOTATION)
     allocation = tuple(name for name in own.split(",") if name)
     devices: tuple[DeviceNode, ...] = ()
     has_all_devices = container.is_privileged or _is_everything_allowed(container)
     if not has_all_devices:
         devices = tuple(device for device in container.devices if device.type in _CHARACTER_TYPES)
     if devices or allocation:
-        return Claim(SOURCE_DEVICES if devices else SOURCE_ANNOTATION, devices, allocation)
+        return Claim(SOURCE_DEVICES if devices else SOURCE_ANNOTATION, devices, allocation, memory=memory)
     if not has_trace(container):
         return Nothing("no GPU was allocated", is_traced=False)
     if container.is_restored and ALLOCATION_ANNOTATION in container.annotations:
@@ -101,20 +102,20 @@ def _is_everything_allowed(container: ContainerConfig) -> bool:
     return allows
 
 
-def _allocation(annotations: dict[str, str]) -> str:
-    """Return the allocation that the platform wrote down, empty without one.
+def _platforms_own(annotations: dict[str, str], key: str) -> str:
+    """Return what the platform wrote into one of our annotations, empty where it did not.
 
     Under CRI-O every container has ``io.kubernetes.cri-o.*``, written over whatever the pod says (SpecAddAnnotations).
     Under containerd nothing of a pod reaches a container of our handler, so nobody can feign the other engine. Podman
     writes some of those keys and not that one: its annotations are its user's.
     """
     if not any(key.startswith(CRIO_KEYS) for key in annotations):
-        return annotations.get(ALLOCATION_ANNOTATION, "")
+        return annotations.get(key, "")
     try:
         own = loads(annotations.get(CRIO_CONTAINER_ANNOTATIONS, "{}").encode())
     except ValueError:
         return ""
-    found = own.get(ALLOCATION_ANNOTATION) if isinstance(own, dict) else None
+    found = own.get(key) if isinstance(own, dict) else None
     return found if isinstance(found, str) else ""
 
 

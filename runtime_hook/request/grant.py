@@ -33,7 +33,8 @@ class Grant:
 
     ``gpus`` are given whole; of the parents of ``mig`` only the node is. ``extras`` are kinds of control nodes that
     were asked for besides (``mig-config``, ``mig-monitor``, ``nvidia-fs``, ``gdrdrv``, ``infiniband``, ``nvswitch``),
-    ``imex_channels`` the numbers of IMEX channels.
+    ``imex_channels`` the numbers of IMEX channels. ``memory`` says how much of its GPUs' memory the container has,
+    as the platform's annotation puts it, "" for all of it.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Grant:
     mig: tuple[MigDevice, ...] = ()
     extras: tuple[str, ...] = ()
     imex_channels: tuple[int, ...] = ()
+    memory: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,6 +161,7 @@ def _grant_allocated(
         note=note,
         extras=extras,
         imex_channels=channels,
+        memory=claim.memory,
     )
 
 

@@ -27,6 +27,7 @@ ONE_ROUND = {
     "planning": ("--nodes", "2", "--rounds", "1"),
     "rollout": ("--nodes", "40", "--rounds", "1"),
     "simulation": ("--nodes", "60", "--domains", "6"),
+    "shares": ("--calls", "10"),
     "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
 VERDICTS = {
@@ -36,6 +37,7 @@ VERDICTS = {
     "planning": ("in a process with limits",),
     "rollout": ("10 drained of 8 pods each", "slowest: "),
     "simulation": ("60 nodes in 6 domains", "of CPU"),
+    "shares": ("prefer 2", "800 shares are allocatable", "list of 8 GPUs"),
     "fleet": ("an empty node is released", "80 evictions, 70 writes", "within 200 MiB"),
 }
 

@@ -7,6 +7,9 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from plugin.allocation.table import EMPTY_TABLE, prepare_tables
+from plugin.devices.naming import NamePattern
+from plugin.devices.resources import OfferRules, plan_offers
 from plugin.driver.reading import Reading, XidEvent
 from plugin.driver.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
 from plugin.driver.telemetry import GpuProcess, GpuTelemetry
@@ -16,6 +19,10 @@ from plugin.errors import DriverNotReady
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from plugin.allocation.answer import AnswerForm
+    from plugin.allocation.table import AllocationTable
+    from plugin.devices.inventory import Inventory
 
 VERSION = "550.163.01"
 
@@ -34,6 +41,12 @@ def gpu(index: int, *, minor: int | None = None) -> GpuFacts:
 
 def gpus(count: int) -> tuple[GpuFacts, ...]:
     return tuple(gpu(index) for index in range(count))
+
+
+def whole_table(inventory: Inventory, form: AnswerForm | None = None) -> AllocationTable:
+    """Return the table of a node whose GPUs are all offered whole, as one resource."""
+    plan = plan_offers(inventory, OfferRules((NamePattern("*", "nvidia.com/gpu"),)))
+    return prepare_tables(plan, inventory, form).get("nvidia.com/gpu", EMPTY_TABLE)
 
 
 def write_driver(path: Path, snapshot: Snapshot | None) -> None:
@@ -130,6 +143,7 @@ class DictTree:
 
     missing: set[str] = field(default_factory=set)
     numa: dict[str, int] = field(default_factory=dict)
+    minors: dict[str, int] = field(default_factory=dict)
 
     def device_path(self, name: str) -> str | None:
         return None if name in self.missing else f"/dev/{name}"
@@ -142,6 +156,9 @@ class DictTree:
 
     def nics(self) -> tuple[Nic, ...]:
         return ()
+
+    def mig_minors(self) -> dict[str, int]:
+        return self.minors
 
 
 def make_dev(folder: Path, count: int) -> None:

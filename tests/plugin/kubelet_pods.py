@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lab.kubelet import AllocationRefused, Container, DeviceManager, Pod
 from lab.kubelet.device_manager import Plugin
 from plugin.allocation.preference.choice import prefer
-from plugin.allocation.table import allocate, prepare_table
+from plugin.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from plugin.errors import KubeletError, RequestError
@@ -18,7 +18,7 @@ from plugin.kubelet.pod_resources.client import assignments_of
 from plugin.kubelet.pod_resources.holdings import HoldingsView
 from plugin.kubelet.rpc.codec import decode
 from plugin.log import Logger
-from tests.plugin.fakes import VERSION, DictTree, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpus, whole_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class NodeOfPods:
 
     def __init__(self, count: int, *, lists_ended_pods: bool = False) -> None:
         self.device_manager = DeviceManager(lists_ended_pods=lists_ended_pods)
-        self.table = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
+        self.table = whole_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
         self.listings: list[tuple[DeviceAssignment, ...]] = []
         self.asked: list[float] = []
         self.answer: Callable[[], bytes] = self.device_manager.list_response

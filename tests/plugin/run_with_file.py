@@ -14,8 +14,22 @@ from plugin.daemon.systemd import notify
 from plugin.devices.stall import STALL_S
 from plugin.kubelet.registration.link import Timing
 from plugin.log import Logger, configure
+from plugin.mps.control import Control
+from plugin.mps.keeper import Tools
+from plugin.mps.units import Units
 from plugin.settings.load import Invocation, load
 from tests.plugin.fakes import FileSource, read_telemetry
+
+MPS = "GRAPNEL_TEST_MPS"  # the folder of the simulated programs
+
+
+def _simulated_mps() -> Tools:
+    from tests.plugin.mps.node import QUICK, Modes  # noqa: PLC0415 - few daemons need it
+
+    programs = Path(os.environ[MPS])
+    control = programs / "usr/bin/nvidia-cuda-mps-control"
+    units = Units(control, f"{programs}/systemd/")
+    return Tools(Control(control, QUICK.answer_s), units, Modes(), Logger(), QUICK)
 
 
 def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -> None:
@@ -31,6 +45,7 @@ def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -
         proc_folder=driver_path.parent / "metrics/proc",
         log_folder=driver_path.parent / "metrics/log",
         stall_s=stall_s,
+        mps_tools=_simulated_mps if MPS in os.environ else None,
     )
     asyncio.run(run(load(invocation).config, dependencies))
 

@@ -95,6 +95,7 @@ class Container:
     changes: dict[str, Any] = field(default_factory=dict)
     with_hook: bool = True
     hook: Path = HOOK
+    name: str = ""
 
     def config(self) -> dict[str, Any]:
         environment = ["PATH=/bin:/usr/bin", *self.environment]
@@ -148,7 +149,7 @@ class Container:
         Standard input is a pipe: crun gives it to the root of a user namespace, and the host's /dev/null is not ours.
         """
         self.write()
-        name = f"grapnel-test-{os.getpid()}-{self.folder.name}"
+        name = self.name or f"grapnel-test-{os.getpid()}-{self.folder.name}"
         state = self.folder.parent / f"{runtime}-state"
         argv = [*START[runtime], "--root", str(state), "run", "--bundle", str(self.folder), name]
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "UNLIMITED": str(state.with_suffix(".so"))}

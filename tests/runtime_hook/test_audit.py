@@ -44,5 +44,6 @@ def test_a_grant_is_told() -> None:
         "gpus": f"{uuid(0)},MIG-{uuid(2)}/5/0",
         "capabilities": "compute",
         "extras": "nvidia-fs,imex7",
+        "memory": "",
         "notes": "odd; noted",
     }

@@ -92,6 +92,18 @@ struct nvml_memory_v2 {
     uint64_t total, reserved, free, used;
 };
 
+#define NVML_MEMORY_LIMIT_MAX UINT64_MAX
+
+struct nvml_set_memory_limits {
+    const char *cgroup; /* full path of its folder */
+    uint64_t soft, hard;
+};
+
+struct nvml_memory_limits {
+    const char *cgroup;
+    uint64_t soft, hard, used;
+};
+
 struct nvml_process_v1 {
     unsigned pid;
     uint64_t used;

@@ -94,14 +94,20 @@ static const struct field event_fields[] = {
 static const struct field failure_fields[] = {
     S(failure, function), F(failure, SIGNED, gpu), F(failure, SIGNED, code), S(failure, driver), END_OF_TABLE};
 
+static const struct field limit_fields[] = {
+    F(memory_limit, UNSIGNED, gpu), F(memory_limit, LARGE, cgroup), S(memory_limit, path),
+    F(memory_limit, LARGE, soft), F(memory_limit, LARGE, hard), END_OF_TABLE};
+
 static const struct field machine_fields[] = {
     S(machine, driver_version), F(machine, UNSIGNED, cuda_version), S(machine, module),
     S(machine, module_version), S(machine, devices),
-    S(machine, sys_root), S(machine, dev_root), F(machine, UNSIGNED, call_cost_us),
+    S(machine, sys_root), S(machine, dev_root), S(machine, cgroup_root), F(machine, UNSIGNED, call_cost_us),
+    F(machine, UNSIGNED, memory_limits_from),
     F(machine, LARGE, mig_load),
     L(machine, "gpu", gpus, gpu_count, MAX_GPUS, gpu_fields),
     L(machine, "event", events, event_count, MAX_EVENTS, event_fields),
-    L(machine, "failure", failures, failure_count, MAX_FAILURES, failure_fields), END_OF_TABLE};
+    L(machine, "failure", failures, failure_count, MAX_FAILURES, failure_fields),
+    L(machine, "limit", limits, limit_count, MAX_LIMITS, limit_fields), END_OF_TABLE};
 
 struct span {
     const char *start;

@@ -16,6 +16,7 @@ enum {
     MAX_MIG = 7,
     MAX_EVENTS = 64,
     MAX_FAILURES = 64,
+    MAX_LIMITS = 256,
     TEXT_SIZE = 96, /* every string of the model */
     PATH_SIZE = 256,
 };
@@ -101,17 +102,27 @@ struct failure {
     char driver[TEXT_SIZE]; /* the only version that fails so, or "" for every one */
 };
 
+/* Bytes of one GPU that the processes of a control group may have together. */
+struct memory_limit {
+    unsigned gpu;
+    uint64_t cgroup;       /* the inode of its folder, by which a container knows it as well */
+    char path[2 * PATH_SIZE]; /* below cgroup_root */
+    uint64_t soft, hard;
+};
+
 struct machine {
     char driver_version[TEXT_SIZE];
     unsigned cuda_version;
     char module[TEXT_SIZE], module_version[TEXT_SIZE], devices[TEXT_SIZE];
-    char sys_root[PATH_SIZE], dev_root[PATH_SIZE];
+    char sys_root[PATH_SIZE], dev_root[PATH_SIZE], cgroup_root[PATH_SIZE];
     unsigned call_cost_us;
+    unsigned memory_limits_from; /* driver branch; 0: never */
     uint64_t mig_load; /* see driver_load; 0: MIG instances stay whatever is loaded */
-    size_t gpu_count, event_count, failure_count;
+    size_t gpu_count, event_count, failure_count, limit_count;
     struct gpu gpus[MAX_GPUS];
     struct event events[MAX_EVENTS];
     struct failure failures[MAX_FAILURES];
+    struct memory_limit limits[MAX_LIMITS];
 };
 
 /* Parses `length` bytes of "path=value" lines into a zeroed machine. Returns 0, or the number of the first line that

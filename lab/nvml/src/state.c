@@ -159,15 +159,69 @@ static bool append_locked(int file, const char *lines)
     return good;
 }
 
-bool state_append(const char *lines)
+/* The region for writing, this process its only writer until the descriptor is closed; -1 where it is read-only. */
+static int open_locked(void)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", descriptor);
     int file = descriptor >= 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (file >= 0)
+        flock(file, LOCK_EX);
+    return file;
+}
+
+bool state_append(const char *lines)
+{
+    int file = open_locked();
     if (file < 0)
         return false;
-    flock(file, LOCK_EX);
     bool good = append_locked(file, lines);
+    close(file);
+    return good;
+}
+
+/* Takes the lines that begin with `prefix` out of a text, and returns its length then. */
+static size_t drop_lines(char *text, size_t length, const char *prefix)
+{
+    size_t kept = 0;
+    for (char *line = text, *next; line < text + length; line = next) {
+        char *end = memchr(line, '\n', length - (size_t)(line - text));
+        next = end ? end + 1 : text + length;
+        if (strncmp(line, prefix, strlen(prefix)) != 0) {
+            memmove(text + kept, line, (size_t)(next - line));
+            kept += (size_t)(next - line);
+        }
+    }
+    return kept;
+}
+
+static bool replace_locked(int file, const char *prefix, const char *lines)
+{
+    struct state_header header;
+    size_t more = strlen(lines);
+    char *text = read_header(&header) ? calloc(1, header.length + more + 1) : NULL;
+    bool good = text && pread(file, text, header.length, region + STATE_HEADER_SIZE) == (ssize_t)header.length;
+    if (good) {
+        size_t kept = drop_lines(text, header.length, prefix);
+        good = kept + more <= STATE_SIZE - STATE_HEADER_SIZE;
+        memcpy(text + kept, lines, more + 1);
+        header.length = (uint32_t)(kept + more);
+        header.adler32 = adler32((const unsigned char *)text, header.length);
+        good = good && write_text(file, header, text);
+    }
+    free(text);
+    return good;
+}
+
+bool state_replace(const char *prefix, state_renderer render, const void *argument)
+{
+    int file = open_locked();
+    if (file < 0)
+        return false;
+    const struct machine *machine = state_machine(); /* as the last writer left it */
+    char *lines = machine ? render(machine, argument) : NULL;
+    bool good = lines && replace_locked(file, prefix, lines);
+    free(lines);
     close(file);
     return good;
 }

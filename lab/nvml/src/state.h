@@ -31,6 +31,12 @@ const struct machine *state_machine(void);
 /* Adds lines of "path=value" to the machine, where a later value of a path counts; false where it cannot be written. */
 bool state_append(const char *lines);
 
+/* Replaces the top-level lines that begin with `prefix` by those that `render` makes of the machine as it is at that
+ * moment (malloc'ed; NULL: nothing is changed). One writer at a time. False where it cannot be written. The machine of
+ * an earlier state_machine() is gone afterwards. */
+typedef char *(*state_renderer)(const struct machine *machine, const void *argument);
+bool state_replace(const char *prefix, state_renderer render, const void *argument);
+
 /* A descriptor that can be polled for reading when the region has been written, -1 where the kernel has none to give.
  * Belongs to the caller. Writes by way of another mount of an overlay do not show: look now and then all the same. */
 int state_watch(void);

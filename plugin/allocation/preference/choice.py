@@ -5,18 +5,21 @@ The kubelet's topology manager has filtered by NUMA node before it asks; its lis
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from plugin.allocation.preference.division import Question, group_score
 from plugin.allocation.preference.search import Limits, divide
+from plugin.allocation.preference.shares import choose_units, device_of
 from plugin.allocation.table import show_id
+from plugin.devices.resources import Placement
 from plugin.driver.topology.hierarchy import find_hierarchy, renumbered
 from plugin.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from plugin.allocation.preference.division import Scores
     from plugin.allocation.table import AllocationTable
@@ -31,6 +34,12 @@ class Rule(Enum):
     LEAST_LINKED = "the others lose least without it, so that linked groups stay whole"
     REQUIRED = "the best way to divide the free devices, and its group with the required ones"
     BEST_GROUP = "the best way to divide the free devices, and the best of its groups"
+    DISTRIBUTED = "shares are spread: the devices that the fewest have"
+    PACKED = "shares are packed: the devices that the most have and that have room"
+    ONE_DEVICE = "units of one GPU: the one with the least free that has enough"
+    SCATTERED = "no GPU has enough units free"
+    NEAR = "on the NUMA node of the GPU that was given away just before"
+    FIRST = "each is as good as another: the first ones"
 
 
 @dataclass(frozen=True)
@@ -63,19 +72,27 @@ class Preference:
 
 
 DEFAULT_LIMITS = Limits()
+_SHARE_RULES = {
+    Placement.DISTRIBUTED: Rule.DISTRIBUTED,
+    Placement.PACKED: Rule.PACKED,
+    Placement.ONE_DEVICE: Rule.ONE_DEVICE,
+}
 
 
-def prefer(
+def prefer(  # noqa: PLR0913 - the question, and keyword-only what is known besides
     table: AllocationTable,
     available: Sequence[str],
     must_include: Sequence[str],
     size: int,
     limits: Limits = DEFAULT_LIMITS,
+    *,
+    near: Container[str] = (),
 ) -> Preference:
     """Return `size` devices of the available ones, the same ones for the same question in any order.
 
     What must be included comes first, then the order of the table. A device that the table does not have, or that is
-    not healthy, comes last: one GPU that has gone must not fail every pod on the node.
+    not healthy, comes last: one GPU that has gone must not fail every pod on the node. `near` are the units to prefer
+    where the placement is by that.
     """
     free, required = set(available), set(must_include)
     _check(free, required, size, must_include)
@@ -91,11 +108,36 @@ def prefer(
     if size in {len(required), len(candidates)} or size == 0:
         chosen = required if size == len(required) else good
         return Preference(tuple(sorted(chosen, key=lambda one: (one not in required, order(one)))), Rule.NO_CHOICE)
+    if table.placement is Placement.NEAR:
+        return _nearest(candidates, required, size, near)
+    if table.placement is not Placement.LINKED:
+        return _shares(table, candidates, sorted(required, key=order), size)
     scores, hierarchy = _among(table.topology, candidates)
     if size == 1:
         return _least_linked(candidates, scores)
     wanted = tuple(position for position, one in enumerate(candidates) if one in required)
     return _best_group(candidates, Question(scores, size, wanted), hierarchy, limits)
+
+
+def _nearest(candidates: Sequence[str], required: set[str], size: int, near: Container[str]) -> Preference:
+    """Return the required units, then those that are near, then the others, each in the order of the table."""
+    ordered = sorted(candidates, key=lambda one: (one not in required, one not in near))
+    is_near = any(one in near for one in ordered[len(required) : size])
+    return Preference(tuple(ordered[:size]), Rule.NEAR if is_near else Rule.FIRST, considered=len(candidates))
+
+
+def _shares(table: AllocationTable, candidates: Sequence[str], required: Sequence[str], size: int) -> Preference:
+    """Return units by their device. A candidate is a device, named by one of its units; its score is what is free."""
+    chosen = choose_units(table.entries, candidates, required, size, table.placement)
+    free = Counter(device_of(table.entries, one) for one in candidates)
+    named: dict[str, str] = {}
+    for one in (*chosen, *candidates):
+        named.setdefault(device_of(table.entries, one), one)
+    rule = _SHARE_RULES[table.placement]
+    if table.placement is Placement.ONE_DEVICE and len({device_of(table.entries, one) for one in chosen}) > 1:
+        rule = Rule.SCATTERED
+    told = tuple(Candidate((one,), free[device]) for device, one in named.items())
+    return Preference(chosen, rule, told, considered=len(free))
 
 
 def _check(free: set[str], required: set[str], size: int, must_include: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.device_plugin.allocation_observer import NoAllocationObserver
 from plugin.kubelet.device_plugin.messages import container_response, device_list, plugin_options
+from plugin.kubelet.device_plugin.nearby import Nearby
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.kubelet.rpc.status import CallError, Code
 
@@ -41,12 +42,19 @@ class DevicePluginService:
     """Answers the kubelet from what is published."""
 
     def __init__(
-        self, publisher: Publisher, logger: Logger, counter: CallCounter, observer: AllocationObserver | None = None
+        self,
+        publisher: Publisher,
+        logger: Logger,
+        counter: CallCounter,
+        observer: AllocationObserver | None = None,
+        *,
+        nearby: Nearby | None = None,
     ) -> None:
         self._publisher = publisher
         self._log = logger
         self._counter = counter
         self._observer = observer or NoAllocationObserver()
+        self._nearby = nearby or Nearby()
 
     async def get_device_plugin_options(self, _request: api.Empty) -> api.DevicePluginOptions:
         """Say which optional calls are worth making."""
@@ -75,6 +83,7 @@ class DevicePluginService:
         responses = []
         deadline = time.monotonic() + _PREFERENCE_S
         table = self._publisher.current.table
+        near = self._nearby.units(self._publisher.current)
         try:
             for asked in request.container_requests:
                 preferred = prefer(
@@ -83,6 +92,7 @@ class DevicePluginService:
                     asked.must_include_deviceIDs,
                     asked.allocation_size,
                     Limits(is_late=lambda: time.monotonic() > deadline),
+                    near=near,
                 )
                 responses.append(api.ContainerPreferredAllocationResponse(deviceIDs=tuple(preferred.chosen)))
                 available, required = asked.available_deviceIDs, asked.must_include_deviceIDs
@@ -98,7 +108,8 @@ class DevicePluginService:
         """Answer what the containers get; all of them or none."""
         ids = [device_id for asked in request.container_requests for device_id in asked.devices_ids]
         holdings = await self._observer.holdings(ids)
-        table = self._publisher.current.table
+        shown = self._publisher.current
+        table = shown.table
         try:
             if not request.container_requests:
                 raise InvalidRequest("the request names no container")
@@ -106,6 +117,7 @@ class DevicePluginService:
         except RequestError as error:
             self._observer.refused(table.resource, ids, error.message)
             raise self._refusal("allocation", error) from error
+        self._nearby.given(shown, ids)
         # When the answer is sent: the kubelet waits for it.
         asyncio.get_running_loop().call_soon(self._tell, table.resource, answers)
         return api.AllocateResponse(container_responses=tuple(map(container_response, answers)))

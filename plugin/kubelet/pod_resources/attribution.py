@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plugin.devices.sharing import device_of
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
 _MIG = "MIG-"  # begins the UUID of a MIG device, whichever resource it is offered as
-_REPLICA = "::"  # a shared GPU is offered as UUID::0, UUID::1 and so on
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,6 @@ def name_of(holder: PodContainer) -> tuple[str, str, str]:
     return holder.namespace, holder.pod, holder.container
 
 
-def uuid_of(device_id: str) -> str:
-    """Return the GPU of a device id, which for a shared GPU has the number of the share as well."""
-    return device_id.partition(_REPLICA)[0]
-
-
 def holders_by_uuid(
     assignments: Iterable[DeviceAssignment], resources: Container[str]
 ) -> Mapping[str, tuple[PodContainer, ...]]:
@@ -57,5 +53,5 @@ def holders_by_uuid(
     for each in assignments:
         for device_id in each.device_ids:
             if each.resource in resources or device_id.startswith(_MIG):
-                found.setdefault(uuid_of(device_id), set()).add(each.holder)
+                found.setdefault(device_of(device_id), set()).add(each.holder)
     return {uuid: tuple(sorted(holders, key=name_of)) for uuid, holders in found.items()}

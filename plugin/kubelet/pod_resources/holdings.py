@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.allocation.table import NoHoldings
+from plugin.devices.sharing import device_of, kind_of
 from plugin.errors import KubeletError
-from plugin.kubelet.pod_resources.attribution import uuid_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -33,23 +33,27 @@ class Pace(NamedTuple):
     latest_s: float = 10.0  # in a row of allocations without a pause
     after_s: tuple[float, ...] = (4.0, 25.0)  # then: a kubelet that starts lists no pods for a while
     slow_s: float = 60.0  # while anything is held or expected
+    urgent_s: float = 2.0  # while devices are not offered because somebody has them
 
 
 class Held:
     """Who has which device by one answer of the kubelet.
 
-    Of a shared GPU every share is a device; whoever has one keeps others from the whole GPU, and the other way round.
+    Of a GPU that is shared every unit is a device. Whoever has a unit of one kind keeps others from those of another:
+    the whole GPU, a share of its time, units of its memory.
     """
 
     def __init__(self, assignments: Iterable[DeviceAssignment]) -> None:
         self._exact: dict[str, str] = {}
-        self._parts: dict[str, str] = {}
+        self._uses: dict[str, dict[tuple[str, str], str]] = {}  # device → resource and kind of unit → who has one
+        self._units: dict[str, set[str]] = {}
         for each in assignments:
             who = f"{each.holder.namespace}/{each.holder.pod} as {each.resource}"
             for device_id in each.device_ids:
                 self._exact.setdefault(device_id, who)
-                if uuid_of(device_id) != device_id:
-                    self._parts.setdefault(uuid_of(device_id), who)
+                device, use = device_of(device_id), (each.resource, kind_of(device_id))
+                self._uses.setdefault(device, {}).setdefault(use, who)
+                self._units.setdefault(device, set()).add(device_id)
 
     def __bool__(self) -> bool:
         """Whether anybody has anything."""
@@ -57,8 +61,22 @@ class Held:
 
     def holder(self, device_id: str) -> str:
         """Return the pod that has the device, "" where none is known."""
-        exact, whole = self._exact.get(device_id, ""), uuid_of(device_id)
-        return exact or (self._parts.get(device_id, "") if whole == device_id else self._exact.get(whole, ""))
+        exact, kind = self._exact.get(device_id, ""), kind_of(device_id)
+        uses = self._uses.get(device_of(device_id), {})
+        return exact or next((who for (_, other), who in uses.items() if other != kind), "")
+
+    def other_use(self, device: str, resource: str, kind: str) -> str:
+        """Return who has a device, or a unit of it, under another resource or as a unit of another kind."""
+        uses = self._uses.get(device, {})
+        return next((who for use, who in uses.items() if use != (resource, kind)), "")
+
+    def any_of(self, device: str) -> str:
+        """Return somebody who has a device or a unit of it, "" where nobody has."""
+        return next(iter(self._uses.get(device, {}).values()), "")
+
+    def units_of(self, device: str) -> set[str]:
+        """Return the ids of a device's units that somebody has."""
+        return self._units.get(device, set())
 
 
 class HoldingsView:
@@ -89,6 +107,13 @@ class HoldingsView:
         self._latest: float | None = None  # when to ask in any case; None: nothing was given away since the last time
         self._asked = self._answered = 0  # questions are numbered
         self._is_stopped = False
+        self._is_urgent = False
+
+    def be_urgent(self, is_urgent: bool) -> None:  # noqa: FBT001 - one switch
+        """Ask often from now on, or not any more: devices wait for those who have them."""
+        begins, self._is_urgent = is_urgent and not self._is_urgent, is_urgent
+        if begins:
+            self._follow_up(self._pace.urgent_s)
 
     def kubelet_came(self) -> None:
         """Ask at once: a kubelet has registered the devices."""
@@ -107,6 +132,11 @@ class HoldingsView:
         self._cancel()
         if self._asking is not None:
             self._asking.cancel()
+
+    @property
+    def known(self) -> Held | None:
+        """Who has which device, None while the kubelet has not said it once."""
+        return self.held if self._answered else None
 
     @property
     def is_resting(self) -> bool:
@@ -139,7 +169,9 @@ class HoldingsView:
             self._asking = None
         if self._timer is not None:
             return  # something happened meanwhile
-        if self._delays:
+        if self._is_urgent:
+            self._plan(self._pace.urgent_s)
+        elif self._delays:
             delay_s, self._delays = self._delays[0], self._delays[1:]
             self._plan(delay_s)
         elif self.held or self.problem or self._is_waiting():

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from plugin.devices.resources import Offer
     from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
     from plugin.kubelet.device_plugin.call_counter import CallCounter
+    from plugin.kubelet.device_plugin.nearby import Nearby
     from plugin.kubelet.registration.methods import RegistrationMethod
     from plugin.log import Logger
 
@@ -77,6 +78,7 @@ class Link:
         timing: Timing | None = None,
         counter: CallCounter | None = None,
         observer: AllocationObserver | None = None,
+        nearby: Nearby | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -87,7 +89,7 @@ class Link:
         self._timing = timing or Timing()
         self._clock = clock
         self._counter = counter or NoCallCounter()
-        service = DevicePluginService(self.publisher, logger, self._counter, observer)
+        service = DevicePluginService(self.publisher, logger, self._counter, observer, nearby=nearby)
         self._methods = RegistrationMethods(registration, kubelet_root, resource, service.methods(), logger)
         self._kubelet: SocketIdentity | None = None
         self._kubelet_changed_at = clock()

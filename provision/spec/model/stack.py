@@ -41,6 +41,14 @@ class Entitlement(Enum):
     ENV = "env"
 
 
+class MemoryLimits(Enum):
+    """Whether containers with units of a GPU's memory may start without a limit."""
+
+    OFF = "off"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
 class TaintEffect(Enum):
     """What a taint does to pods that do not tolerate it."""
 
@@ -89,6 +97,13 @@ class Plugin(Section, frozen=True, kw_only=True):
             "conditions on its Node object; null: it does not."
         ),
     ] = None
+    memory_limits: Annotated[
+        MemoryLimits,
+        doc(
+            "Whether the driver limits the memory of containers that were given units of it; preferred: where it can; "
+            "required: none starts without its limit."
+        ),
+    ] = MemoryLimits.PREFERRED
 
 
 class Taint(Section, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.allocation.answer import CDI_KIND, AnswerForm, ContainerAnswer, DeviceList, Mount
-from plugin.allocation.table import allocate, prepare_table
+from plugin.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
-from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 INVENTORY = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree())
 A, B = gpu(1).uuid, gpu(3).uuid
@@ -20,7 +20,7 @@ ENVVAR, MOUNTS, ANNOTATIONS, CRI = DeviceList
 
 
 def answer(form: AnswerForm) -> ContainerAnswer:
-    return allocate(prepare_table(INVENTORY, form), [B, A])
+    return allocate(whole_table(INVENTORY, form), [B, A])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ FORMS = st.builds(
 
 @given(FORMS, st.lists(st.sampled_from([gpu(index).uuid for index in range(4)]), min_size=1, unique=True))
 def test_every_form_names_the_same_devices_whatever_the_order(form: AnswerForm, ids: list[str]) -> None:
-    table = prepare_table(INVENTORY, form)
+    table = whole_table(INVENTORY, form)
     got = allocate(table, ids)
     assert all(allocate(table, order) == got for order in itertools.islice(itertools.permutations(ids), 6))
     assert got.annotations["grapnel.dev/allocation"] == ",".join(sorted(ids))

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.table import AllocationTable, DeviceNode, allocate, prepare_table, show_id, tables_by_resource
+from plugin.allocation.table import AllocationTable, DeviceNode, allocate, prepare_tables, show_id
 from plugin.devices.inventory import Inventory, next_inventory, without_driver
+from plugin.devices.naming import NamePattern
+from plugin.devices.resources import OfferRules, plan_offers
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
-from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
-TABLE = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree({"nvidia-uvm-tools"})))
+TABLE = whole_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree({"nvidia-uvm-tools"})))
 
 
 def test_a_container_gets_the_control_nodes_and_its_gpus() -> None:
@@ -35,7 +39,7 @@ def test_the_path_in_the_container_does_not_follow_another_device_root() -> None
         def device_path(self, name: str) -> str | None:
             return f"/run/driver/dev/{name}"
 
-    table = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(1)), Elsewhere()))
+    table = whole_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(1)), Elsewhere()))
     assert allocate(table, [gpu(0).uuid]).nodes[-1] == DeviceNode("/dev/nvidia0", "/run/driver/dev/nvidia0")
 
 
@@ -58,7 +62,7 @@ def test_what_was_never_offered_is_refused(ids: list[str], message: str) -> None
 def test_an_unhealthy_device_is_refused_with_its_reason() -> None:
     before = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree())
     lost = (LostGpu(1, gpu(1).uuid, "gpu is lost"),)
-    table = prepare_table(next_inventory(before, Snapshot(VERSION, (gpu(0),), lost), DictTree()))
+    table = whole_table(next_inventory(before, Snapshot(VERSION, (gpu(0),), lost), DictTree()))
     with pytest.raises(DeviceNotReady, match="is not healthy: gpu is lost"):
         allocate(table, [gpu(0).uuid, gpu(1).uuid])
     assert allocate(table, [gpu(0).uuid]).device_ids == (gpu(0).uuid,)
@@ -77,9 +81,11 @@ def test_an_id_is_shown_whole_up_to_the_interfaces_limit() -> None:
 
 
 def split(resources: dict[str, list[int]], count: int = 4) -> dict[str, AllocationTable]:
-    whole = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
-    ids = {resource: [gpu(index).uuid for index in indices] for resource, indices in resources.items()}
-    return tables_by_resource(whole, ids)
+    models = {index: resource for resource, indices in resources.items() for index in indices}
+    found = tuple(replace(gpu(index), model=models.get(index, "none")) for index in range(count))
+    inventory = next_inventory(Inventory(), Snapshot(VERSION, found), DictTree())
+    patterns = tuple(NamePattern(resource, resource) for resource in resources)
+    return prepare_tables(plan_offers(inventory, OfferRules(patterns)), inventory)
 
 
 def test_a_device_of_another_resource_is_refused_with_its_name() -> None:
@@ -103,7 +109,7 @@ def test_tables_of_resources_share_no_device_and_lose_none(places: list[str | No
 
 def test_a_device_that_is_being_released_is_refused() -> None:
     inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(1)), DictTree())
-    table = prepare_table(without_driver(inventory, "released since 2026-01-01"))
+    table = whole_table(without_driver(inventory, "released since 2026-01-01"))
     with pytest.raises(DeviceNotReady, match="is not healthy: released since"):
         allocate(table, [gpu(0).uuid])
 

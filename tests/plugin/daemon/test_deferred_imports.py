@@ -15,10 +15,15 @@ PLUGIN = Path(__file__).resolve().parents[3] / "plugin"
 SWITCHED_ON = (
     "plugin.node_object.",
     "plugin.metrics.",
+    "plugin.memory_limits.",
+    "plugin.mps.",
+    "plugin.gpushare.",
+    "plugin.system.thread_calls",  # of the same
     "plugin.holders.pod_names",
     "plugin.holders.processes",
     "plugin.settings.document",
     "plugin.settings.yaml_file",
+    "plugin.driver.nvml.memory_limits",
     "plugin.driver.nvml.telemetry",
     "plugin.driver.nvml.library",  # loaded before the daemon starts
 )

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from lab.kubelet import Kubelet
 from lab.nvml import install, models
 from tests.plugin.daemon_process import wait_until
 from tests.plugin.fakes import make_dev
+
+if TYPE_CHECKING:
+    from lab.nvml.machine import Machine
 
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
@@ -29,12 +33,26 @@ resources:
 """
 
 
+def make_capabilities(dev: Path, proc: Path, machine: Machine) -> None:
+    """Give the first GPU's only MIG device its two capabilities, as the driver names them."""
+    device = machine.gpus[0].migs[0]
+    instance = f"gpu0/gi{device.gpu_instance}"
+    (proc / "driver/nvidia-caps").mkdir(parents=True)
+    (proc / "driver/nvidia-caps/mig-minors").write_text(
+        f"config 1\nmonitor 2\n{instance}/access 21\n{instance}/ci{device.compute_instance}/access 22\n"
+    )
+    (dev / "nvidia-caps").mkdir()
+    for minor in (21, 22):
+        (dev / f"nvidia-caps/nvidia-cap{minor}").symlink_to("/dev/null")
+
+
 def start(folder: Path, *flags: str, **variables: str) -> subprocess.Popen[bytes]:
     own = {name: str(folder / name) for name in ("state", "run")}
     node_json = {
         "hookPath": "/bin/true",
         "adminSocket": f"{own['run']}/node.sock",
         "stateFolder": own["state"],
+        "procRoot": str(folder / "proc"),
         "refreshSeconds": 0.1,
     }
     (folder / "node.json").write_text(json.dumps(node_json))
@@ -51,6 +69,7 @@ def test_a_node_runs_with_flags_variables_and_a_file_of_nvidias(tmp_path: Path) 
     machine = models.with_mig(models.machine("a100-40gb", 2), 0, ["3g.20gb"])
     install(driver / "usr/lib64", "550.163.01", machine)
     make_dev(driver / "dev", 2)
+    make_capabilities(driver / "dev", tmp_path / "proc", machine)
     flags = (f"--kubelet-socket={socket}", "--config-file", str(tmp_path / "nvidia.yaml"))
     variables = {"NVIDIA_DRIVER_ROOT": str(driver), "DEVICE_LIST_STRATEGY": "envvar,volume-mounts"}
     with Kubelet(tmp_path / "kubelet") as kubelet:
@@ -59,13 +78,21 @@ def test_a_node_runs_with_flags_variables_and_a_file_of_nvidias(tmp_path: Path) 
             whole = machine.gpus[1].uuid
             assert kubelet.wait_for_devices("nvidia.com/gpu-a100", 1) == [whole]
             response = kubelet.allocate("nvidia.com/gpu-a100", 1, "pod").response
+            (part,) = kubelet.wait_for_devices("nvidia.com/mig-3g.20gb", 1)
+            of_part = kubelet.allocate("nvidia.com/mig-3g.20gb", 1, "other").response
         finally:
             process.kill()
             process.wait()
     assert response.annotations["grapnel.dev/allocation"] == whole
     assert [mount.container_path for mount in response.mounts] == ["/var/run/nvidia-container-devices/1"]
     assert response.devices[-1].host_path == f"{driver}/dev/nvidia1"
-    assert "cut into MIG devices, and those come later" in (tmp_path / "log").read_text()
+    assert part == machine.gpus[0].migs[0].uuid
+    assert of_part.annotations["grapnel.dev/allocation"] == part
+    assert [node.container_path for node in of_part.devices][-3:] == [
+        "/dev/nvidia0",
+        "/dev/nvidia-caps/nvidia-cap21",
+        "/dev/nvidia-caps/nvidia-cap22",
+    ]
 
 
 def test_fail_on_init_error_is_an_expected_failure_with_a_hint(tmp_path: Path) -> None:

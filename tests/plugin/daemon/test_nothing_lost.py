@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from plugin.allocation.table import allocate, prepare_table
+from plugin.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory, without_driver
 from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.driver.snapshot import LostGpu, Snapshot
@@ -22,7 +22,7 @@ from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Policy, Verdict
 from plugin.health.store import read_verdicts, write_verdicts
 from plugin.log import Logger
-from tests.plugin.fakes import VERSION, DictTree, gpu
+from tests.plugin.fakes import VERSION, DictTree, gpu, whole_table
 
 GPUS = (0, 1, 2)
 INDEX = st.sampled_from(GPUS)
@@ -161,7 +161,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @invariant()
     def each_gpu_is_given_away_or_refused_as_it_should_be(self) -> None:
-        table = prepare_table(self.shown)
+        table = whole_table(self.shown)
         for index, uuid in enumerate(UUIDS):
             verdict = self.verdicts.get(uuid)
             is_fine = index not in self.condemned if verdict is None else verdict.is_healthy

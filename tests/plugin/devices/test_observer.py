@@ -153,15 +153,15 @@ def test_a_question_is_asked_within_the_session_and_does_not_wait_for_the_next_l
     assert seen.thread.stop(10)
 
 
-def test_questions_of_several_are_all_asked(tmp_path: Path) -> None:
+def test_no_question_takes_the_place_of_another(tmp_path: Path) -> None:
+    seen, answered = Seen(), threading.Semaphore(0)
+    seen.thread.start()
+    for _ in range(5):
+        seen.thread.ask(answered.release)
     first, source = observer(tmp_path)
     write_driver(source.path, Snapshot(VERSION, gpus(1)))
-    seen, answered = Seen(), threading.Semaphore(0)
-    for _ in range(3):
-        seen.thread.ask(answered.release)
     seen.thread.replace_observer(first)
-    seen.thread.start()
-    for _ in range(3):
+    for _ in range(5):
         assert answered.acquire(timeout=10)
     assert seen.thread.stop(10)
 

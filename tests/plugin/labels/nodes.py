@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plugin.devices.inventory import Inventory, next_inventory
+from plugin.devices.naming import NamePattern
+from plugin.devices.resources import OfferRules
 from plugin.driver.snapshot import GpuFacts, MigFacts, MigSize, Snapshot
 from plugin.driver.topology.facts import GpuLinks, LinkFacts
 from plugin.labels.host import HostFacts
@@ -15,6 +17,8 @@ from tests.plugin.fakes import VERSION, DictTree, gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from plugin.devices.sharing import ShareRule
 
 # The rules of Kubernetes (apimachinery's validation): names after the prefix, and values.
 NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
@@ -63,8 +67,10 @@ def labels_of(
     host: HostFacts = HOST,
     *,
     strategy: str = "none",
+    shares: tuple[ShareRule, ...] = (),
     fabrics: Sequence[str | None] = (),
 ) -> dict[str, str]:
     """Return the labels without their prefix."""
-    made = make_labels(inventory_of(gpus, fabrics=fabrics), host, mig_strategy=strategy)
+    rules = OfferRules((NamePattern("*", "nvidia.com/gpu"),), strategy, shares=shares)
+    made = make_labels(inventory_of(gpus, fabrics=fabrics), host, rules)
     return {name.removeprefix("nvidia.com/"): value for name, value in made.items()}

@@ -123,7 +123,7 @@ def test_a_driver_that_is_away_labels_the_gpus_of_before_by_other_settings(tmp_p
         node.see(ONE)
         await node.change()
         labels = settings_of(tmp_path, has_timestamp=False)
-        node.config = replace(node.config, settings=DaemonSettings(labels=labels))
+        node.config = replace(node.config, settings=DaemonSettings(mig_strategy="mixed", labels=labels))
         node.keeper.observed(NO_DRIVER, node.config)
         await node.change()
         assert node.counts() == ["1", "1"]
@@ -204,8 +204,8 @@ def test_other_settings_count_at_once_and_move_the_file(tmp_path: Path) -> None:
         sliced = inventory_of([cut(0, "1g.10gb")])
         node.see(sliced)
         await node.change()
-        labels = settings_of(tmp_path, file=tmp_path / "other", mig_strategy="mixed", has_timestamp=False)
-        node.config = replace(node.config, settings=DaemonSettings(labels=labels))
+        labels = settings_of(tmp_path, file=tmp_path / "other", has_timestamp=False)
+        node.config = replace(node.config, settings=DaemonSettings(mig_strategy="mixed", labels=labels))
         node.see(sliced)
         await node.change()
         assert "nvidia.com/mig-1g.10gb.count" in node.heard[1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.devices.resources import OfferRules
 from plugin.labels.node_labels import label_notes
 from tests.plugin.labels.nodes import SIZE, a100, cut, inventory_of, labels_of
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plugin.driver.snapshot import GpuFacts
+
 
 ATTRIBUTES = {
     "memory": "9856",
@@ -57,7 +59,7 @@ def test_single_speaks_of_mig_devices_as_gpus() -> None:
     }
     found = labels_of(gpus, strategy="single")
     assert {name: found.get(name) for name in expected} == expected
-    assert list(label_notes(inventory_of(gpus), mig_strategy="single")) == []
+    assert list(label_notes(inventory_of(gpus), OfferRules((), "single"))) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_single_over_another_layout_is_invalid(gpus: Sequence[GpuFacts], why: st
     found = labels_of(gpus, strategy="single")
     assert {name: found.get(name) for name in INVALID} == INVALID
     assert found["gpu.family"] == "ampere"
-    assert [why in note for note in label_notes(inventory_of(gpus), mig_strategy="single")] == [True]
+    assert [why in note for note in label_notes(inventory_of(gpus), OfferRules((), "single"))] == [True]
 
 
 def test_single_without_mig_is_as_without_a_strategy() -> None:

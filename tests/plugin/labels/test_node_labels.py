@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.devices.inventory import Inventory, next_inventory, without_driver
+from plugin.devices.naming import NamePattern
+from plugin.devices.resources import OfferRules
+from plugin.devices.sharing import ShareRule, Strategy
 from plugin.driver.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
 from plugin.labels.gpus import family
 from plugin.labels.host import HostFacts
@@ -63,7 +66,7 @@ def test_a_label_has_the_value_that_nvidia_gives_it(name: str) -> None:
 
 
 def test_labels_are_in_the_order_of_their_names() -> None:
-    made = list(make_labels(inventory_of(PAIR), HOST, mig_strategy="mixed", timestamp=1_700_000_000))
+    made = list(make_labels(inventory_of(PAIR), HOST, OfferRules((), "mixed"), timestamp=1_700_000_000))
     assert made == sorted(made)
 
 
@@ -227,7 +230,7 @@ def test_of_several_products_one_stands_for_the_node(gpus: Sequence[GpuFacts], e
 
 
 def test_one_product_is_nothing_to_note() -> None:
-    assert list(label_notes(inventory_of(PAIR), mig_strategy="single")) == []
+    assert list(label_notes(inventory_of(PAIR), OfferRules((), "single"))) == []
 
 
 def test_health_does_not_change_the_labels() -> None:
@@ -280,6 +283,50 @@ def test_whatever_nvml_says_kubernetes_takes_the_labels(
     gpus: list[GpuFacts], host: HostFacts, versions: tuple[str, str], fabric: str | None, strategy: str
 ) -> None:
     seen = inventory_of(gpus, driver=versions[0], cuda=versions[1], fabrics=[fabric] * len(gpus))
-    made = make_labels(seen, host, mig_strategy=strategy, timestamp=0)
+    made = make_labels(seen, host, OfferRules((), strategy), timestamp=0)
     assert [(name, value) for name, value in made.items() if not is_label(name, value)] == []
     assert {"nvidia.com/gpu.count", "nvidia.com/gpu.product", "nvidia.com/gpu.machine"} <= set(made)
+
+
+TIME = ShareRule(Strategy.TIME_SLICING, "nvidia.com/gpu", "nvidia.com/gpu", 4)
+OTHER_NAME = replace(TIME, shown_as="nvidia.com/gpu.shared")
+
+
+@pytest.mark.parametrize(
+    ("rule", "product", "replicas", "strategy"),
+    [
+        pytest.param(TIME, "NVIDIA-A100-SXM4-80GB-SHARED", "4", "time-slicing", id="under the same name"),
+        pytest.param(OTHER_NAME, "NVIDIA-A100-SXM4-80GB", "4", "time-slicing", id="under another name"),
+        pytest.param(
+            replace(TIME, strategy=Strategy.MPS), "NVIDIA-A100-SXM4-80GB-SHARED", "4", "mps", id="through MPS"
+        ),
+        pytest.param(
+            replace(OTHER_NAME, strategy=Strategy.MEMORY, replicas=0, unit_bytes=2**30),
+            "NVIDIA-A100-SXM4-80GB",
+            "80",
+            "memory",
+            id="as memory",
+        ),
+    ],
+)
+def test_the_labels_tell_how_gpus_are_shared(rule: ShareRule, product: str, replicas: str, strategy: str) -> None:
+    found = labels_of(shares=(rule,))
+    assert (found["gpu.product"], found["gpu.replicas"], found["gpu.sharing-strategy"], found["gpu.count"]) == (
+        product,
+        replicas,
+        strategy,
+        "2",
+    )
+    assert found["mps.capable"] == ("true" if strategy == "mps" else "false")
+
+
+def test_mig_devices_are_labelled_as_shared_by_their_own_resource() -> None:
+    rule = replace(TIME, resource="nvidia.com/mig-1g.10gb", shown_as="nvidia.com/mig-1g.10gb", replicas=3)
+    found = labels_of([cut(0, "1g.10gb"), a100(1)], strategy="mixed", shares=(rule,))
+    assert found["mig-1g.10gb.product"] == "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb-SHARED"
+    assert (found["mig-1g.10gb.replicas"], found["gpu.replicas"]) == ("3", "1")
+
+
+def test_gpus_that_are_shared_in_several_ways_are_told() -> None:
+    rules = OfferRules((NamePattern("*", "nvidia.com/gpu"),), shares=(replace(TIME, chosen=("1",)),))
+    assert any("others are shared in another way" in note for note in label_notes(inventory_of(PAIR), rules))

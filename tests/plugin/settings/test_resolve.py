@@ -35,7 +35,7 @@ def test_nothing_given_is_all_defaults() -> None:
         ),
         pytest.param(
             {"MIG_STRATEGY": "mixed"},
-            DaemonSettings(holds_back_mig=True, labels=LabelSettings(mig_strategy="mixed")),
+            DaemonSettings(mig_strategy="mixed"),
             id="hold back MIG",
         ),
         pytest.param(
@@ -67,7 +67,7 @@ def test_nothing_given_is_all_defaults() -> None:
         ),
         pytest.param(
             {"GFD_OUTPUT_FILE": "/run/gfd", "GFD_NO_TIMESTAMP": "1", "GFD_MACHINE_TYPE_FILE": "/etc/type"},
-            DaemonSettings(labels=LabelSettings("none", Path("/run/gfd"), True, 60.0, False, "/etc/type")),
+            DaemonSettings(labels=LabelSettings(Path("/run/gfd"), True, 60.0, False, "/etc/type")),
             id="a file of one's own",
         ),
         pytest.param(
@@ -142,13 +142,12 @@ def test_a_socket_elsewhere_is_refused() -> None:
 
 
 def test_everything_that_comes_later_is_said_at_once() -> None:
-    shares = Sharing((Strategy("timeSlicing", (Share("timeSlicing", "nvidia.com/gpu", 2, origin="f:3"),)),))
     with pytest.raises(ConfigError) as raised:
-        resolved(file=FileSettings(sharing=shares), DEVICE_DISCOVERY_STRATEGY="tegra", IMEX_CHANNEL_IDS="0")
-    assert raised.value.message.count("later") == 3
+        resolved(DEVICE_DISCOVERY_STRATEGY="tegra", IMEX_CHANNEL_IDS="0")
+    assert raised.value.message.count("later") == 2
 
 
-def test_a_share_of_a_renamed_resource_is_one_of_gpus() -> None:
+def test_a_share_of_what_is_not_offered_is_noted() -> None:
     file = FileSettings(
         gpus=(NamePattern("*", "nvidia.com/big"),),
         sharing=Sharing(
@@ -160,10 +159,13 @@ def test_a_share_of_a_renamed_resource_is_one_of_gpus() -> None:
             )
         ),
     )
-    with pytest.raises(ConfigError) as raised:
-        resolved(file=file)
-    assert "nvidia.com/big" in raised.value.message
-    assert "nvidia.com/gpu" not in raised.value.message
+    assert resolved(file=file).notes == ("f:4: 2 shares by mps change nothing: nvidia.com/gpu is not offered here",)
+
+
+def test_mig_devices_are_not_shared_through_mps() -> None:
+    shares = Sharing((Strategy("mps", (Share("mps", "nvidia.com/mig-1g.10gb", 2, origin="f:3"),)),))
+    with pytest.raises(ConfigError, match=r"f:3: mps of .*: MIG devices are not shared"):
+        resolved(file=FileSettings(sharing=shares), MIG_STRATEGY="mixed")
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,6 @@ def test_cdi_names_come_with_what_containerd_1_7_needs_for_them(strategy: str, c
 
 
 def test_what_changes_nothing_is_noted_where_somebody_gave_it() -> None:
-    assert resolved(MPS_ROOT="/run/mps", SHARED_DEVICES_ALLOCATION_POLICY="distributed").notes == (
-        "MPS_ROOT: mpsRoot changes nothing: no GPU is shared through MPS",
+    assert resolved(NVIDIA_CDI_HOOK_PATH="/opt/nvidia-ctk").notes == (
+        "NVIDIA_CDI_HOOK_PATH: nvidiaCTKPath changes nothing: the CDI file is the hook's, and names the hook itself",
     )

@@ -42,6 +42,12 @@ def test_the_daemon_serves_metrics_where_the_declaration_says() -> None:
     assert json.loads(render_node_config(stack))["metricsAddress"] == "0.0.0.0:9400"
 
 
+def test_the_daemon_learns_whether_a_container_may_start_without_a_memory_limit() -> None:
+    stack = make_stack(plugin={"memoryLimits": "required"})
+
+    assert json.loads(render_node_config(stack))["memoryLimits"] == "required"
+
+
 def test_the_daemon_learns_how_to_reach_its_node_object_where_the_declaration_says() -> None:
     stack = make_stack(plugin={"kubernetesApi": "/etc/kubernetes/kubelet.conf"})
 

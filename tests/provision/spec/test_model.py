@@ -56,6 +56,7 @@ ACCEPTED: list[tuple[str, object]] = [
     ("plugin.metricsAddress", None),
     ("plugin.metricsAddress", "[::]:65535"),
     ("plugin.metricsAddress", "127.0.0.1:9400"),
+    ("plugin.memoryLimits", "required"),
     ("plugin.kubernetesApi", None),
     ("plugin.kubernetesApi", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig"),
     ("node.labels", {"a": "", "example.com/x_y": "A.1"}),

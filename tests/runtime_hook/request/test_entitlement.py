@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime_hook.bundle import parse_container
+from runtime_hook.bundle import ContainerConfig, parse_container
 from runtime_hook.config import HookConfig
 from runtime_hook.errors import RequestError
 from runtime_hook.host.inventory import parse_inventory
@@ -135,3 +135,55 @@ def test_devices_decide_over_an_annotation_and_it_is_noted() -> None:
     found = decide(KUBELET, devices=[GPU], annotations={"grapnel.dev/allocation": "GPU-gone"})
     assert isinstance(found, Grant)
     assert "which decide" in found.note
+
+
+MEMORY = {"grapnel.dev/memory": f"{UUID}=1073741824"}
+GIVEN_MEMORY = MEMORY["grapnel.dev/memory"]
+FORGED = {"grapnel.dev/memory": f"{UUID}=85899345920"}
+
+
+def memory_of(found: Grant | Nothing) -> str:
+    assert isinstance(found, Grant)
+    return found.memory
+
+
+@pytest.mark.parametrize(
+    ("parts", "memory"),
+    [
+        pytest.param({"annotations": ALLOCATION | MEMORY}, GIVEN_MEMORY, id="the platform's annotation"),
+        pytest.param({"devices": [GPU], "annotations": MEMORY}, GIVEN_MEMORY, id="beside the platform's nodes"),
+        pytest.param({"annotations": ALLOCATION | MEMORY, "privileged": True}, GIVEN_MEMORY, id="a privileged one's"),
+        pytest.param(
+            {"annotations": FORGED | {CRIO: json.dumps(ALLOCATION | MEMORY)}},
+            GIVEN_MEMORY,
+            id="CRI-O's own, not the pod's",
+        ),
+        pytest.param(
+            {"devices": [GPU], "annotations": FORGED | {CRIO: json.dumps(ALLOCATION)}},
+            "",
+            id="the pod's alone under CRI-O",
+        ),
+        pytest.param({"devices": [GPU], "annotations": FORGED | {CRIO: "{"}}, "", id="CRI-O's, damaged"),
+        pytest.param({"devices": [GPU], "env": [f"GRAPNEL_MEMORY={GIVEN_MEMORY}"]}, "", id="a whole GPU"),
+        pytest.param(
+            {"devices": [GPU], "env": ["NVIDIA_GPU_MEMORY_LIMIT=1", "NVIDIA_GPU_MEMORY_REQUEST=1"]},
+            "",
+            id="the variables of NVIDIA's toolkit",
+        ),
+    ],
+)
+def test_memory_is_what_the_platform_says(parts: dict[str, Any], memory: str) -> None:
+    assert memory_of(decide(KUBELET, **parts)) == memory
+
+
+def test_where_the_environment_counts_no_annotation_says_anything_of_memory() -> None:
+    assert memory_of(decide(ENV, env=ALL, annotations=FORGED)) == ""
+
+
+def test_the_memory_of_a_restored_container_is_its_checkpoint_images_word() -> None:
+    content = {"annotations": ALLOCATION | FORGED, "linux": {"devices": [GPU]}}
+    container = parse_container(content, "/bundle")
+    restored = ContainerConfig(**{**vars(container), "is_restored": True})
+    claim = find_claim(restored, KUBELET)
+    assert isinstance(claim, Claim)
+    assert claim.memory == ""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.allocation.table import AllocationTable, prepare_table
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Remote
-from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from plugin.allocation.table import AllocationTable
 
 PIX, PXB, PHB, NODE, SYS = 10, 20, 30, 40, 50
 
@@ -37,7 +38,7 @@ def facts_of(
 
 
 def table_of(count: int, facts: LinkFacts) -> AllocationTable:
-    return prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count), links=facts), DictTree()))
+    return whole_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count), links=facts), DictTree()))
 
 
 def ids(*indices: int) -> list[str]:

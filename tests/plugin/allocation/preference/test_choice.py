@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from plugin.allocation.preference.choice import Rule, prefer
 from plugin.allocation.preference.search import Limits
-from plugin.allocation.table import prepare_table
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.driver.topology.facts import LinkFacts
@@ -24,7 +23,7 @@ from tests.plugin.allocation.preference.machines import (
     pcie_tree,
     table_of,
 )
-from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 TABLE = table_of(8, LinkFacts())
 IDS = list(TABLE.entries)
@@ -66,7 +65,7 @@ def test_a_device_that_has_gone_is_chosen_last_and_fails_nobody() -> None:
 def test_a_device_that_is_not_healthy_any_more_is_chosen_last() -> None:
     before = next_inventory(Inventory(), Snapshot(VERSION, gpus(3)), DictTree())
     lost = (LostGpu(0, gpu(0).uuid, "gpu is lost"),)
-    table = prepare_table(next_inventory(before, Snapshot(VERSION, (gpu(1), gpu(2)), lost), DictTree()))
+    table = whole_table(next_inventory(before, Snapshot(VERSION, (gpu(1), gpu(2)), lost), DictTree()))
     assert indices_of(prefer(table, ids(0, 1, 2), [], 2).chosen) == [1, 2]
     assert indices_of(prefer(table, ids(0, 1), [], 2).chosen) == [0, 1]
 
@@ -116,7 +115,7 @@ def test_a_gpu_whose_links_are_not_known_spoils_nothing_for_the_others() -> None
 def test_a_device_that_the_topology_does_not_know_has_no_links() -> None:
     seen = next_inventory(Inventory(), Snapshot(VERSION, gpus(4), links=pcie_tree(4)), DictTree())
     without = next_inventory(seen, Snapshot(VERSION, gpus(4)[1:], links=pcie_tree(4)), DictTree())
-    table = prepare_table(without)
+    table = whole_table(without)
     assert indices_of(prefer(table, ids(0, 1, 2, 3), ids(0), 2).chosen) == [0, 1]
     assert indices_of(prefer(table, ids(0, 1, 2, 3), ids(0, 2), 3).chosen) == [0, 2, 3]
 

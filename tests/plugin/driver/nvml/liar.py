@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pynvml
 
 from plugin.allocation.preference.choice import prefer
-from plugin.allocation.table import prepare_table
 from plugin.daemon.hook_facts import render_facts
 from plugin.devices.observer import Observation, Observer, Pace
 from plugin.devices.resources import plan_offers
@@ -35,7 +34,7 @@ from plugin.metrics.counters import Counters
 from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import render
 from plugin.settings.node_config import NodeConfig
-from tests.plugin.fakes import DictTree
+from tests.plugin.fakes import DictTree, whole_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,8 +106,9 @@ def follow(observation: Observation, counters: Counters) -> None:
     for change in observation.transitions:
         if change.new_xid is not None:
             counters.xid(change.uuid, change.new_xid)
-    table = prepare_table(inventory)
-    for offers in plan_offers(inventory, NodeConfig().patterns).resources.values():
+    table = whole_table(inventory)
+    for resource in plan_offers(inventory, NodeConfig().offer_rules).resources.values():
+        offers = resource.offers
         encode(device_list(offers))
         if len(offers) > 1:
             prefer(table, [offer.device_id for offer in offers], [], 2)

@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugin.allocation.preference.choice import prefer
-from plugin.allocation.table import prepare_table
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Remote
-from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 COUNT = 5
 UUIDS = st.sampled_from([*(gpu(index).uuid for index in range(COUNT + 1)), "", "GPU-other"])
@@ -38,7 +37,7 @@ def test_an_answer_is_given_whatever_is_said(
     available = [gpu(index).uuid for index in sorted(free)]
     size = data.draw(st.integers(1, len(available)))
     required = data.draw(st.permutations(available))[: size // 2]
-    preferred = prefer(prepare_table(inventory), available, required, size)
+    preferred = prefer(whole_table(inventory), available, required, size)
     assert len(set(preferred.chosen)) == size
     assert set(required) <= set(preferred.chosen) <= set(available)
     assert preferred.cut_off == ""

@@ -11,14 +11,14 @@ from google.protobuf.json_format import MessageToDict, Parse
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from plugin.allocation.answer import AnswerForm, ContainerAnswer, DeviceList
-from plugin.allocation.table import allocate, prepare_table
+from plugin.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.naming import NamePattern
-from plugin.devices.resources import plan_offers
+from plugin.devices.resources import OfferRules, plan_offers
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.device_plugin.messages import container_response, device_list
 from plugin.kubelet.rpc.codec import encode
-from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 CONTRACT = Path(__file__).parents[4] / "docs/contracts/allocation"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
@@ -26,7 +26,7 @@ SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
 
 def answer(indices: list[int], missing: set[str]) -> api_pb2.ContainerAllocateResponse:
     inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree(missing))
-    return as_read(allocate(prepare_table(inventory), [gpu(index).uuid for index in indices]))
+    return as_read(allocate(whole_table(inventory), [gpu(index).uuid for index in indices]))
 
 
 def as_read(given: ContainerAnswer) -> api_pb2.ContainerAllocateResponse:
@@ -60,7 +60,7 @@ def test_good_samples_are_what_the_daemon_answers(sample: str, indices: list[int
 )
 def test_other_strategies_are_answered_as_their_samples_say(sample: str, form: AnswerForm) -> None:
     inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree())
-    response = as_read(allocate(prepare_table(inventory, form), [gpu(3).uuid, gpu(0).uuid]))
+    response = as_read(allocate(whole_table(inventory, form), [gpu(3).uuid, gpu(0).uuid]))
     text = (CONTRACT / f"strategies/{sample}.json").read_text()
     assert response == Parse(text, api_pb2.ContainerAllocateResponse())
 
@@ -79,7 +79,9 @@ def test_bad_samples_do_not_fit_the_schema(path: Path) -> None:
 def test_the_device_list_names_health_and_numa_node() -> None:
     before = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(numa={gpu(1).pci_address: 1}))
     inventory = next_inventory(before, Snapshot(VERSION, (gpu(1),)), DictTree(numa={gpu(1).pci_address: 1}))
-    offers = plan_offers(inventory, (NamePattern("*", "nvidia.com/gpu"),)).resources["nvidia.com/gpu"]
+    offers = (
+        plan_offers(inventory, OfferRules((NamePattern("*", "nvidia.com/gpu"),))).resources["nvidia.com/gpu"].offers
+    )
     shown = api_pb2.ListAndWatchResponse.FromString(encode(device_list(offers)))
     assert MessageToDict(shown) == {
         "devices": [

@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer, holders_by_uuid, uuid_of
+from plugin.devices.sharing import device_of
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer, holders_by_uuid
 
 GPU = "nvidia.com/gpu"
 ONE, TWO = PodContainer("default", "a", "main"), PodContainer("default", "b", "main")
@@ -55,7 +56,7 @@ def test_every_pair_is_kept_and_the_order_of_the_answer_does_not_matter(
     assignments: list[DeviceAssignment], random: object
 ) -> None:
     found = holders_by_uuid(assignments, [GPU])
-    pairs = {(uuid_of(name), each.holder) for each in assignments if each.resource == GPU for name in each.device_ids}
+    pairs = {(device_of(name), each.holder) for each in assignments if each.resource == GPU for name in each.device_ids}
     assert {(uuid, holder) for uuid, holders in found.items() for holder in holders} == pairs
     assert sum(map(len, found.values())) == len(pairs)
     shuffled = list(assignments)

@@ -151,7 +151,7 @@ def test_a_node_that_reboots_on_the_way_is_resumed(slurm: SlurmMachine, tmp_path
     def also(_node: str, phase: Phase) -> None:
         if phase is Phase.SWAP:
             stop_slurmd(slurm, "gpu01")
-            slurm.boot_node("gpu01")
+            slurm.start_node("gpu01", "-b")
 
     cluster = connect(slurm, tmp_path / "node-state-x.json", registers=NEVER)
     rollout = Rollout(cluster, Steps(slurm, NAMES, also=also), ("gpu01",))
@@ -172,7 +172,7 @@ def test_a_node_whose_slurmd_starts_late_after_a_reboot_is_waited_for(slurm: Slu
     rollout = Rollout(cluster, Steps(slurm, NAMES, also=also), ("gpu01",))
     rollout.waits("gpu01", "it may have yet to register with Slurm")
     assert "DRAIN" in slurm.states("gpu01")
-    slurm.boot_node("gpu01")
+    slurm.start_node("gpu01", "-b")
 
     assert not rollout.end().stop
     assert rollout.phases("gpu01") == WAY

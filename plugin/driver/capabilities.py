@@ -1,0 +1,25 @@
+"""The capability nodes of MIG devices, as the driver numbers them in /proc. A machine without them is no error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILE = "driver/nvidia-caps/mig-minors"
+_MAX_BYTES = 1 << 20  # 32 GPUs of 8 GPU instances with 8 compute instances take 60 kB
+
+
+def read_mig_minors(proc_root: Path) -> dict[str, int]:
+    """Return name → minor of the device `nvidia-caps/nvidia-cap<minor>`.
+
+    The file has lines such as `gpu0/gi1/ci0/access 12`; the number of the GPU is its minor.
+    """
+    try:
+        with (proc_root / _FILE).open("rb") as file:
+            lines = file.read(_MAX_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split() for line in lines)
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isascii() and pair[1].isdecimal()}  # noqa: PLR2004 - a name and its number

@@ -118,6 +118,25 @@ def test_the_kubelets_own_credentials_are_enough(control_plane: ControlPlane, no
     assert not running.logger.lines("level=warning")
 
 
+def test_annotations_are_set_and_set_again_on_a_node_that_was_recreated(
+    control_plane: ControlPlane, node: str, tmp_path: Path
+) -> None:
+    with Running(control_plane, node, tmp_path) as running:
+
+        def annotation() -> str | None:
+            found: str | None = running.read()["metadata"].get("annotations", {}).get("grapnel.dev/memory-units")
+            return found
+
+        running.node.annotate({"grapnel.dev/memory-units": "one"})
+        running.wait(lambda: annotation() == "one")
+        control_plane.kubectl(["delete", "node", node])
+        register(control_plane, node)
+        running.node.annotate({"grapnel.dev/memory-units": "two"})
+        running.wait(lambda: annotation() == "two")
+        running.node.annotate({"grapnel.dev/memory-units": None})
+        running.wait(lambda: annotation() is None)
+
+
 def test_a_stale_label_goes_and_those_of_others_stay(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
     with Running(control_plane, node, tmp_path) as running:
         running.node.label(LABELS)

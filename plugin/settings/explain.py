@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plugin.devices.mig import MIXED
 from plugin.devices.naming import explain_change
 from plugin.settings.kinds import show
 from plugin.settings.merge import DEFAULT
@@ -68,6 +69,11 @@ def _settings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator
 def _patterns(config: NodeConfig) -> Iterator[Line]:
     for number, pattern in enumerate(config.settings.patterns):
         yield Line(f"resources.gpus[{number}]", f"{pattern.pattern} -> {pattern.resource}", pattern.origin)
+    for number, pattern in enumerate(config.settings.mig_patterns):
+        effect = "" if config.settings.mig_strategy == MIXED else f"it takes migStrategy {MIXED}"
+        yield Line(f"resources.mig[{number}]", f"{pattern.pattern} -> {pattern.resource}", pattern.origin, effect)
+    for number, rule in enumerate(config.settings.shares):
+        yield Line(f"shares[{number}]", f"{rule.resource} -> {rule.describe()} as {rule.shown_as}", rule.origin)
 
 
 def notes_on_patterns(patterns: tuple[NamePattern, ...], models: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from plugin.settings.table import SETTINGS
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "nvidia.yaml"
-    path.write_text("version: v1\nflags:\n  migStrategy: mixed\n  mpsRoot: /run/mps\n")
+    path.write_text("version: v1\nflags:\n  migStrategy: mixed\n  plugin: {nvidiaCTKPath: /opt/nvidia-ctk}\n")
     return path
 
 
@@ -52,10 +52,26 @@ def test_each_source_is_named_for_what_it_decides(
     assert found["devRoot"] == ("/own/dev", node_json)
     assert found["flags.nvidiaDevRoot"] == ("/own", "follows devRoot")
     assert found["kubeletRoot"] == ("/var/lib/kubelet", "default")
-    assert lines["flags.mpsRoot"]["noEffect"].startswith("no GPU is shared")
+    assert lines["flags.plugin.nvidiaCTKPath"]["noEffect"].startswith("the CDI file is the hook's")
     assert found["flags.useNodeFeatureAPI"] == (False, "follows flags.gfd.outputFile")
     assert found["flags.gfd.machineTypeFile"] == ("/sys/class/dmi/id/product_name", "follows sysRoot")
     assert lines["flags.migStrategy"]["noEffect"] is None
+
+
+def test_shares_and_names_of_mig_devices_are_explained(
+    capsys: pytest.CaptureFixture[str], node_json: str, file: Path
+) -> None:
+    file.write_text(
+        "resources: {mig: [{pattern: 1g.*, name: small}]}\n"
+        "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, replicas: 4}]}}\n"
+    )
+    lines = explained(capsys, "--config", node_json)
+    assert lines["shares[0]"]["value"] == "nvidia.com/gpu -> 4 shares by time-slicing as nvidia.com/gpu.shared"
+    assert lines["shares[0]"]["origin"] == f"{file}:2"
+    assert (lines["resources.mig[0]"]["value"], lines["resources.mig[0]"]["noEffect"]) == (
+        "1g.* -> nvidia.com/small",
+        "it takes migStrategy mixed",
+    )
 
 
 @pytest.mark.slow
@@ -124,8 +140,8 @@ def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: 
     rows = {row.split()[0]: row.split() for row in shown.out.splitlines()}
     assert rows["SETTING"] == ["SETTING", "VALUE", "FROM", "COUNTS"]
     assert rows["flags.plugin.deviceListStrategy"][1:] == ["envvar,cdi-cri", "--device-list-strategy", "yes"]
-    assert rows["flags.mpsRoot"][1:4] == ["/run/mps", f"{file}:4", "no:"]
-    assert shown.err.startswith(f"note: {file}:4: mpsRoot changes nothing: ")
+    assert rows["flags.plugin.nvidiaCTKPath"][1:4] == ["/opt/nvidia-ctk", f"{file}:4", "no:"]
+    assert shown.err.startswith(f"note: {file}:4: nvidiaCTKPath changes nothing: ")
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ class Daemon:
     def _offer(self, observation: Observation) -> None:
         """Show kubelets what there is, but for what somebody has in another way."""
         sizes, offering = dict(self._offering.unit_bytes), self._offering
-        if self._state.release is None:
+        if self._state.release is None and observation.inventory.devices:  # else nobody knows what is shared
             self._mps.follow(self._config, offering.plan(self._config, observation.inventory))
         offering.show(self._config, observation.inventory, self._history.view.known)
         if offering.unit_bytes != sizes:

@@ -10,6 +10,7 @@ from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemo
 from provision.planner.holders import DAEMON_UNIT
 from provision.planner.part import Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
+from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
 from provision.spec.model import Entitlement
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def plan_node_daemon(
     artifact = payload.node.get(facts.node.python)
     if artifact is None:
         return Part(problems=(_unsupported_python(facts, payload),))
-    files = (FileContent(NODE_CONFIG_PATH, render_node_config(stack)), FileContent(UNIT_PATH, payload.unit))
+    files = (*_configuration(stack), FileContent(UNIT_PATH, payload.unit))
     changes = (
         *plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest),
         *_writes(facts, stack, files),
@@ -39,6 +40,13 @@ def plan_node_daemon(
     restart = _restart(facts, changes, driver_changes=driver_changes)
     items = (*changes, *restart, *plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT))
     return Part(items, (), _variables(items, artifact, files) if items else None)
+
+
+def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
+    """Return the daemon's files. What is shared is written before node.json names its file."""
+    nvidia = render_nvidia_config(stack)
+    shared = () if nvidia is None else (FileContent(NVIDIA_CONFIG_PATH, nvidia),)
+    return (*shared, FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
 
 
 def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from provision.spec.driver_rules import judge_driver
 from provision.spec.model import Engine, Entitlement
+from provision.spec.plugin_rules import judge_plugin
 from provision.spec.remark import error, warning
 from provision.spec.rollout_rules import judge_rollout
 from provision.spec.scheduler_rules import judge_scheduler
@@ -29,7 +30,7 @@ def judge(spec: StackSpec) -> list[Remark]:
         chain(
             judge_driver(spec.driver),
             _runtime(spec),
-            _plugin(spec),
+            judge_plugin(spec.plugin),
             _node(spec),
             judge_rollout(spec.rollout),
             judge_scheduler(spec),
@@ -57,14 +58,6 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
     elif not by_kubelet and spec.plugin.enabled:
         hint = "write entitlement: kubelet where a kubelet runs, or plugin.enabled: false where none does"
         yield warning(path, "any image can take GPUs that the plugin gave to others", hint)
-
-
-def _plugin(spec: StackSpec) -> Iterator[Remark]:
-    """Kubernetes keeps its own domain for native resources and refuses extended ones in it."""
-    domain = spec.plugin.resource.partition("/")[0]
-    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
-        hint = "use a domain of your own, or nvidia.com"
-        yield error(("plugin", "resource"), "kubernetes.io is reserved for Kubernetes itself", hint)
 
 
 def _node(spec: StackSpec) -> Iterator[Remark]:

@@ -28,6 +28,7 @@ ONE_ROUND = {
     "rollout": ("--nodes", "40", "--rounds", "1"),
     "simulation": ("--nodes", "60", "--domains", "6"),
     "shares": ("--calls", "10"),
+    "gpushare": ("--rounds", "1"),
     "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
 VERDICTS = {
@@ -37,6 +38,7 @@ VERDICTS = {
     "planning": ("in a process with limits",),
     "rollout": ("10 drained of 8 pods each", "slowest: "),
     "simulation": ("60 nodes in 6 domains", "of CPU"),
+    "gpushare": ("filter, 1000 nodes", "bind, 50 at the same moment"),
     "shares": ("prefer 2", "800 shares are allocatable", "list of 8 GPUs"),
     "fleet": ("an empty node is released", "80 evictions, 70 writes", "within 200 MiB"),
 }

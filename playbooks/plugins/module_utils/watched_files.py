@@ -42,6 +42,7 @@ _FILES = (
     "/etc/grapnel/containerd/base-spec.json",
     "/etc/grapnel/hook.json",
     "/etc/grapnel/node.json",
+    "/etc/grapnel/nvidia.json",
     "/etc/systemd/system/grapnel-node.service",
     *_DRIVER_FILES,
     "/usr/share/containers/oci/hooks.d/99-grapnel.json",

@@ -106,6 +106,7 @@ class HoldingsView:
         self._delays: tuple[float, ...] = ()  # until the questions that are to follow
         self._latest: float | None = None  # when to ask in any case; None: nothing was given away since the last time
         self._asked = self._answered = 0  # questions are numbered
+        self._was_asked = False  # and there was an answer, or none will come
         self._is_stopped = False
         self._is_urgent = False
 
@@ -185,12 +186,12 @@ class HoldingsView:
         try:
             assignments = await self._ask(deadline_s)
         except KubeletError as error:
-            self.problem = error.message
+            self.problem, self._was_asked = error.message, True
             if not self._delays:
                 hint = "nothing is refused, and explain knows no pods, until it answers"
                 self._log.standing("holdings", error.message, hint=hint)
             return False
-        self.problem = ""
+        self.problem, self._was_asked = "", True
         self._log.standing("holdings")
         if question < self._answered:
             return True  # overtaken by a newer one
@@ -200,7 +201,10 @@ class HoldingsView:
         return True
 
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
-        """Return who has any of these devices: asked again where somebody seems to."""
-        if not any(map(self.held.holder, device_ids)):
+        """Return who has any of these devices: asked again where somebody seems to, and where nobody was asked yet.
+
+        A daemon that has just started may offer GPUs in another way than the one before it did.
+        """
+        if self._was_asked and not any(map(self.held.holder, device_ids)):
             return NoHoldings()
         return self.held if await self.ask_now(DOUBT_S) else NoHoldings()

@@ -8,17 +8,14 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from provision.spec.model.driver import Driver
+from provision.spec.model.plugin import Plugin
 from provision.spec.model.rollout import Rollout
 from provision.spec.model.scheduler import Scheduler
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import (
-    AbsolutePath,
     DnsLabel,
-    KubeconfigPath,
     LabelKey,
     LabelValue,
-    ListenAddress,
-    ResourceName,
 )
 
 API_VERSION: Final = "grapnel.dev/v1alpha1"
@@ -39,14 +36,6 @@ class Entitlement(Enum):
 
     KUBELET = "kubelet"
     ENV = "env"
-
-
-class MemoryLimits(Enum):
-    """Whether containers with units of a GPU's memory may start without a limit."""
-
-    OFF = "off"
-    PREFERRED = "preferred"
-    REQUIRED = "required"
 
 
 class TaintEffect(Enum):
@@ -79,31 +68,6 @@ class Runtime(Section, frozen=True, kw_only=True):
             "env: NVIDIA_VISIBLE_DEVICES, where every image is trusted."
         ),
     ] = Entitlement.KUBELET
-
-
-class Plugin(Section, frozen=True, kw_only=True):
-    """The node daemon, which offers the node's GPUs to the kubelet."""
-
-    enabled: Annotated[bool, doc("Whether the node daemon runs.")] = True
-    resource: Annotated[ResourceName, doc("Resource that pods ask for to get a GPU.")] = "nvidia.com/gpu"
-    kubelet_root: Annotated[AbsolutePath, doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
-    metrics_address: Annotated[
-        ListenAddress | None, doc("Where the node daemon serves metrics to Prometheus; null: nowhere.")
-    ] = None
-    kubernetes_api: Annotated[
-        KubeconfigPath | None,
-        doc(
-            "Kubeconfig on the node, such as the kubelet's, with which the node daemon puts labels, events and "
-            "conditions on its Node object; null: it does not."
-        ),
-    ] = None
-    memory_limits: Annotated[
-        MemoryLimits,
-        doc(
-            "Whether the driver limits the memory of containers that were given units of it; preferred: where it can; "
-            "required: none starts without its limit."
-        ),
-    ] = MemoryLimits.PREFERRED
 
 
 class Taint(Section, frozen=True, kw_only=True):

@@ -168,6 +168,32 @@ ResourceName = Annotated[
         longest=253,
     ),
 ]
+SharedResourceName = Annotated[
+    str,
+    text(
+        rf"({_DOMAIN}\.{_LABEL}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?",
+        "the name of a resource, with a domain or without: 63 letters, digits, '-', '_', '.' and '/' at most",
+        "gpu.shared",
+        longest=63,
+    ),
+]
+NamePatternText = Annotated[
+    str,
+    text(
+        r"[A-Za-z0-9 ._+*/()-]{1,128}",
+        "a product's name or a MIG profile: letters, digits, spaces and . _ + / ( ) -, '*' for anything",
+        "*A100*80GB",
+    ),
+]
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+DeviceId = Annotated[
+    str,
+    text(
+        rf"([0-9]{{1,3}}(:[0-9]{{1,3}})?|(GPU|MIG)-{_UUID})",
+        "a GPU or MIG device: its index in quotes, the indices of both, or a UUID",
+        "0:1",
+    ),
+]
 LabelKey = Annotated[
     str,
     text(

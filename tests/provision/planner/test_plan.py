@@ -208,6 +208,19 @@ def test_a_plugin_that_is_switched_off_is_stopped_once() -> None:
     assert plan(simulate_apply(facts, result), stack).is_empty
 
 
+def test_what_is_shared_is_written_before_the_file_that_names_it_and_once() -> None:
+    stack = make_stack(plugin={"memoryUnits": [{}], "migStrategy": "mixed"})
+    facts = configured()
+
+    result = plan(facts, stack)
+
+    assert [item.target for item in result.items if item.action is Action.WRITE] == [
+        "/etc/grapnel/nvidia.json",
+        NODE_CONFIG_PATH,
+    ]
+    assert plan(simulate_apply(facts, result), stack).is_empty
+
+
 def test_a_unit_is_a_reload_where_the_hook_hands_out_devices() -> None:
     stack = make_stack(runtime={"entitlement": "env"})
     facts = edit_file(configured(stack), UNIT_PATH, "")

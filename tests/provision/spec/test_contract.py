@@ -57,6 +57,7 @@ BEYOND_SCHEMA = {
     "domains-that-contradict",
     "version-and-branch",
     "version-is-missing",
+    "parts-that-contradict",
     "waves-that-contradict",
     "when-that-contradicts",
     "window-too-short",

@@ -178,8 +178,33 @@ def test_shares_and_whole_gpus_keep_each_other_out(held: str, asked: str, *, is_
 
 def test_nobody_is_asked_where_nobody_seems_to_hold_anything() -> None:
     with NodeOfPods(2) as node:
+        node.refresh()
         node.admit(pod("first"))
-        assert node.asked == []
+        assert node.asked == [5.0]
+
+
+def test_a_daemon_that_has_just_started_asks_before_it_gives_anything_away() -> None:
+    """What it offers may be GPUs that somebody still has in another way."""
+
+    async def scenario() -> None:
+        kubelet = Questions()
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Logger())
+        first = asyncio.ensure_future(view.holdings([f"{A}::0"]))
+        await kubelet.wait_for(1)
+        kubelet.open[0].set_result((given("train", A),))
+        assert "default/train" in (await first).holder(f"{A}::0")
+        assert (await view.holdings([f"{B}::0"])).holder(f"{B}::0") == ""
+        assert len(kubelet.open) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_kubelet_that_does_not_say_is_asked_once_and_not_for_every_pod() -> None:
+    with NodeOfPods(2) as node:
+        node.answer = unreachable
+        node.admit(pod("first"))
+        node.admit(pod("second"))
+        assert node.asked == [DOUBT_S]
 
 
 class Questions:

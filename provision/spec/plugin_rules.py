@@ -1,0 +1,100 @@
+"""Checks rules across the keys of the section `plugin`: a device is offered in one way, and a name means one thing."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from provision.spec.model import MigStrategy
+from provision.spec.remark import error, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.spec.findings import KeyPath
+    from provision.spec.model import Plugin, SharingStrategy
+    from provision.spec.remark import Remark
+
+SECTION: Final[KeyPath] = ("plugin",)
+_DOMAIN: Final = "nvidia.com"
+_MIG: Final = f"{_DOMAIN}/mig-"
+
+
+class _Rule(NamedTuple):
+    """Devices of a resource that are divided: where that is declared, how, and as what they are offered."""
+
+    path: KeyPath
+    way: str
+    resource: str
+    devices: frozenset[str]  # empty: all
+    shown_as: str
+
+
+def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
+    """Yield every rule that the section does not keep, errors and warnings."""
+    rules = tuple(_rules(plugin))
+    return chain(_reserved(plugin, rules), _contradictions(rules), _mig(plugin, rules), _unnamed(plugin))
+
+
+def _full(name: str) -> str:
+    return name if "/" in name else f"{_DOMAIN}/{name}"
+
+
+def _rules(plugin: Plugin) -> Iterator[_Rule]:
+    ways = (("timeSlicing", plugin.sharing.time_slicing), ("mps", plugin.sharing.mps))
+    for way, strategy in ways:
+        if strategy is not None:
+            yield from _of_strategy(way, strategy)
+    for index, units in enumerate(plugin.memory_units):
+        path: KeyPath = (*SECTION, "memoryUnits", index)
+        yield _Rule(path, "memoryUnits", units.of, frozenset(units.devices), units.resource)
+
+
+def _of_strategy(way: str, strategy: SharingStrategy) -> Iterator[_Rule]:
+    for index, share in enumerate(strategy.resources):
+        path: KeyPath = (*SECTION, "sharing", way, "resources", index)
+        name = _full(share.name)
+        shown = _full(share.rename) if share.rename else f"{name}.shared" if strategy.rename_by_default else name
+        yield _Rule(path, way, name, frozenset(share.devices), shown)
+
+
+def _reserved(plugin: Plugin, rules: tuple[_Rule, ...]) -> Iterator[Remark]:
+    """Kubernetes keeps its own domain for native resources and refuses extended ones in it."""
+    hint = "use a domain of your own, or nvidia.com"
+    names: list[tuple[KeyPath, str]] = [((*SECTION, "resource"), plugin.resource)]
+    names += [(rule.path, name) for rule in rules for name in dict.fromkeys((rule.resource, rule.shown_as))]
+    for kind, patterns in (("gpus", plugin.resources.gpus), ("mig", plugin.resources.mig)):
+        names += [((*SECTION, "resources", kind, index), _full(each.name)) for index, each in enumerate(patterns)]
+    for path, name in names:
+        domain = name.partition("/")[0]
+        if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
+            yield error(path, "kubernetes.io is reserved for Kubernetes itself", hint)
+
+
+def _contradictions(rules: tuple[_Rule, ...]) -> Iterator[Remark]:
+    for one, other in combinations(rules, 2):
+        may_overlap = not one.devices or not other.devices or bool(one.devices & other.devices)
+        if one.resource == other.resource and may_overlap:
+            message = f"{other.resource} is divided by {one.way}, too"
+            yield error(other.path, message, "name other devices in each, or leave one out")
+        elif one.shown_as == other.shown_as and one.way != other.way:
+            message = f"{other.shown_as} would also be what {one.way} offers"
+            yield error(other.path, message, "give one of them another name")
+
+
+def _mig(plugin: Plugin, rules: tuple[_Rule, ...]) -> Iterator[Remark]:
+    of_mig = {_full(each.name) for each in plugin.resources.mig}
+    for rule in rules:
+        is_mig = rule.resource.startswith(_MIG) or rule.resource in of_mig
+        if is_mig and rule.way == "mps":
+            yield error(rule.path, "MIG devices are not shared through MPS", "use timeSlicing")
+        elif is_mig and plugin.mig_strategy is not MigStrategy.MIXED:
+            yield warning(rule.path, f"{rule.resource} is not offered", "write migStrategy: mixed")
+    if plugin.resources.mig and plugin.mig_strategy is not MigStrategy.MIXED:
+        yield warning((*SECTION, "resources", "mig"), "has no effect", "write migStrategy: mixed")
+
+
+def _unnamed(plugin: Plugin) -> Iterator[Remark]:
+    if plugin.resources.gpus and plugin.resource != f"{_DOMAIN}/gpu":
+        message = "has no effect beside resources.gpus, which names every resource"
+        yield warning((*SECTION, "resource"), message, "leave one of them out")

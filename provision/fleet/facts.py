@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 # An Ubuntu machine with NVIDIA's repository knows 200 packages in 30 versions each: 2.4 MB.
 MAX_BYTES: Final = 4 << 20
+_RELEASED: Final = "/var/lib/grapnel/node/released.json"  # the node daemon's own
 
 
 class OperatingSystem(Fact, frozen=True, kw_only=True):
@@ -240,6 +241,11 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Text of a file, None when it is absent or unreadable as text."""
         state = self.files.get(path)
         return None if state is None else state.content
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the node daemon does not offer the GPUs, as they were taken out of service and not given back."""
+        return self.file(_RELEASED) is not None
 
     def service(self, unit: str) -> Service:
         """Return the state of a unit; one that systemd does not know is ``not-found``."""

@@ -210,6 +210,7 @@ def _state(answer: NodeFacts | Failure, stack: StackSpec, view: NodeView, ours: 
         may_return=False,
         kind=ChangeKind.REBOOT,
         boot=ours.boot if ours is not None and is_open else boot,
+        is_released=not isinstance(answer, Failure) and answer.is_released,
     )
 
 

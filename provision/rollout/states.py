@@ -66,7 +66,9 @@ def _recognized(node: NodeState, view: NodeView) -> tuple[NodeState, NodeView]:
         return replace(node, is_replaced=True, step=None, blocked={}), view
     if before.record is None or before.record.phase.is_in_service or view.record is not None:
         return node, view
-    return replace(node, is_unwritten=True), replace(view, record=before.record)
+    was_cordoned = before.record.was_cordoned and view.is_cordoned  # somebody's cordon ended with the object
+    record = replace(before.record, was_cordoned=was_cordoned)
+    return replace(node, is_unwritten=True), replace(view, record=record)
 
 
 def entered(node: NodeState, record: Record) -> NodeState:
@@ -95,11 +97,13 @@ def stepped(node: NodeState, phase: Phase, outcome: StepOutcome, ended: datetime
     )
     is_swapped = step.is_done and phase is Phase.SWAP
     is_back = step.is_done and phase is Phase.ROLLBACK
+    is_offering = step.is_done and phase is Phase.RESUME
     return changed(
         node,
         is_busy=False,
         step=step,
         is_disruptive=(node.is_disruptive and not is_swapped) or is_back,
         is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
+        is_released=(node.is_released or phase is Phase.RELEASE) and not is_offering,
         lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
     )

@@ -39,7 +39,9 @@ TRANSITIONS: Final = (
     Transition((Phase.SWAP, Phase.VERIFY, Phase.RESUME), Phase.ROLLBACK, "the step has failed, or its time is up"),
     Transition((Phase.RELEASE,), Phase.ROLLBACK, "another node of its domain has failed"),
     Transition((Phase.CORDON, Phase.JOBS, Phase.DRAIN), Phase.RETURNED, "the same, before its GPUs are released"),
-    Transition((Phase.JOBS, Phase.DRAIN), Phase.ROLLBACK, "the same, on a node that is tried again"),
+    Transition(
+        (Phase.CORDON, Phase.JOBS, Phase.DRAIN), Phase.ROLLBACK, "the same, on a node whose GPUs were released before"
+    ),
     Transition((Phase.ROLLBACK,), Phase.VERIFY, "the former driver is back"),
     Transition((Phase.RESUME,), Phase.RETURNED, "the same, on the way back"),
     Transition((Phase.CORDON,), Phase.RETURNED, "its maintenance is not granted in time"),

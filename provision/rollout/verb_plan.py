@@ -268,6 +268,7 @@ def _state(
         obstacle=obstacle,
         origin_change=answer.driver.current or "",
         may_return=False,
+        is_released=answer.is_released,
     )
     if verb is DriverVerb.REMOVE and not is_done and not _has_anything(answer):
         return NodeResult(view.name, Status.UNCHANGED)

@@ -105,7 +105,11 @@ class SimulatedCluster(OneByOne):
         machine, seen = self.world.machines[node], self._views[node]
         if machine.is_deleted or isinstance(seen, NodeProblem):
             raise ConflictError(f"{node} has left {self.name}")
-        if machine.record != seen.record or (cordoned is not None and machine.is_cordoned != seen.is_cordoned):
+        if (
+            machine.uid != seen.uid
+            or machine.record != seen.record
+            or (cordoned is not None and machine.is_cordoned != seen.is_cordoned)
+        ):
             raise ConflictError(f"{node} was changed by somebody else meanwhile")
         machine.record = record
         if cordoned is not None:

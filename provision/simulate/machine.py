@@ -66,7 +66,8 @@ class Machine:
     ``cordoned_by`` is who else wants it cordoned, ``held_by`` which tool is at it, ``is_skipped`` whether people want
     it left alone. ``is_up``: it answers over SSH, and its kubelet reports.
     ``broken`` are phases whose step fails on it, each with what it then says; ``ill`` is a hardware failure that has
-    nothing to do with an upgrade.
+    nothing to do with an upgrade. ``registered`` counts how often its Node was. ``ordered`` is the driver that the last
+    step was to bring: a step goes on to its end, also when the record that it began with is gone.
     """
 
     name: str
@@ -76,6 +77,8 @@ class Machine:
     cordoned_by: str = ""
     is_up: bool = True
     is_deleted: bool = False
+    registered: int = 1
+    ordered: str = ""
     ill: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     is_skipped: bool = False
@@ -95,6 +98,11 @@ class Machine:
         """Whether its Node is."""
         return self.is_up and not self.ill
 
+    @property
+    def uid(self) -> str:
+        """The UID of its Node."""
+        return f"{self.name}-{self.registered}"
+
     def seen(self) -> NodeView | NodeProblem:
         """Return what the API server tells of it."""
         if self.is_deleted:
@@ -110,4 +118,6 @@ class Machine:
             jobs=tuple([pod.seen() for pod in pods.values() if pod.is_job]) if pods else (),
             is_skipped=self.is_skipped,
             held_by=self.held_by,
+            uid=self.uid,
+            machine_id=self.name,
         )

@@ -109,9 +109,10 @@ class World:
         ``undoes``: its swap leads to the former driver.
         """
         machine = self.machines[node]
-        target = machine.record.target if machine.record is not None else machine.driver
+        if machine.record is not None:
+            machine.ordered = machine.record.target
         attempt = machine.attempts[phase] = machine.attempts.get(phase, 0) + 1
-        target = target if back is None else back.version
+        target = (machine.ordered or machine.driver) if back is None else back.version
         run = _Run(machine, phase, target, self.plan.step(node, phase, attempt, is_back=back is not None), waiter)
         self.runs[run] = None
         if not machine.is_up:
@@ -303,5 +304,6 @@ class World:
 
     def join(self, node: str) -> None:
         """Have a Node of that name join the cluster again."""
-        self.machines[node].is_deleted = False
+        machine = self.machines[node]
+        machine.is_deleted, machine.registered = False, machine.registered + 1
         self.changed(node)

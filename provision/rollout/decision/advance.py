@@ -58,6 +58,7 @@ def begin(node: NodeState, now: datetime) -> Action:
         opted_out=node.view.opt_out if node.view.maintenance is None else (),  # it serves until that is granted
         kind=node.kind,
         boot=node.boot,
+        is_touched=node.is_released,  # by an upgrade whose record is gone
     )
     return Write(node.name, fresh, cordoned=None if fresh.is_requested else True)
 
@@ -111,6 +112,9 @@ def _turn_elsewhere(  # noqa: PLR0913, PLR0917 - what `advance` knows
 
 def _leave_phase(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:
     """Go on from a phase that is done; in a domain, together with the others."""
+    if domain is not None and record.is_returning and record.phase is Phase.RESUME:
+        reason = domain.why_not_back(record.origin)  # as where the domain was declared while it was on its way
+        return _quarantine(node, record, reason, now) if reason else _go_on(node, record, now), ""
     reason = "" if domain is None or record.is_returning else domain.why_wait(record.phase)
     if domain is None or not reason:
         return _go_on(node, record, now), ""
@@ -198,7 +202,8 @@ def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: dateti
         waited = f"after {_minutes(node.drain.jobs or _NO_TIME)}: {waits_for_jobs(node, None)}"
         if domain is not None and (domain.has_done or not node.may_return):
             return _quarantine(node, record, waited, now), ""  # the others serve, or will, with another driver
-        return _put_back(node, record, waited, now), ""
+        give_up = _quarantine if record.is_touched else _put_back
+        return give_up(node, record, waited, now), ""
     if not jobs or (until is not None and now >= until):
         return _go_on(node, record, now), ""
     reason = waits_for_jobs(node, until)

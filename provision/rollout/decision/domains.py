@@ -47,7 +47,8 @@ class Domain:
 
     ``waiting`` are those that have to begin, ``flying`` those that are on their way to the target. ``failed`` is one
     that failed in this process, or is on its way back. ``absent`` is one that would have to take part and cannot,
-    ``why_absent`` says why. ``has_done``: one of them is in service with the target already.
+    ``why_absent`` says why. ``has_done``: one of them is in service with the target already. ``serving`` are all that
+    are in service, with whichever driver.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Domain:
     failed: NodeState | None = None
     absent: NodeState | None = None
     has_done: bool = False
+    serving: list[NodeState] = field(default_factory=list)
     slowest: NodeState | None = None
     progress: Progress = Progress.RESUMED
 
@@ -86,6 +88,14 @@ class Domain:
             return f"waits for {missing.name} of its domain {self.title}: {reason}"
         if self.progress < needs and self.slowest is not None and self.slowest.record is not None:
             return f"waits for {self.slowest.name} of its domain {self.title}: {self.slowest.record.phase}"
+        return ""
+
+    def why_not_back(self, version: str) -> str:
+        """Return why a node with its former driver again must not serve: another one serves with another driver."""
+        for node in self.serving:
+            has = node.serves_with
+            if has and has != version:
+                return f"{node.name} of its domain {self.title} serves with {has}"
         return ""
 
     @property
@@ -126,6 +136,8 @@ def look(title: str, nodes: Iterable[NodeState]) -> Domain:
     domain = Domain(title)
     for node in nodes:
         record = node.record
+        if (record is None or record.phase.is_in_service) and not (node.is_missing or node.view.is_cordoned):
+            domain.serving.append(node)
         if node.wants_to_begin and not node.is_changed:
             domain.waiting.append(node)
         elif node.has_failed or (node.is_in_flight and record is not None and record.is_returning):

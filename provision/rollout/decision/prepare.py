@@ -177,6 +177,7 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         obstacle="" if obstacle is None else obstacle.message,
         origin_change=answer.facts.driver.current or "",
         kind=_kind(answer.plan, view.record),
+        is_released=answer.facts.is_released,
     )
 
 

@@ -66,7 +66,7 @@ class NodeState:
     ``domain`` names the nodes that are changed together with it, empty for one that is on its own. ``kind`` is what it
     is taken out of service for; for a reboot, ``boot`` is the boot that is to end, or has. ``is_unwritten``: its
     machine was registered again, as a new object that does not have the record yet. ``is_replaced``: another machine
-    was registered under its name.
+    was registered under its name. ``is_released``: its node daemon does not offer the GPUs, whatever records say.
 
     Derived from these, as every decision asks for it of every node: ``name`` is the inventory's, ``record`` what is
     remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
@@ -101,6 +101,7 @@ class NodeState:
     domain: str = ""
     is_unwritten: bool = False
     is_replaced: bool = False
+    is_released: bool = False
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
 
@@ -149,6 +150,11 @@ class NodeState:
             return frozenset()
         known = {pod.uid for pod in self.view.gpu_pods}
         return frozenset(one.pod_uid for one in self.step.holders if one.pod_uid and one.pod_uid not in known)
+
+    @property
+    def serves_with(self) -> str:
+        """The driver version of a node that is in service, as far as it is known."""
+        return self.target if self.is_changed or self.is_as_declared else self.origin
 
     @property
     def kept_out(self) -> str:

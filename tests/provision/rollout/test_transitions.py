@@ -14,7 +14,7 @@ from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
-from provision.rollout.model import Maintenance, Phase
+from provision.rollout.model import UNTOUCHED, Maintenance, Phase
 from provision.rollout.returns import forget_returns
 from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, FakeCluster, FakeNode, pod, record, state, view
@@ -69,7 +69,7 @@ def test_the_table_is_what_is_decided() -> None:
     for phase in OUT_OF_SERVICE:
         for node, now in itertools.product(nodes_in(phase), (NOON + MINUTE, NOON + 60 * MINUTE)):
             assert node.record is not None
-            again = EITHER if phase in (Phase.JOBS, Phase.DRAIN) else (False,)
+            again = EITHER if phase in UNTOUCHED else (False,)
             for domain, is_touched in itertools.product(DOMAINS, again):
                 remembered = replace(node.record, is_touched=is_touched)
                 action, _ = advance(node, remembered, now, NOON, domain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from provision.rollout.model import NodeView, Phase
@@ -48,7 +48,8 @@ class Invariants:
     """Holds the effects of one process against what it knows: what it observed in this turn, and did since.
 
     ``blamed`` are nodes whose failure here may be the change's, ``failed`` all that failed here. ``proven`` are waves
-    after which another one has begun. ``why_gated`` is what a gate that is closed says.
+    that are over and have soaked. ``why_gated`` is what a gate that is closed says. ``abandoned`` nodes are people's,
+    as is what has failed on them.
     """
 
     world: World
@@ -58,6 +59,7 @@ class Invariants:
     history: History
     undoes: bool
     why_gated: Callable[[], str]
+    abandoned: set[str]
     before: Callable[[], None] = lambda: None
     failed: set[str] = field(default_factory=set)
     blamed: set[str] = field(default_factory=set)
@@ -67,8 +69,16 @@ class Invariants:
         self.before()
         machine = self.world.machines[node]
         seen = self.known(node)
-        if seen is None or machine.record != seen.record or machine.is_cordoned != seen.is_cordoned:
+        if (
+            seen is None
+            or seen.uid != machine.uid
+            or machine.record != seen.record
+            or machine.is_cordoned != seen.is_cordoned
+        ):
             return  # it is a conflict, which the cluster tells it
+        state = self.engine._nodes[node]
+        if state.is_unwritten:  # it was registered again; what is remembered of it goes on
+            seen = replace(seen, record=state.record)
         self.hold_others_cordon(machine, cordoned)
         if record is None:
             hold(seen.record is not None and seen.record.phase in UNTOUCHED, f"{node} is forgotten in {seen.record}")
@@ -121,7 +131,8 @@ class Invariants:
         is_retry = seen.record is not None and seen.record.retry
         hold(is_retry or node not in self.failed, f"{node} begins again, and nobody asked for that")
         self.failed.discard(node)
-        self.blamed.discard(node)
+        self.abandoned.discard(node)
+        self.blamed -= {node, *self.abandoned}
         hold(len(self.blamed) <= self.policy.max_failures, f"{node} begins after failures of {self.blamed}")
         hold(seen.is_ready, f"{node} begins and is not ready")
         hold(not seen.is_skipped and not seen.held_by, f"{node} begins, and others want it left alone")
@@ -153,10 +164,24 @@ class Invariants:
                 is_left_alone = not node.is_fit and bool(node.kept_out)
                 is_over = not node.is_in_flight and (is_left_alone or not node.wants_to_begin)
                 hold(is_over, f"{state.name} begins before {node.name}, which is in an earlier wave")
-                if node.wave not in self.proven and node.is_changed:
-                    until = self.since(node) + self.policy.waves[node.wave].soak
-                    hold(until <= self.engine._decided, f"{state.name} begins while the wave of {node.name} soaks")
+                is_soaking = node.wave not in self.proven and node.is_changed and self.soaks(node)
+                hold(not is_soaking, f"{state.name} begins while the wave of {node.name} soaks")
         self.proven.update(range(state.wave))
+
+    def note_proven(self) -> None:
+        """Note which waves have had their soak by now: it does not begin again when a clock is put back."""
+        nodes = self.engine._nodes.values()
+        for wave in sorted({node.wave for node in nodes if node.wave is not None} - self.proven):
+            members = [node for node in nodes if node.wave == wave]
+            if any(is_unfinished(node) and (node.is_fit or not node.kept_out) for node in members):
+                return
+            if any(node.is_changed and self.soaks(node) for node in members):
+                return
+            self.proven.add(wave)
+
+    def soaks(self, node: NodeState) -> bool:
+        soak = self.policy.waves[node.wave or 0].soak
+        return bool(soak) and self.since(node) + soak > self.engine._decided
 
     def hold_soak(self, node: str) -> None:
         if not self.policy.soak:
@@ -174,7 +199,8 @@ class Invariants:
         domain = nodes[machine.name].domain
         for name, node in nodes.items():
             other = self.world.machines[name]
-            if domain and node.domain == domain and not (other.is_cordoned or node.is_in_flight or node.has_failed):
+            is_theirs = other.is_cordoned or name in self.abandoned
+            if domain and node.domain == domain and not (is_theirs or node.is_in_flight or node.has_failed):
                 hold(other.driver == machine.driver, f"{machine.name} is back beside {name} with {other.driver}")
 
     def hold_open(self, what: str) -> None:
@@ -239,6 +265,7 @@ class Invariants:
 
     def waits(self, waiting: Mapping[str, str], acted: set[str]) -> None:
         """Hold that every node that does not move has a reason."""
+        self.note_proven()
         for node in self.engine._nodes.values():
             if is_unfinished(node) and not node.is_busy and node.name not in acted:
                 hold(waiting.get(node.name), f"{node.name} waits and nobody says why")

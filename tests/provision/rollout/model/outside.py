@@ -52,6 +52,7 @@ class Outside:
     declared: Declared = field(default_factory=lambda: Declared(NEW, POLICIES[0]))
     placed: int = 0
     has_alert: bool = False  # which closes a gate
+    abandoned: set[str] = field(default_factory=set)  # taken over by people, until an upgrade begins on them again
 
     def __post_init__(self) -> None:
         machines = {name: Machine(name=name, driver=OLD, labels=LABELS[name]) for name in self.names}
@@ -107,7 +108,10 @@ class Outside:
     def abandon(self, name: str) -> None:
         """Take a node out of its upgrade; its cordon is then the person's."""
         machine = self.world.machines[name]
-        if self._ask(name, requests.abandon) and machine.is_cordoned:
+        if not self._ask(name, requests.abandon):
+            return
+        self.abandoned.add(name)
+        if machine.is_cordoned:
             machine.cordoned_by = machine.cordoned_by or "whoever abandoned it"
 
     def put_back(self, name: str) -> None:

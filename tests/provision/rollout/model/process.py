@@ -12,6 +12,7 @@ import msgspec
 
 from provision.apply.model import Failure, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
+from provision.fleet.facts import FileState, NodeFacts
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.policy import strictest
@@ -32,7 +33,6 @@ from tests.provision.samples import make_facts, make_module, make_stack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.fleet.facts import NodeFacts
     from provision.rollout.decision.policy import Policy
     from provision.rollout.model import Origin, Phase
     from provision.rollout.standing import Standing
@@ -148,7 +148,7 @@ def _started(
         gates=alerts,
     )
     engine = Engine(adapters, states, policy, observe=lambda _progress: None, cancel=cancel)
-    invariants = Invariants(world, cluster, engine, policy, fleet.history, undoes, lambda: alerts.told)
+    invariants = Invariants(world, cluster, engine, policy, fleet.history, undoes, lambda: alerts.told, fleet.abandoned)
     executor.invariants = invariants
     process = Process(world, cluster, engine, executor, invariants)
     invariants.before = process.count
@@ -170,6 +170,8 @@ def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) ->
         if isinstance(view, NodeProblem):
             continue
         machine = world.machines[name]
+        is_elsewhere = machine.change is not None and machine.change.target != declared.target
+        is_there = machine.driver == declared.target and not is_elsewhere
         states.append(
             NodeState(
                 view=view,
@@ -177,10 +179,11 @@ def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) ->
                 origin=machine.driver,
                 drain_timeout=timedelta(minutes=rollout.drain_timeout_minutes),
                 drain=drain,
-                is_disruptive=machine.driver != declared.target,
-                is_as_declared=machine.driver == declared.target,
+                is_disruptive=not is_there,
+                is_as_declared=is_there,
                 obstacle="" if machine.is_up else f"{name} cannot be reached",
                 origin_change=machine.driver,
+                is_released=machine.is_released,
             )
         )
     return in_their_places(with_domains(states, rollout.domains, {}), rollout, {}), strictest([rollout], len(states))
@@ -226,10 +229,15 @@ def facts_of(machine: Machine) -> NodeFacts | Failure:
         run = DriverRun(
             state="failed" if last.failure else "done", verb="back" if last.is_back else "swap", change=last.target
         )
-    return _facts(machine.driver, machine.former[-1] if machine.former else None, run)
+    return _facts(machine.driver, machine.former[-1] if machine.former else None, run, machine.is_released)
 
 
 @lru_cache(maxsize=512)
-def _facts(driver: str, back: str | None, run: DriverRun | None) -> NodeFacts:
+def _facts(driver: str, back: str | None, run: DriverRun | None, is_released: bool) -> NodeFacts:  # noqa: FBT001 - cached
     state = DriverState(current=driver, back=back, run=run, managed=True)
-    return make_facts(module=make_module(driver, driver), driver=state)
+    files = (
+        {"/var/lib/grapnel/node/released.json": FileState(mode="0600", uid=0, gid=0, sha256="0" * 64)}
+        if is_released
+        else {}
+    )
+    return make_facts(module=make_module(driver, driver), driver=state, files=files)

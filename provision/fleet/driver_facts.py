@@ -152,6 +152,15 @@ class DriverRun(Fact, frozen=True, kw_only=True):
         tidy(self, "reason", MESSAGE)
         tidy(self, "reboot", MESSAGE)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended: it goes on now, was cut short, or waits for a reboot."""
+        return self.state in {"running", "needs-reboot"}
+
+    def is_other_than(self, change: str) -> bool:
+        """Whether it is open, and leads elsewhere than to a driver change."""
+        return self.is_open and (self.verb or "swap", self.change) != ("swap", change)
+
 
 class DriverState(Fact, frozen=True, kw_only=True):
     """The driver program's folder on the node; ``current`` is the change that the node runs.

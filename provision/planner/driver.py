@@ -218,7 +218,10 @@ def _repair(facts: NodeFacts) -> tuple[Item, ...]:
 def _unfinished(facts: NodeFacts, change: DriverChange) -> tuple[Item, ...]:
     """Return what goes on with a swap that was interrupted, or that left the node between two drivers."""
     run = facts.driver.run
-    if run is None or run.state not in _UNFINISHED or run.change != change_id(change):
+    if run is None:
+        return ()
+    is_ours = run.state in _UNFINISHED and run.change == change_id(change)
+    if not (is_ours or run.is_other_than(change_id(change))):
         return ()
     return (
         Item(
@@ -226,7 +229,7 @@ def _unfinished(facts: NodeFacts, change: DriverChange) -> tuple[Item, ...]:
             action=Action.REPAIR,
             target=f"driver {change.version}",
             from_=run.state,
-            reason=f"an earlier {run.verb or 'swap'} {_ended(run)}",
+            reason=f"an earlier {run.verb or 'swap'}{', to another change,' if not is_ours else ''} {_ended(run)}",
             disruption=Disruption.REBOOT if run.reboot_due else disruption_of(facts),
         ),
     )

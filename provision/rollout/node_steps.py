@@ -95,6 +95,8 @@ class NodeSteps:
     def _swap(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Bring the node to its declaration, and verify its driver in the same run."""
         looked = self._assessment(node, observe, cancel)
+        if not isinstance(looked, Failure) and _leads_elsewhere(looked):
+            looked = self._undone(node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
         released = replace(looked, expectation=self._expectation(node), is_out_of_service=True)
@@ -102,6 +104,11 @@ class NodeSteps:
         if is_verified(result.verification):
             self.verified.add(node)
         return StepOutcome(failure=result.failure, swapped=result)
+
+    def _undone(self, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+        """Go back from a change that is half done, as another one is declared by now; return what the node is then."""
+        followed = follow(self.context.runner, self.context.playbooks.driver("back", node), observe, cancel)
+        return followed.failure or reassess(self.context, node, observe, cancel)
 
     def _assessment(self, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
         """Return what the plan was made from that a person has seen, the first time, and the node's present state then.
@@ -154,6 +161,13 @@ def is_verified(answer: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and found.get("ok") is True
+
+
+def _leads_elsewhere(looked: Assessment) -> bool:
+    """Tell whether an earlier change of the driver has not come to its end, and another one is declared by now."""
+    run, driver = looked.facts.driver.run, looked.plan.roles.driver
+    identifier = "" if driver is None else driver.driver_change_id
+    return run is not None and bool(identifier) and run.is_other_than(identifier)
 
 
 def _failed(message: str) -> StepOutcome:

@@ -53,22 +53,27 @@ def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: date
 def _recognized(node: NodeState, view: NodeView) -> tuple[NodeState, NodeView]:
     """Return the node and its view after its object was deleted and registered again, if it was.
 
-    The records of an object end with it. Of the same machine what was under way goes on, and is written down again; of
-    another one nothing that was known is true any more.
+    The records of an object end with it. Of the same machine what was under way goes on, and what came of it still
+    counts: both are written down again. Of another one nothing that was known is true any more.
     """
     before = node.view
     if node.is_unwritten and view.record is None:
-        return node, replace(view, record=before.record)
+        return node, _with_record(view, before.record)
     if not before.uid or not view.uid or before.uid == view.uid:
         return replace(node, is_unwritten=False) if node.is_unwritten else node, view
     is_same = bool(view.machine_id) and view.machine_id == before.machine_id
     if not is_same:
         return replace(node, is_replaced=True, step=None, blocked={}), view
-    if before.record is None or before.record.phase.is_in_service or view.record is not None:
+    if before.record is None or view.record is not None:
         return node, view
-    was_cordoned = before.record.was_cordoned and view.is_cordoned  # somebody's cordon ended with the object
-    record = replace(before.record, was_cordoned=was_cordoned)
-    return replace(node, is_unwritten=True), replace(view, record=record)
+    if before.record.phase.is_in_service and not (node.has_failed or (node.is_changed and not node.wants_to_begin)):
+        return node, view
+    return replace(node, is_unwritten=True), _with_record(view, before.record)
+
+
+def _with_record(view: NodeView, record: Record | None) -> NodeView:
+    """Return a new object with the record of the former one: a cordon that it has is somebody's, and the only one."""
+    return view if record is None else replace(view, record=replace(record, was_cordoned=view.is_cordoned))
 
 
 def entered(node: NodeState, record: Record) -> NodeState:

@@ -40,7 +40,8 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
     left = (*census.unable, *census.failed, *census.replaced)
     waiting.update((node.name, node.obstacle) for node in left if node.obstacle)
-    actions += [_write_again(node, node.record) for node in left if node.is_unwritten and node.record is not None]
+    unwritten = [node for node in snapshot.nodes if node.is_unwritten and not node.is_in_flight]
+    actions += [_write_again(node, node.record) for node in unwritten if node.record is not None]
     turn = whose_turn(census, snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
     closed = _why_closed(hours, snapshot, policy)
@@ -134,7 +135,8 @@ def _go_on(
 
 
 def _write_again(node: NodeState, record: Record) -> Write:
-    return Write(node.name, record, cordoned=None if record.phase is Phase.CORDON else True)
+    is_out = record.phase is not Phase.CORDON and not record.phase.is_in_service
+    return Write(node.name, record, cordoned=True if is_out else None)
 
 
 def _move(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:

@@ -144,13 +144,49 @@ def test_a_second_call_watches_the_run_that_goes_on(upgrade: Staged, capsys: pyt
     assert printed(capsys)["run"]["run"] == record.run
 
 
-def test_another_verb_is_refused_while_a_run_goes_on(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_verb_waits_for_the_run_that_goes_on(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:
     systemd = Systemd(upgrade, looks=10_000)
     call(systemd, "swap", upgrade.id, "--timeout", "5")
-    run_record.write_run(upgrade.machine.host(), run_record.RunRecord("20260101T000000Z-x", upgrade.id, "swap", UNIT))
+    capsys.readouterr()
 
-    assert call(systemd, "back") == 1
-    assert f"`swap {upgrade.id}` changes the driver of this node now" in capsys.readouterr().err
+    assert call(systemd, "back", "--timeout", "5") == 1
+    told = capsys.readouterr().err
+    systemd.looks = 3
+    assert call(systemd, "back") == 0
+
+    assert "another run changes the driver of this node now, and still does after 5 s" in told
+    assert printed(capsys)["run"]["verb"] == "back"
+    assert len(systemd.started) == 2
+    upgrade.assert_has(OLD, held=False)
+
+
+def test_what_goes_back_by_itself_meanwhile_is_not_gone_back_from_again(
+    upgrade: Staged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upgrade.machine.unloadable = {NEW}
+    systemd = Systemd(upgrade, looks=10_000)
+    call(systemd, "swap", upgrade.id, "--timeout", "5")
+    capsys.readouterr()
+    systemd.looks = 3
+
+    assert call(systemd, "back") == 0
+
+    run = printed(capsys)["run"]
+    assert (run["verb"], run["state"]) == ("swap", "returned")
+    assert len(systemd.started) == 1
+    upgrade.assert_has(OLD, held=False)
+
+
+def test_the_way_back_from_a_swap_that_was_cut_short_is_done(
+    upgrade: Staged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(Systemd(upgrade, dies_at=60), "swap", upgrade.id)
+    capsys.readouterr()
+
+    assert call(Systemd(upgrade), "back") == 0
+
+    assert printed(capsys)["run"]["state"] == "returned"
+    upgrade.assert_has(OLD, held=False)
 
 
 def test_a_unit_that_was_killed_is_told_and_continued(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:

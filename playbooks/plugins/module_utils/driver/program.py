@@ -32,7 +32,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BAC
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     FINISHED,
     NEEDS_REBOOT,
+    RETURNED,
     RUNNING,
+    RunRecord,
     is_going_back,
     read_run,
 )
@@ -173,11 +175,11 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
     host = node.host
     open_store(host)
     before = read_run(host)
-    if is_active(host):
-        if before is None or (before.verb, before.change) != (verb, subject) or not before.is_open:
-            begun = f"{before.verb} {before.change}".strip() if before else "another run"
-            raise StoreError(f"`{begun}` changes the driver of this node now: wait for it to end")
-    else:
+    if is_active(host) and not _is_asked_for(before, verb, subject):
+        before = _after_another(node, before, timeout_s)
+        if verb == BACK and before is not None and before.state == RETURNED:
+            return _answer(host, DONE)  # it has gone back by itself: another way back would lead further
+    if not is_active(host):
         plan_work(node, verb, subject)  # what is wrong with it is told here, not only in the unit's log
         if not is_going_back(before):
             reserve.keep(host)
@@ -190,7 +192,25 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
         raise StoreError(f"`{verb}` has ended without a result: see journalctl --unit=grapnel-driver, and run it again")
     if after.state == NEEDS_REBOOT:
         sys.stderr.write(f"the node has to reboot: {after.reboot}; run `reboot`, and this again once it is up\n")
-    return _answer(host, DONE if after.state == FINISHED else NOT_DONE)
+    return _answer(host, DONE if _is_done(verb, after) else NOT_DONE)
+
+
+def _is_asked_for(record: RunRecord | None, verb: str, subject: str) -> bool:
+    return record is not None and record.is_open and record.verb == verb and subject in {"", record.change}
+
+
+def _after_another(node: Node, record: RunRecord | None, timeout_s: float) -> RunRecord | None:
+    """Wait until another run has come to its end, and return its record; raises `StoreError` when time is up."""
+    begun = "another run" if record is None else f"`{f'{record.verb} {record.change}'.strip()}`"
+    sys.stderr.write(f"{begun} changes the driver of this node now: waiting for its end\n")
+    if not wait_for_unit(node.host, timeout_s, node.clock):
+        raise StoreError(f"{begun} changes the driver of this node now, and still does after {timeout_s:g} s")
+    return read_run(node.host)
+
+
+def _is_done(verb: str, record: RunRecord) -> bool:
+    """Tell whether a run came to the end that was asked for: one that was cut short ends as what it was."""
+    return record.state == FINISHED or (verb == BACK and record.state == RETURNED)
 
 
 def _run(node: Node, verb: str, subject: str) -> int:
@@ -200,7 +220,7 @@ def _run(node: Node, verb: str, subject: str) -> int:
     with only_run(node.host):
         record = carry_out(node, plan_work(node, verb, subject))
     sys.stdout.write(f"{record.state}: {record.reboot or record.reason or record.verb}\n")
-    return DONE if record.state == FINISHED else NOT_DONE
+    return DONE if _is_done(verb, record) else NOT_DONE
 
 
 def _check(node: Node, subject: str) -> int:

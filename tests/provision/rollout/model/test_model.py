@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from provision.rollout.model import Phase
-from tests.provision.rollout.model.events import INJECTED, KINDS, LENGTH, drawn, play
+from tests.provision.rollout.model.events import INJECTED, KINDS, LENGTH, Event, drawn, play
 from tests.provision.rollout.model.fleet import Fleet
 from tests.provision.rollout.model.invariants import ViolationError, hold
 from tests.provision.rollout.model.machine import RolloutMachine
@@ -183,6 +183,77 @@ def test_a_node_whose_domain_was_declared_half_way_does_not_return_beside_anothe
     assert machines["n3"].record is not None
     assert (machines["n3"].record.phase, machines["n3"].is_cordoned) == (Phase.FAILED, True)
     fleet.finish()
+
+
+FOUND: dict[str, list[Event]] = {
+    "a clock put back after a wave without a soak": [
+        ("declare", NEW, 4),
+        ("go_on", "ada", 55),
+        ("put_clock", -90.0),
+        ("kill", "ada"),
+        ("go_on", "ada", 21),
+    ],
+    "a target that is taken back while the node swaps by itself": [
+        ("declare", NEW, 2),
+        ("apply", "ada"),
+        ("declare", OLD, 10),
+        ("go_on", "ada", 34),
+        ("kill", "ada"),
+        ("go_on", "ada", 34),
+    ],
+    "a node registered again during its swap, whose domain fails": [
+        ("declare", NEW, 9),
+        ("break_step", "n1", Phase.SWAP),
+        ("go_on", "ada", 21),
+        ("register_again", "n3"),
+        ("go_on", "ada", 34),
+    ],
+    "a node abandoned and uncordoned beside its domain": [
+        ("declare", NEW, 9),
+        ("apply", "ada"),
+        ("kill_at", "ada", 12),
+        ("apply", "ada"),
+        ("disturb_at", "ada", 5, "abandon", "n3"),
+        ("uncordon", "n3"),
+        ("go_on", "ada", 34),
+    ],
+    "a domain declared while one of its nodes returns": [
+        ("apply", "ada"),
+        ("declare", OLD, 6),
+        ("break_step", "n3", Phase.SWAP),
+        ("go_on", "ada", 73),
+        ("freeze", 50.0),
+        ("turns", "ada", 34),
+        ("go_on", "ada", 34),
+    ],
+    "somebody's cordon that ends with its Node": [
+        ("cordon", "n2"),
+        ("go_on", "ada", 3),
+        ("register_again", "n2"),
+        ("go_on", "ada", 21),
+    ],
+    "somebody's cordon of a Node that was registered again": [
+        ("go_on", "ada", 1),
+        ("register_again", "n1"),
+        ("cordon", "n1"),
+        ("go_on", "ada", 34),
+    ],
+    "a node that failed and is registered again": [
+        ("declare", NEW, 8),
+        ("go_on", "ada", 8),
+        ("break_step", "n1", Phase.SWAP),
+        ("go_on", "ada", 55),
+        ("delete", "n1"),
+        ("turns", "ada", 2),
+        ("join", "n1"),
+        ("go_on", "ada", 34),
+    ],
+}
+
+
+@pytest.mark.parametrize("events", FOUND.values(), ids=FOUND)
+def test_what_was_found_once_is_not_found_again(events: list[Event]) -> None:
+    assert not violated(events)
 
 
 def test_an_interleaving_may_be_empty() -> None:

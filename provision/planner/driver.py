@@ -223,6 +223,7 @@ def _unfinished(facts: NodeFacts, change: DriverChange) -> tuple[Item, ...]:
     is_ours = run.state in _UNFINISHED and run.change == change_id(change)
     if not (is_ours or run.is_other_than(change_id(change))):
         return ()
+    needs = disruption_of(facts) if is_ours else Disruption.DRAIN  # it is undone first, whatever is loaded now
     return (
         Item(
             role=Role.DRIVER,
@@ -230,7 +231,7 @@ def _unfinished(facts: NodeFacts, change: DriverChange) -> tuple[Item, ...]:
             target=f"driver {change.version}",
             from_=run.state,
             reason=f"an earlier {run.verb or 'swap'}{', to another change,' if not is_ours else ''} {_ended(run)}",
-            disruption=Disruption.REBOOT if run.reboot_due else disruption_of(facts),
+            disruption=Disruption.REBOOT if run.reboot_due else needs,
         ),
     )
 

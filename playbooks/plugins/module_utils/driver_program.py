@@ -95,6 +95,12 @@ def _answer(done: Finished, verb: str) -> Document:
     return answer
 
 
+def is_done(verb: str, status: Document) -> bool:
+    """Tell whether a verb has done what it is for: the way back from a swap that was cut short is that swap's own."""
+    state = (status.get("run") or {}).get("state")
+    return state == "done" or (verb == "back" and state == "returned")
+
+
 def reason_of(status: Document) -> str:
     """Return what a run that did not end well says of itself, and what to do."""
     run = status.get("run") or {}

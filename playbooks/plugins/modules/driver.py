@@ -179,7 +179,7 @@ def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identi
     run = status.get("run") or {}
     if run.get("state") == "needs-reboot":
         module.exit_json(changed=True, status=status, **{**answer, "reboot": str(run.get("reboot"))})
-    if run.get("state") not in (("done", "returned") if verb == "back" else ("done",)):  # a swap that was cut short
+    if not program.is_done(verb, status):
         module.fail_json(msg=program.reason_of(status), status=status, changed=bool(run.get("changed")), **answer)
     changed = bool(run.get("changed"))
     if verb == "remove":

@@ -98,6 +98,7 @@ class FakeNode:
     answer: dict[str, object] | None = None  # of the daemon, whatever it is asked
     holders: list[dict[str, object]] = field(default_factory=list)
     staged: str = ""  # the change that is ready on the node
+    half_done: str = ""  # the one that was cut short on it
 
 
 @dataclass
@@ -146,6 +147,9 @@ class FakeFleet:
         if node.staged:
             cost = {"download_s": 3, "build_s": 60, "bytes": 135_000_000, "cpu_s": 566.4}
             facts["driver"] = {"staged": [{"id": node.staged, "version": "550.163.01", "complete": True, "cost": cost}]}
+        if node.half_done:
+            run = {"state": "running", "verb": "swap", "change": node.half_done}
+            facts["driver"] = {**facts.get("driver", {}), "run": run}
         yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
 
     def _prepare(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
@@ -196,6 +200,8 @@ class FakeFleet:
         answer: dict[str, object] = {"released": True, "holders": node.holders}
         if verb == "release":
             node.holders = []
+        if verb == "driver":  # it is told to go back
+            node.half_done = ""
         yield TaskDone(name, verb, Outcome.OK, values={"daemon": json.dumps(node.answer or answer).encode()})
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.driver.pins.apt import PIN_PATH
+from provision.fleet.driver_facts import DriverRun
 from provision.fleet.facts import (
     Installation,
 )
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
 
     Change = Callable[[NodeFacts], NodeFacts]
+
+CUT_SHORT = DriverRun(state="running", verb="swap", change="0123456789ab", step="unload")
 
 DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
     "a hold that was taken off": (
@@ -66,6 +69,12 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
         [("install", "libcuda1")],
         "libcuda1 is half-configured",
         Disruption.NONE,
+    ),
+    "a swap to another driver that was cut short": (
+        lambda facts: replace(facts, driver=replace(facts.driver, run=CUT_SHORT)),
+        [("repair", "driver 550.163.01")],
+        "an earlier swap, to another change, was interrupted in its step unload",
+        Disruption.DRAIN,
     ),
     "an interrupted dpkg": (
         lambda facts: edit_package_manager(facts, interrupted=True),

@@ -20,7 +20,7 @@ from provision.rollout.model import Phase
 from provision.rollout.node_steps import NodeSteps, is_verified, render_expectation
 from provision.rollout.step import StepOutcome
 from provision.runner import RunStatus
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain, plan_staged
 from tests.provision.rollout.fakes import NEW
 from tests.provision.samples import make_stack
 
@@ -212,6 +212,35 @@ def test_a_driver_that_was_not_as_expected_after_the_swap_is_verified_again() ->
     assert swapped.failure is None
     assert verified.failure is not None
     assert verified.failure.message == "3 of 4 GPUs answer"
+
+
+@pytest.mark.parametrize(
+    ("half_done", "runs"),
+    [
+        pytest.param("another", ["facts", "driver", "facts", "apply"], id="to another driver"),
+        pytest.param("c4a9e", ["facts", "apply"], id="to the declared one"),
+    ],
+)
+def test_a_swap_that_was_cut_short_is_undone_before_another_one(half_done: str, runs: list[str]) -> None:
+    node = FakeNode(staged="c4a9e", half_done=half_done)
+    fleet = FakeFleet({"n1": node})
+    steps = NodeSteps(context(fleet, plan_staged), {"n1": make_stack(driver={"version": NEW})})
+
+    outcome = steps.run("n1", Phase.SWAP, Watcher(), threading.Event())
+
+    assert outcome.failure is None
+    assert [playbook for playbook, _ in fleet.runs] == runs
+    assert node.packages == ["driver"]
+
+
+def test_a_way_back_that_fails_before_another_swap_is_its_failure() -> None:
+    fleet = FakeFleet({"n1": FakeNode(staged="c4a9e", half_done="another", broken="driver")})
+    steps = NodeSteps(context(fleet, plan_staged), {"n1": make_stack(driver={"version": NEW})})
+
+    outcome = steps.run("n1", Phase.SWAP, Watcher(), threading.Event())
+
+    assert outcome.failure is not None
+    assert [playbook for playbook, _ in fleet.runs] == ["facts", "driver"]
 
 
 @pytest.mark.parametrize("answer", [b"", b"null", b"[1]", b'{"ok": 1}', b'{"ok": false}', b"[" * 100_000])

@@ -39,6 +39,19 @@ def plan_node(
         items=(*driver.items, *runtime.items, *daemon.items),
         roles=Roles() if problems else roles,
         problems=tuple(dict.fromkeys(problems)),
-        warnings=driver.warnings,
+        warnings=(*driver.warnings, *_released(facts, stack)),
         derived=driver.derived,
+    )
+
+
+def _released(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
+    """Say of a node that it offers no GPU: whoever released it may have forgotten it."""
+    if not facts.is_released or not stack.plugin.enabled:
+        return ()
+    return (
+        Problem(
+            code="gpus-released",
+            message="its GPUs were taken out of service, and none is offered until somebody offers them again",
+            hint="an upgrade does that at its end; where none has the node, `grapnel-node resume` on it does",
+        ),
     )

@@ -253,3 +253,13 @@ def test_the_hook_s_path_is_where_its_release_is_linked() -> None:
     facts = configured()
 
     assert HOOK_PATH in text_of(facts, BASE_SPEC_PATH)
+
+
+def test_a_node_whose_gpus_are_released_is_named_and_left_as_it_is() -> None:
+    released = edit_file(configured(), "/var/lib/grapnel/node/released.json", "{}")
+
+    result = plan(released)
+
+    assert result.is_empty
+    assert [warning.code for warning in result.warnings] == ["gpus-released"]
+    assert plan(configured()).warnings == ()

@@ -88,10 +88,28 @@ def test_a_machine_that_does_not_say_which_it_is_is_another_one() -> None:
     assert seen(silent, view("n1", uid="b", machine_id=""), "", NOON).is_replaced
 
 
-def test_what_was_over_is_not_written_down_again() -> None:
-    before = state("n1", view("n1", record(Phase.DONE), uid="a", machine_id=SAME), is_disruptive=False)
-    after = seen(before, view("n1", uid="b", machine_id=SAME), "", NOON)
-    assert (after.is_unwritten, after.is_replaced, after.record) == (False, False, None)
+def test_what_came_of_a_node_in_this_run_still_counts() -> None:
+    """A node that was changed is soaked for, and one that failed is not tried again, nor is its failure forgotten."""
+    changed = state("n1", view("n1", record(Phase.DONE), uid="a", machine_id=SAME), is_disruptive=False)
+    failed = state("n1", view("n1", record(Phase.RETURNED), uid="a", machine_id=SAME), has_failed=True)
+    for before in (changed, failed):
+        after = seen(before, view("n1", uid="b", machine_id=SAME), "", NOON)
+        assert (after.is_unwritten, after.record, after.has_failed) == (True, before.record, before.has_failed)
+
+
+def test_what_was_over_before_is_not_written_down_again() -> None:
+    for phase in (Phase.DONE, Phase.RETURNED):
+        before = state("n1", view("n1", record(phase, target=OLD), uid="a", machine_id=SAME), is_disruptive=True)
+        after = seen(before, view("n1", uid="b", machine_id=SAME), "", NOON)
+        assert (after.is_unwritten, after.is_replaced, after.record) == (False, False, None)
+
+
+@pytest.mark.parametrize("is_cordoned", [False, True])
+def test_a_cordon_of_the_new_object_is_somebodys(is_cordoned: bool) -> None:  # noqa: FBT001 - a column
+    before = state("n1", view("n1", record(Phase.SWAP, was_cordoned=not is_cordoned), uid="a", machine_id=SAME))
+    after = seen(before, view("n1", uid="b", machine_id=SAME, is_cordoned=is_cordoned), "", NOON)
+    assert after.record is not None
+    assert after.record.was_cordoned is is_cordoned
 
 
 def test_a_node_that_failed_stays_out_of_service() -> None:

@@ -115,6 +115,7 @@ def _in_thread(work: Callable[[], _Result]) -> asyncio.Future[_Result]:
             return
         if error is not None:
             future.set_exception(error)
+            future.exception()  # nobody may be waiting any more
         else:
             future.set_result(cast("_Result", result))
 

@@ -105,6 +105,10 @@ class DaemonProcess:
     def log(self) -> str:
         return self.log_path.read_text()
 
+    def lines(self, *texts: str) -> list[str]:
+        """Return the lines of the log with any of these texts, each as a whole."""
+        return [line for line in self.log().splitlines() if any(text in line for text in texts)]
+
     def wait_for_log(self, text: str, times: int = 1) -> None:
         wait_until(
             lambda: self.log().count(text) >= times,

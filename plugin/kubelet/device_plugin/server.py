@@ -67,10 +67,9 @@ class PluginServer:
 
     async def stop(self, grace_s: float) -> None:
         """End every call within `grace_s`, and remove the socket unless another one has its name."""
-        is_ours = self.is_in_place()
         if self._server is not None:
             await self._server.stop(grace_s)
-        if is_ours:
+        if self.is_in_place():  # now: somebody may have taken its place meanwhile
             with suppress(OSError):  # a file system that became read-only: the next server replaces it, or says so
                 (self._folder / self._name).unlink(missing_ok=True)
         self._let_go_of_folder()

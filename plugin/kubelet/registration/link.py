@@ -187,7 +187,7 @@ class Link:
         if method.registration.is_found and self.publisher.open_streams:
             return
         announcing = asyncio.ensure_future(method.registration.announce(self._timing.register_s))
-        announcing.add_done_callback(lambda _: self._wake.set())
+        announcing.add_done_callback(self._on_announced)
         slow = f"the kubelet has not answered the registration of {self.resource} yet: it hangs, or has too much to do"
         timer = asyncio.get_running_loop().call_later(self._timing.slow_s, self._report, slow, HINT)
         try:
@@ -203,6 +203,11 @@ class Link:
             timer.cancel()
             announcing.cancel()
             self._wake.set()  # hints that came meanwhile are followed in the next look
+
+    def _on_announced(self, task: asyncio.Task[None]) -> None:
+        self._wake.set()
+        if not task.cancelled():
+            task.exception()  # one that is given up may fail in that moment, and then nobody awaits it
 
     def _registered(self, begun_at: float) -> None:
         self._is_registered = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -190,6 +191,29 @@ def test_a_bug_in_what_offers_is_told_of(config: NodeConfig, caplog: pytest.LogC
         await until(lambda: "nobody looks for devices any more: ZeroDivisionError: a bug" in caplog.text)
 
     asyncio.run(follow())
+
+
+def test_a_look_that_fails_when_nobody_waits_for_it_is_not_told_of(
+    config: NodeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = threading.Event()
+
+    def fail() -> None:
+        gate.wait(30)
+        raise ZeroDivisionError
+
+    async def follow() -> None:
+        others = made(Shown())
+        others.follow(listed(config, fail))
+        await asyncio.sleep(0.1)
+        others.close()
+        gate.set()
+        await until(lambda: all(thread.name != "other-devices" for thread in threading.enumerate()))
+        await asyncio.sleep(0)
+
+    asyncio.run(follow())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_what_an_older_configuration_looked_for_is_not_shown(config: NodeConfig) -> None:

@@ -1,11 +1,12 @@
 /*
- * gpu-test VERB: acts like a GPU workload and reports what it sees, without CUDA.
+ * gpu-test VERB: acts like a GPU workload and reports what it sees.
  *
  *   list   print how many GPUs NVML has and their UUIDs, a line each; 1 and the reason when there is none
  *   hold   the same, then keep the GPUs' device nodes open until SIGTERM, as a program that computes does
  *   look   print what is visible of GPUs as JSON: device nodes, libraries, environment, UUIDs
+ *   allocate MIB...   take memory of the first GPU through CUDA, print each number and CUDA's result, keep it until SIGTERM
  *
- * It finds NVML as every program does: through the loader's cache of the container it runs in. It may be process 1.
+ * It finds NVML and CUDA as every program does: through the loader's cache of the container it runs in. It may be process 1.
  */
 #define _GNU_SOURCE /* strerrorname_np */
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,12 @@ struct gpus {
     unsigned count;
     char uuids[MAX_GPUS][UUID_SIZE];
     char problem[512]; /* why there is none, else empty */
+};
+
+struct cuda {
+    int (*init)(unsigned);
+    int (*create)(void **, unsigned, int);
+    int (*allocate)(uint64_t *, size_t);
 };
 
 struct nvml {
@@ -60,33 +68,25 @@ static void __attribute__((format(printf, 2, 3))) explain(struct gpus *gpus, con
     va_end(values);
 }
 
-static bool load(struct nvml *nvml, struct gpus *gpus)
+struct symbol {
+    void *place;
+    const char *name;
+};
+
+static bool load(const char *library, const struct symbol *symbols, struct gpus *gpus)
 {
-    const struct {
-        void *place;
-        const char *name;
-    } symbols[] = {
-        {&nvml->init, "nvmlInit_v2"},
-        {&nvml->shutdown, "nvmlShutdown"},
-        {&nvml->count, "nvmlDeviceGetCount_v2"},
-        {&nvml->handle, "nvmlDeviceGetHandleByIndex_v2"},
-        {&nvml->uuid, "nvmlDeviceGetUUID"},
-        {&nvml->error, "nvmlErrorString"},
-    };
-    void *library = dlopen(NVML, RTLD_NOW);
-    if (!library) {
-        explain(gpus, "%s", dlerror());
-        return false;
-    }
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *found = dlsym(library, symbols[i].name);
+    void *handle = dlopen(library, RTLD_NOW);
+    for (const struct symbol *symbol = symbols; handle && symbol->name; symbol++) {
+        void *found = dlsym(handle, symbol->name);
         if (!found) {
-            explain(gpus, "%s", dlerror());
-            return false;
+            handle = NULL;
+            break;
         }
-        memcpy(symbols[i].place, &found, sizeof found);
+        memcpy(symbol->place, &found, sizeof found);
     }
-    return true;
+    if (!handle)
+        explain(gpus, "%s", dlerror());
+    return handle != NULL;
 }
 
 static void ask(const struct nvml *nvml, struct gpus *gpus)
@@ -110,8 +110,17 @@ static void ask(const struct nvml *nvml, struct gpus *gpus)
 static void find(struct gpus *gpus)
 {
     struct nvml nvml;
+    const struct symbol symbols[] = {
+        {&nvml.init, "nvmlInit_v2"},
+        {&nvml.shutdown, "nvmlShutdown"},
+        {&nvml.count, "nvmlDeviceGetCount_v2"},
+        {&nvml.handle, "nvmlDeviceGetHandleByIndex_v2"},
+        {&nvml.uuid, "nvmlDeviceGetUUID"},
+        {&nvml.error, "nvmlErrorString"},
+        {NULL, NULL},
+    };
     memset(gpus, 0, sizeof *gpus);
-    if (!load(&nvml, gpus))
+    if (!load(NVML, symbols, gpus))
         return;
     int status = nvml.init();
     if (status) {
@@ -159,6 +168,32 @@ static int hold(struct gpus *gpus)
     }
     for (unsigned i = 0; i < gpus->count; i++)
         printf("holding %s\n", gpus->uuids[i]);
+    for (;;)
+        pause();
+}
+
+static int allocate(char **sizes, struct gpus *gpus)
+{
+    struct cuda cuda;
+    const struct symbol symbols[] = {
+        {&cuda.init, "cuInit"}, {&cuda.create, "cuCtxCreate_v2"}, {&cuda.allocate, "cuMemAlloc_v2"}, {NULL, NULL}};
+    void *context;
+    if (!load(CUDA, symbols, gpus)) {
+        fprintf(stderr, "gpu-test: %s\n", gpus->problem);
+        return 1;
+    }
+    int result = cuda.init(0);
+    if (!result)
+        result = cuda.create(&context, 0, 0);
+    if (result) {
+        fprintf(stderr, "gpu-test: no context: %d\n", result);
+        return 1;
+    }
+    for (; *sizes; sizes++) {
+        uint64_t pointer;
+        printf("%s %d\n", *sizes, cuda.allocate(&pointer, strtoul(*sizes, NULL, 10) << 20));
+    }
+    printf("allocated\n");
     for (;;)
         pause();
 }
@@ -258,17 +293,20 @@ int main(int count, char **arguments)
 {
     static struct gpus gpus;
     const struct sigaction ending = {.sa_handler = end};
+    bool is_allocating = count > 2 && !strcmp(arguments[1], "allocate");
     const char *verb = count == 2 ? arguments[1] : "";
-    is_holding = !strcmp(verb, "hold");
+    is_holding = is_allocating || !strcmp(verb, "hold");
     if (sigaction(SIGTERM, &ending, NULL) || sigaction(SIGINT, &ending, NULL))
         return 1;
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* log output must not wait for the end */
+    if (is_allocating)
+        return allocate(arguments + 2, &gpus);
     if (is_holding)
         return hold(&gpus);
     if (!strcmp(verb, "list"))
         return list(&gpus);
     if (!strcmp(verb, "look"))
         return look(&gpus);
-    fprintf(stderr, "usage: gpu-test list|hold|look\n");
+    fprintf(stderr, "usage: gpu-test list|hold|look|allocate MIB...\n");
     return 2;
 }

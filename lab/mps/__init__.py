@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _HERE = Path(__file__).parent
 CONTROL, SERVER, CLIENT = "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "mps-client"
@@ -25,11 +28,28 @@ class Installed(NamedTuple):
 
 
 def install(root: Path) -> Installed:
-    """Put the programs below `root`, as a driver's package puts them below `/`."""
-    programs, tools = root / "usr/bin", root / "systemd"
-    for folder, files in ((programs, _PROGRAMS), (tools, _TOOLS)):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, source in files.items():
-            shutil.copyfile(_HERE / "programs" / source, folder / name)
-            (folder / name).chmod(0o755)
+    """Put the programs below `root`, as a driver's package puts them below `/`, and systemd's beside them."""
+    tools = root / "systemd"
+    _put(tools, _TOOLS)
+    programs = install_programs(root)
     return Installed(root, programs / CONTROL, programs / CLIENT, tools)
+
+
+def install_programs(root: Path) -> Path:
+    """Put MPS's own programs alone below `root`: for a node, which has a real systemd. Returns their folder."""
+    programs = root / "usr/bin"
+    _put(programs, _PROGRAMS)
+    return programs
+
+
+def remove_programs(root: Path) -> None:
+    """Take MPS's programs away again."""
+    for name in _PROGRAMS:
+        (root / "usr/bin" / name).unlink(missing_ok=True)
+
+
+def _put(folder: Path, files: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in files.items():
+        shutil.copyfile(_HERE / "programs" / source, folder / name)
+        (folder / name).chmod(0o755)

@@ -2,63 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.manifests import STAY, Manifest, container, pod
-from tests.e2e.stage import DAEMON
+from tests.e2e.manifests import STAY, container, pod
+from tests.e2e.parts import MEMORY, SHARED, asks, settings, sharing, wait_offered
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tests.e2e.room import Room
     from tests.e2e.stage import LabNode, Stage
 
 pytestmark = pytest.mark.e2e
 
-SHARED, MEMORY = "nvidia.com/gpu.shared", "aliyun.com/gpu-mem"
 REPLICAS, UNIT_MIB = 3, 8192
-
-
-def sharing(replicas: int) -> dict[str, Any]:
-    shares = {"renameByDefault": True, "resources": [{"name": "gpu", "devices": ["0"], "replicas": replicas}]}
-    return {"version": "v1", "sharing": {"timeSlicing": shares}}
-
-
-def asks(name: str, node: LabNode, resource: str, count: int = 1) -> Manifest:
-    one = container("main", STAY)
-    one["resources"] = {"limits": {resource: str(count)}}
-    return pod(name, one, node=node.name)
-
-
-@contextmanager
-def settings(node: LabNode, file: Mapping[str, Any], **keys: object) -> Iterator[None]:
-    """Have a node's daemon run with NVIDIA's file and further keys of node.json; as before afterwards."""
-    nvidia, own = (node.node.root / f"etc/grapnel/{name}" for name in ("nvidia.yaml", "node.json"))
-    before = own.read_text()
-    own.write_text(json.dumps({**json.loads(before), **keys}))
-    nvidia.write_text(json.dumps(file))
-    node.unit("reload", DAEMON)
-    try:
-        yield
-    finally:
-        nvidia.unlink()
-        own.write_text(before)
-        node.unit("reload", DAEMON)
-
-
-def wait_offered(stage: Stage, node: LabNode, **counts: int) -> None:
-    names = {"shared": SHARED, "memory": MEMORY, "whole": "nvidia.com/gpu"}
-
-    def is_offered() -> bool:
-        found = stage.api.node(node.name).status.allocatable
-        return all(int(found.get(names[kind], 0)) == count for kind, count in counts.items())
-
-    wait_for(f"{node.name} offers {counts}", is_offered)
+SHARING = sharing("timeSlicing", REPLICAS, "0")
 
 
 def test_whole_shared_and_memory_pods_run_side_by_side(
@@ -68,7 +27,7 @@ def test_whole_shared_and_memory_pods_run_side_by_side(
     first, second, *others = node.uuids
     units = [{"devices": [second], "unitMiB": UNIT_MIB}]
     of_card = next(gpu.memory_total for gpu in node.node.gpus if gpu.uuid == second) // 2**20 // UNIT_MIB
-    with settings(node, sharing(REPLICAS), memoryUnits=units):
+    with settings(node, SHARING, memoryUnits=units):
         wait_offered(stage, node, shared=REPLICAS, memory=of_card, whole=len(others))
         names = [f"share-{number}" for number in range(REPLICAS)]
         room.start(*(asks(name, node, SHARED) for name in names))
@@ -89,7 +48,7 @@ def test_a_gpu_that_a_pod_has_is_shared_when_the_pod_has_ended(
     whole = len(node.uuids)
     room.start(pod("whole", container(script=STAY, gpus=whole), node=node.name))
     room.wait_running(["whole"])
-    with settings(node, sharing(REPLICAS)):
+    with settings(node, SHARING):
         wait_offered(stage, node, shared=0, whole=whole - 1)
         assert room.pod("whole").status.phase == "Running"
         room.clear()

@@ -2,8 +2,8 @@
 """The simulated nvidia-cuda-mps-control: the daemon with -d or -f, without either the client that reads commands.
 
 Commands, answers and files are those of NVIDIA's documentation (Legacy MPS v2). What is not real: the protocol of the
-socket, which is not documented, servers that do nothing, and clients, which say themselves that they are there. With
-SIGSTOP it hangs.
+socket, which is not documented, and servers that do nothing. A client says that it is there: the simulated CUDA
+library, without a word about itself, or client.py. With SIGSTOP it hangs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -91,10 +92,12 @@ class Control:
         with (LOG / "control.log").open("a") as file:
             file.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')} Control {os.getpid():5}] {line}\n")
 
-    def do(self, line: str) -> str | None:
-        """Return the answer to a command, None for one that has to wait."""
+    def do(self, line: str, peer: tuple[int, int]) -> str | None:
+        """Return the answer to a command, None for one that has to wait. `peer` is who said it: process and user."""
         self.log(f"Cmd:{line.strip()}")
         word, *words = line.split() or [""]
+        if word == "client" and not words:
+            words = [str(number) for number in peer]
         method: Callable[..., str | None] | None = getattr(self, f"do_{word}", None)
         if method is None:
             return f"{word}: command not found"
@@ -211,9 +214,15 @@ def serve(listener: socket.socket, control: Control) -> None:
         waiting = [each for each in waiting if not answer(control, *each)]
 
 
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return process and user at the other end, as numbered here: one in a container has other numbers there."""
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
+
+
 def answer(control: Control, connection: socket.socket, line: str) -> bool:
     """Answer a command; False for one that has to wait."""
-    said = control.do(line)
+    said = control.do(line, peer_of(connection))
     if said is not None:
         with suppress(OSError):  # it has ended
             connection.sendall(f"{said}\n".encode() + END)

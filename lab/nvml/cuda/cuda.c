@@ -3,10 +3,12 @@
  * A failure of the machine with the name of a function here (without _v2) gives its code, for one GPU or for all; code
  * -1 is a call that never returns, code -2 a copy that gives back something else than was written. A GPU that fails with
  * everything (`*`) is not there. What a process allocates counts for the limits of its control group and of those around
- * it (memory_limits.c); past one of them there is no memory. Where no group is to be seen, there is no limit.
+ * it (memory_limits.c); past one of them there is no memory. Where no group is to be seen, there is no limit. A client of
+ * MPS also keeps to the ceiling that its server has for each process.
  */
 #define _GNU_SOURCE
 #include "api.h"
+#include "mps.h"
 
 #include "../src/cgroup.h"
 #include "../src/driver.h"
@@ -133,6 +135,8 @@ CUDA_API cu_result cuInit(unsigned flags)
         return CUDA_ERROR_UNKNOWN;
     find_devices(machine);
     is_initialised = device_count > 0;
+    if (is_initialised)
+        mps_connect();
     return is_initialised ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
@@ -200,9 +204,10 @@ static bool take_memory(unsigned gpu, size_t size)
     const struct machine *machine = state_machine();
     if (!machine || size > INT64_MAX)
         return false;
-    if (!usage_add(machine->gpus[gpu].uuid, (int64_t)size))
+    const char *uuid = machine->gpus[gpu].uuid;
+    if (!usage_add(uuid, (int64_t)size))
         return machine->limit_count == 0;
-    if (is_within_limits(machine, gpu))
+    if (usage_own(uuid) <= mps_limit(uuid) && is_within_limits(machine, gpu))
         return true;
     usage_add(machine->gpus[gpu].uuid, -(int64_t)size);
     return false;

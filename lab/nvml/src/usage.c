@@ -47,6 +47,13 @@ bool usage_add(const char *gpu_uuid, int64_t bytes)
     return ftruncate(file, status.st_size + bytes < 0 ? 0 : status.st_size + bytes) == 0;
 }
 
+uint64_t usage_own(const char *gpu_uuid)
+{
+    struct stat status;
+    int file = own_file(gpu_uuid);
+    return file >= 0 && fstat(file, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
 /* Bytes that one process has, by its files. */
 static uint64_t usage_of_process(const char *pid, const char *name)
 {

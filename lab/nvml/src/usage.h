@@ -14,6 +14,9 @@
 /* Adds bytes to what this process has of a GPU (less, if negative); false where that cannot be kept. */
 bool usage_add(const char *gpu_uuid, int64_t bytes);
 
+/* Bytes that this process has of a GPU. */
+uint64_t usage_own(const char *gpu_uuid);
+
 /* Bytes that processes of a group and of those below it have, as far as this process sees processes. */
 uint64_t usage_of_group(const char *gpu_uuid, const char *path);
 

@@ -82,9 +82,11 @@ def test_look_prints_what_there_is_as_json(run: Callable[..., subprocess.Complet
     assert set(seen) == {"devices", "libraries", "environment", "gpus", "problem"}
 
 
-@pytest.mark.parametrize("arguments", [[], ["other"], ["list", "more"]], ids=["no verb", "another", "too many"])
+@pytest.mark.parametrize(
+    "arguments", [[], ["other"], ["list", "more"], ["allocate"]], ids=["no verb", "another", "too many", "no size"]
+)
 def test_other_verbs_are_told_which_there_are(
     run: Callable[..., subprocess.CompletedProcess[str]], arguments: list[str]
 ) -> None:
     done = run(MACHINE, *arguments)
-    assert (done.returncode, done.stderr) == (2, "usage: gpu-test list|hold|look\n")
+    assert (done.returncode, done.stderr) == (2, "usage: gpu-test list|hold|look|allocate MIB...\n")

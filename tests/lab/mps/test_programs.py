@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab import nvml
 from lab.mps import Installed, install
+from lab.nvml import models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +24,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 WITHIN_S = 60
+MIB = 1 << 20
+OUT_OF_MEMORY = 2
+# Allocates twice through CUDA, prints its number and the results, and stays until its input ends.
+CUDA = f"""
+import ctypes, os, sys
+cuda, context, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+results = [cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size * {MIB})) for size in (60, 60, 40)]
+print(*results, flush=True)
+sys.stdin.read()
+"""
 
 
 class Machine:
@@ -56,9 +70,11 @@ class Machine:
         return int((self.pipe / "nvidia-cuda-mps-control.pid").read_text())
 
     def connect(self, user: int) -> subprocess.Popen[str]:
-        command = [str(self.programs.client), str(user)]
-        pipe = subprocess.PIPE
-        self._clients.append(subprocess.Popen(command, env=self._environment, stdin=pipe, stdout=pipe, text=True))
+        return self.start_client([str(self.programs.client), str(user)])
+
+    def start_client(self, command: list[str], **environment: str) -> subprocess.Popen[str]:
+        pipe, every = subprocess.PIPE, {**self._environment, **environment}
+        self._clients.append(subprocess.Popen(command, env=every, stdin=pipe, stdout=pipe, text=True))
         return self._clients[-1]
 
     def end(self) -> None:
@@ -129,6 +145,18 @@ def test_a_user_s_client_waits_for_the_clients_of_another_user(machine: Machine)
     first.kill()
     first.wait()
     assert said(second).split()[1] != server
+
+
+def test_a_program_of_cuda_is_a_client_and_keeps_to_its_ceiling(machine: Machine, tmp_path: Path) -> None:
+    library = nvml.install(tmp_path, "535.261.03", models.machine("a100-40gb", 1).with_gpu(0, uuid=UUID))
+    nvml.install_cuda(tmp_path, "535.261.03")
+    machine.start(CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=f"{UUID}=100M")
+    clients = [
+        machine.start_client([sys.executable, "-c", CUDA], LD_LIBRARY_PATH=str(library.parent)) for _ in range(2)
+    ]
+    assert [said(client) for client in clients] == [f"0 {OUT_OF_MEMORY} 0"] * 2
+    listed = machine.say(f"get_client_list {machine.say('get_server_list')}")
+    assert sorted(listed.split()) == sorted(str(client.pid) for client in clients)
 
 
 def test_its_end_ends_servers_and_takes_the_pid_file(machine: Machine) -> None:

@@ -33,7 +33,7 @@ def show_labels(invocation: Invocation, *, as_json: bool) -> int:
     addresses = [device.gpu.pci_address for device in inventory.devices]
     labels = make_labels(
         inventory,
-        read_host(config.sys_root, addresses, settings.machine_file),
+        read_host(config.sys_root, addresses, settings.machine_file, proc_root=config.proc_root),
         config.offer_rules,
         timestamp=int(time.time()) if settings.has_timestamp else None,
     )

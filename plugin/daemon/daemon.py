@@ -69,7 +69,7 @@ class Daemon:
         self._hook = HookNotifier(config, logger, self._tasks.spawn)
         self._node = OwnNode(config, logger)
         self._labels = LabelKeeper(logger)
-        self._labels.on_change = self._node.label
+        self._labels.on_change, self._labels.on_features = self._node.label, self._node.feature
         self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
         self._units = MemoryUnits(self._node.annotate)
         self._history.on_allocated, self._history.on_listed = self._on_allocated, self._on_listed

@@ -13,6 +13,7 @@ MODULES = (
     "plugin.allocation.preference.choice",
     "plugin.history.store",
     "plugin.history.view",
+    "plugin.labels.features",
     "plugin.labels.host",
     "plugin.labels.node_labels",
     "plugin.labels.file",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.observer import Observation
+    from plugin.labels.features import Features
     from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
 
@@ -29,6 +30,9 @@ class NodeObject(Protocol):
     def label(self, labels: Mapping[str, str]) -> None:
         """Take all labels that the Node is to have of ours (`nvidia.com/…`)."""
 
+    def feature(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
+        """Take what a NodeFeature object is to say; namespace "": there is to be none any more."""
+
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Take annotations that the Node is to carry beside all others, None for one that is to go."""
 
@@ -43,6 +47,9 @@ class NoNodeObject:
         """Nothing is said."""
 
     def label(self, labels: Mapping[str, str]) -> None:
+        """Nothing is said."""
+
+    def feature(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
         """Nothing is said."""
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
@@ -73,6 +80,10 @@ class LazyNodeObject:
     def label(self, labels: Mapping[str, str]) -> None:
         """Hand it on."""
         self._hand_on(lambda node: node.label(labels))
+
+    def feature(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
+        """Hand it on."""
+        self._hand_on(lambda node: node.feature(namespace, labels, features))
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Hand them on."""
@@ -116,6 +127,7 @@ class OwnNode:
         self._log = logger
         self._node = node_object(config, logger)
         self._labels: Mapping[str, str] | None = None  # the last ones
+        self._feature: tuple[str, Mapping[str, str], Features | None] | None = None
         self._annotations: dict[str, str | None] = {}
 
     def show(self, observation: Observation, released: str = "") -> None:
@@ -126,6 +138,11 @@ class OwnNode:
         """Hand them on, and to whichever Node comes next."""
         self._labels = labels
         self._node.label(labels)
+
+    def feature(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
+        """Hand it on, and to whichever Node comes next."""
+        self._feature = (namespace, labels, features)
+        self._node.feature(*self._feature)
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Hand them on, and to whichever Node comes next."""
@@ -141,6 +158,8 @@ class OwnNode:
         self._node = node_object(config, self._log)
         if self._labels is not None:
             self._node.label(self._labels)
+        if self._feature is not None:
+            self._node.feature(*self._feature)
         if self._annotations:
             self._node.annotate(self._annotations)
 

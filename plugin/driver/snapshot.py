@@ -57,6 +57,7 @@ class GpuFacts:
     compute_capability: str = ""
     mig: tuple[MigFacts, ...] = ()
     is_cut: bool | None = None  # whether it is in MIG mode; None where it has no such mode
+    has_ecc: bool | None = None  # whether ECC is on; None where it has no such mode, or the driver does not say
 
 
 @dataclass(frozen=True)

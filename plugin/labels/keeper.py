@@ -1,7 +1,7 @@
 """Keeps a node's labels true while the daemon runs: made after the first list, and again when GPUs or settings change.
 
 Files are read and written in a worker thread, and what makes the labels is imported there: the start waits for none of
-it. Not here: putting labels on a Node; whoever does that hears of them by `on_change`.
+it. Not here: the Kubernetes API; whoever speaks to it hears of labels by `on_change` and `on_features`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
     from plugin.devices.inventory import Inventory
     from plugin.devices.observer import Observation
+    from plugin.labels.features import Features
     from plugin.log import Logger
+    from plugin.settings.model import LabelSettings
     from plugin.settings.node_config import NodeConfig
+
+    ForFeatures = tuple[str, Mapping[str, str], Features | None]
 
 _AFTER_START_S = 1.0
 _TOPIC = "labels"
@@ -45,18 +49,23 @@ class _Wanted:
 class LabelKeeper:
     """`current` is None until the driver was asked, and nothing is known: leave labels alone. {}: there is no driver.
 
-    Made in the event loop, and used there. `on_change` is called there with all labels, each time they change.
+    Made in the event loop, and used there. `on_change` is called there with all labels that the Node itself is to have,
+    each time they change, and `on_features` with namespace, labels and features of a NodeFeature object; namespace "":
+    there is to be none any more.
     """
 
     def __init__(self, logger: Logger, now: Callable[[], float] = time.time, after_s: float = _AFTER_START_S) -> None:
         self.current: Mapping[str, str] | None = None
         self.on_change: Callable[[Mapping[str, str]], None] = lambda _: None
+        self.on_features: Callable[[str, Mapping[str, str], Features | None], None] = lambda *_: None
         self._log = logger
         self._now = now
         self._after_s = after_s
         self._wanted: _Wanted | None = None
         self._changed = asyncio.Event()
         self._made_at = 0
+        self._on_node: Mapping[str, str] | None = None  # what was told last
+        self._in_object: ForFeatures = ("", {}, None)
         self._written: Path | None = None
         self._is_closed = False
         self._writing = threading.Lock()  # a thread cannot be cancelled: it must not write behind `close`
@@ -89,34 +98,47 @@ class LabelKeeper:
             self._changed.clear()
             wanted = self._wanted
             assert wanted is not None  # noqa: S101 - set before the event
-            labels = await asyncio.to_thread(self._show, wanted)
-            if labels != self.current:
-                self.current = labels
-                self.on_change(labels)
+            labels, features = await asyncio.to_thread(self._show, wanted)
+            self.current = labels
+            self._tell(labels, features, wanted.config.settings.labels)
             try:
                 await asyncio.wait_for(self._changed.wait(), wanted.config.settings.labels.pause_s)
             except asyncio.TimeoutError:  # noqa: UP041 - another one before Python 3.11
                 continue
 
-    def _show(self, wanted: _Wanted) -> Mapping[str, str]:
-        labels = self._make(wanted)
+    def _tell(self, labels: Mapping[str, str], features: Features | None, settings: LabelSettings) -> None:
+        """Tell what is new, the object first: what is to replace the Node's own labels is there before they go."""
+        namespace = settings.feature_namespace
+        in_object: ForFeatures = (namespace, labels, features) if namespace else ("", {}, None)
+        if in_object != self._in_object:
+            self._in_object = in_object
+            self.on_features(*in_object)
+        on_node = labels if settings.is_on_node else {}
+        if on_node != self._on_node:
+            self._on_node = on_node
+            self.on_change(on_node)
+
+    def _show(self, wanted: _Wanted) -> tuple[Mapping[str, str], Features | None]:
+        labels, features = self._make(wanted)
         with self._writing:
             if not self._is_closed:
                 self._write(labels, wanted)
-        return labels
+        return labels, features
 
-    def _make(self, wanted: _Wanted) -> Mapping[str, str]:
-        """Return the labels; the same ones keep the time at which they were made."""
+    def _make(self, wanted: _Wanted) -> tuple[Mapping[str, str], Features | None]:
+        """Return labels and features; the same labels keep the time at which they were made."""
+        from plugin.labels.features import make_features  # noqa: PLC0415 - after the first device list
         from plugin.labels.host import read_host  # noqa: PLC0415 - after the first device list
         from plugin.labels.node_labels import label_notes, make_labels  # noqa: PLC0415 - after the first device list
 
         inventory, settings = wanted.inventory, wanted.config.settings.labels
         if inventory is None:
-            return {}
+            return {}, None
         rules = wanted.config.offer_rules
         self._log.standing(_TOPIC, "; ".join(label_notes(inventory, rules)))
         addresses = [device.gpu.pci_address for device in inventory.devices]
-        host = read_host(wanted.config.sys_root, addresses, settings.machine_file)
+        config = wanted.config
+        host = read_host(config.sys_root, addresses, settings.machine_file, proc_root=config.proc_root)
 
         def made_at(moment: int) -> dict[str, str]:
             timestamp = moment if settings.has_timestamp else None
@@ -124,7 +146,7 @@ class LabelKeeper:
 
         if made_at(self._made_at) != self.current:
             self._made_at = int(self._now())
-        return made_at(self._made_at)
+        return made_at(self._made_at), make_features(inventory, host)
 
     def _write(self, labels: Mapping[str, str], wanted: _Wanted) -> None:
         from plugin.labels.file import write_labels  # noqa: PLC0415 - after the first device list

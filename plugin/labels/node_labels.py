@@ -1,7 +1,8 @@
 """A node's labels from its inventory: what NVIDIA's GPU feature discovery says, under its names. Pure.
 
-From its docs/gpu-feature-discovery and internal/lm (0.19). Labels say what hardware and driver there are, so health and
-releases do not change them: a GPU that fell off the bus still counts, as in the node's capacity.
+From its docs/gpu-feature-discovery and internal/lm (0.19). What that has no label for is under a domain of ours. Labels
+say what hardware and driver there are, so health and releases do not change them: a GPU that fell off the bus still
+counts, as in the node's capacity.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from plugin.devices.inventory import Inventory
+    from plugin.driver.snapshot import GpuFacts
     from plugin.driver.topology.facts import GpuLinks
     from plugin.labels.host import HostFacts
 
 UNKNOWN = "unknown"
+KERNEL_MODULE, ECC = OWN = ("grapnel.dev/driver.kernel-module", "grapnel.dev/gpu.ecc")
 NO_RULES = OfferRules(())
 _MODES = {0x0300: "graphics", 0x0302: "compute"}
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
@@ -48,6 +51,7 @@ def make_labels(
         **label_gpus(gpus, divisions),
         **label_mig(gpus, rules.mig_strategy, divisions),
         **_vgpu(host),
+        **_own(gpus, host),
         **_clique(inventory.topology.facts.gpus),
         f"{GPU}.machine": fit(host.machine) or UNKNOWN,
         f"{GPU}.mode": _mode(host.classes),
@@ -121,6 +125,18 @@ def _vgpu(host: HostFacts) -> dict[str, str]:
             labels["nvidia.com/vgpu.host-driver-version"] = fit(driver.version)
             labels["nvidia.com/vgpu.host-driver-branch"] = fit(driver.branch)
     return labels
+
+
+def _own(gpus: Sequence[GpuFacts], host: HostFacts) -> dict[str, str]:
+    """Return what NVIDIA has no label for. A GPU that has no ECC, or does not say, has no part in its label."""
+    modes = {ecc_word(gpu) for gpu in gpus if gpu.model == products(gpus)[0]} - {""}
+    labels = {KERNEL_MODULE: host.kernel_module} if host.kernel_module else {}
+    return labels | ({ECC: modes.pop() if len(modes) == 1 else "mixed"} if modes else {})
+
+
+def ecc_word(gpu: GpuFacts) -> str:
+    """Return whether a GPU's ECC is on, as a label says it; "" where it has none or does not say."""
+    return "" if gpu.has_ecc is None else "enabled" if gpu.has_ecc else "disabled"
 
 
 def _clique(gpus: Sequence[GpuLinks]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from plugin.errors import ClusterError
 from plugin.node_object.conditions import OWN_KINDS
 from plugin.node_object.labels import owners_of
 from plugin.node_object.model import Condition
+from plugin.node_object.requests import NODE_FEATURES
 
 if TYPE_CHECKING:
     from plugin.node_object.api.messages import Answer, Request
@@ -92,6 +93,12 @@ def _failure(request: Request, answer: Answer, document: dict[str, Any]) -> Clus
         rule = f'allow verb "{request.verb}" on "{request.resource}" (see deploy/rbac)'
         hint = f"{rule}; with a kubelet's credentials: is nodeName the name of its Node?"
         return ClusterError(f"the api server forbids {act}{told}", hint, status=status)
+    if status == NOT_FOUND and request.resource == NODE_FEATURES:
+        hint = "install Node Feature Discovery, or name its namespace by nodeFeatureNamespace"
+        return ClusterError(f"there are no node features, or no such namespace{told}", hint, status=status)
+    if status == CONFLICT and request.resource == NODE_FEATURES:
+        hint = "stop the other one (GPU Feature Discovery?), then: kubectl delete nodefeature nvidia-features-for-NODE"
+        return ClusterError(f"the node's features are somebody else's{told}", hint, status=status)
     if status == NOT_FOUND and request.resource.startswith("nodes"):
         hint = "it is asked again until the kubelet registers; is nodeName the name that kubectl get nodes shows?"
         return ClusterError(f"there is no such node{told}", hint, status=status)

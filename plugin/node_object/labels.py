@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "nvidia.com/"
+OWN = ("grapnel.dev/driver.kernel-module", "grapnel.dev/gpu.ecc")  # of our own domain, where others write, too
 FIELD_MANAGER = "grapnel-node"
 _MAX_LABELS = 256
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -22,7 +23,7 @@ _MANAGER = re.compile(r'conflict with "(?P<manager>[^"]{1,128})"')
 
 def is_label(key: str, value: str) -> bool:
     """Whether the API would take it, and it is one of those that are ours to make."""
-    if not key.startswith(PREFIX) or not _NAME.fullmatch(key[len(PREFIX) :]):
+    if key not in OWN and (not key.startswith(PREFIX) or not _NAME.fullmatch(key[len(PREFIX) :])):
         return False
     return value == "" or _NAME.fullmatch(value) is not None
 

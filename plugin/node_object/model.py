@@ -39,22 +39,34 @@ class Note(NamedTuple):
         return self.reason, self.subject, self.cause
 
 
+class NodeFeature(NamedTuple):
+    """What a NodeFeature object of this node says: attributes by feature, and those of each instance of a feature."""
+
+    namespace: str
+    labels: Mapping[str, str] = MappingProxyType({})
+    attributes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    instances: Mapping[str, tuple[Mapping[str, str], ...]] = MappingProxyType({})
+
+
 class Wanted(NamedTuple):
     """What the Node should show. Empty conditions, labels None: not known yet, so nothing is said of them.
 
     `annotations` are single ones: those that are not named stay as they are, and None is for one that is to go.
+    `feature` None: nobody asked for such an object.
     """
 
     conditions: tuple[Condition, ...] = ()
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str | None] = MappingProxyType({})
+    feature: NodeFeature | None = None
 
 
 class Known(NamedTuple):
     """What the Node is known to show. `labels` None: ours were not applied yet. `annotations`: those that were sent.
 
     `refused`: labels that somebody else owns, with the field manager. `told_s`: when conditions were sent last,
-    `heartbeat_s`: when they are sent again without a change.
+    `heartbeat_s`: when they are sent again without a change. `feature`: the object that was applied last, at
+    `feature_told_s`; it is applied again from `feature_due_s` on, for somebody may have touched it.
     """
 
     uid: str
@@ -64,3 +76,6 @@ class Known(NamedTuple):
     told_s: float = float("-inf")
     heartbeat_s: float = float("-inf")
     annotations: Mapping[str, str | None] = MappingProxyType({})
+    feature: NodeFeature | None = None
+    feature_told_s: float = float("-inf")
+    feature_due_s: float = float("-inf")

@@ -6,10 +6,11 @@ Not here: the API (`reporter`), and where labels come from.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from plugin.node_object.conditions import conditions_of, with_changes
 from plugin.node_object.labels import PREFIX, usable_labels
+from plugin.node_object.model import NodeFeature
 from plugin.node_object.notes import notes_of
 from plugin.node_object.reporter import Reporter
 from plugin.node_object.session import utc_now
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
     from plugin.node_object.model import Condition
 
 
+class FeatureSets(Protocol):
+    """What rules of Node Feature Discovery can ask for."""
+
+    @property
+    def attributes(self) -> Mapping[str, Mapping[str, str]]:
+        """Values by feature and name."""
+
+    @property
+    def instances(self) -> Mapping[str, tuple[Mapping[str, str], ...]]:
+        """The same for each instance of a feature."""
+
+
 class ClusterNode:
     """Turns states of the node into what is said of them. Of one thread; no call waits, but `close`."""
 
@@ -31,6 +44,7 @@ class ClusterNode:
         self._utc = utc
         self._before: tuple[Observation, str] | None = None
         self._conditions: tuple[Condition, ...] = ()
+        self._feature: NodeFeature | None = None
 
     def show(self, observation: Observation, released: str = "") -> None:
         """Take a state of the node. Of the first one only what happened in it becomes an event."""
@@ -42,11 +56,25 @@ class ClusterNode:
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Take the labels; what the API would refuse is left out, and told."""
+        self._reporter.label(self._usable(labels))
+
+    def _usable(self, labels: Mapping[str, str]) -> dict[str, str]:
         usable, unusable = usable_labels(labels)
         problem = f"labels that cannot be applied: {', '.join(unusable)[:256]}" if unusable else ""
         hint = {"hint": f"they must begin with {PREFIX}, and say what a label may"} if problem else {}
         self._log.standing("labels of the node", problem, **hint)
-        self._reporter.label(usable)
+        return usable
+
+    def feature(self, namespace: str, labels: Mapping[str, str], features: FeatureSets | None) -> None:
+        """Take what a NodeFeature object is to say; namespace "": the one of before is to say nothing any more."""
+        if namespace and features is not None:
+            self._feature = NodeFeature(namespace, self._usable(labels), features.attributes, features.instances)
+        elif namespace:
+            self._feature = NodeFeature(namespace)
+        elif self._feature is not None:
+            self._feature = NodeFeature(self._feature.namespace)
+        if self._feature is not None:
+            self._reporter.feature(self._feature)
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Take annotations that the Node is to carry beside all others, None for one that is to go."""

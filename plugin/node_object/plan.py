@@ -15,10 +15,11 @@ from plugin.node_object.labels import still_refused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.node_object.model import Condition, Known, Wanted
+    from plugin.node_object.model import Condition, Known, NodeFeature, Wanted
     from plugin.node_object.series import EventBook, Series
 
 MESSAGE_PACE_S = 60.0  # when only the words of a condition change
+HANDOVER_S = 60.0  # in which Node Feature Discovery labels the Node, before our own labels go
 
 
 class Kind(Enum):
@@ -27,6 +28,7 @@ class Kind(Enum):
     READ = "the node"
     CONDITIONS = "conditions"
     ANNOTATIONS = "annotations"
+    FEATURE = "the node's features"
     LABELS = "labels"
     EVENTS = "events"
 
@@ -56,6 +58,15 @@ class ApplyLabels:
 
 
 @dataclass(frozen=True)
+class ApplyFeature:
+    """Make the NodeFeature object, or bring it to this."""
+
+    feature: NodeFeature
+    uid: str
+    kind = Kind.FEATURE
+
+
+@dataclass(frozen=True)
 class PatchAnnotations:
     """Set these annotations, and remove those that are None; all others stay."""
 
@@ -73,7 +84,7 @@ class SendEvent:
     kind = Kind.EVENTS
 
 
-Step: TypeAlias = "ReadNode | PatchConditions | PatchAnnotations | ApplyLabels | SendEvent"
+Step: TypeAlias = "ReadNode | PatchConditions | PatchAnnotations | ApplyFeature | ApplyLabels | SendEvent"
 
 
 def next_step(
@@ -84,13 +95,15 @@ def next_step(
     `waits`: until when a kind of step is not tried. Without a known Node everything waits for it.
     """
     if known is None:
-        has_work = any((wanted.conditions, wanted.labels is not None, wanted.annotations, book.due_s() is not None))
+        is_told = (wanted.conditions, wanted.annotations, wanted.feature, wanted.labels is not None)
+        has_work = any(is_told) or book.due_s() is not None
         candidates: list[tuple[Step | None, float | None]] = [(ReadNode(), float("-inf") if has_work else None)]
     else:
         series, annotations = book.due(now_s), annotations_to_set(known, wanted)
         candidates = [
             (PatchConditions(wanted.conditions), _conditions_due_s(known, wanted)),
             (PatchAnnotations(annotations, known.uid), float("-inf") if annotations else None),
+            (_feature_step(known, wanted), _feature_due_s(known, wanted)),
             (ApplyLabels(labels_to_apply(known, wanted), known.uid), _labels_due_s(known, wanted)),
             (None if series is None else SendEvent(series, known.uid), book.due_s()),
         ]
@@ -106,7 +119,9 @@ def next_step(
 
 
 def _kinds(known: Known | None) -> tuple[Kind, ...]:
-    return (Kind.READ,) if known is None else (Kind.CONDITIONS, Kind.ANNOTATIONS, Kind.LABELS, Kind.EVENTS)
+    if known is None:
+        return (Kind.READ,)
+    return (Kind.CONDITIONS, Kind.ANNOTATIONS, Kind.FEATURE, Kind.LABELS, Kind.EVENTS)
 
 
 def labels_to_apply(known: Known, wanted: Wanted) -> dict[str, str]:
@@ -119,9 +134,22 @@ def annotations_to_set(known: Known, wanted: Wanted) -> dict[str, str | None]:
     return {key: value for key, value in wanted.annotations.items() if known.annotations.get(key, ()) != value}
 
 
+def _feature_step(known: Known, wanted: Wanted) -> ApplyFeature | None:
+    return None if wanted.feature is None else ApplyFeature(wanted.feature, known.uid)
+
+
+def _feature_due_s(known: Known, wanted: Wanted) -> float | None:
+    if wanted.feature is None:
+        return None
+    return known.feature_due_s if known.feature == wanted.feature else float("-inf")
+
+
 def _labels_due_s(known: Known, wanted: Wanted) -> float | None:
+    """Labels that an object is to bring go some time after it was made, and not before."""
     if wanted.labels is None or known.labels == labels_to_apply(known, wanted):
         return None
+    if not wanted.labels and wanted.feature is not None and wanted.feature.labels:
+        return known.feature_told_s + HANDOVER_S if known.feature == wanted.feature else None
     return float("-inf")
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from plugin.node_object.api.connection import Connection
     from plugin.node_object.api.credentials import Credentials
     from plugin.node_object.api.messages import Request
-    from plugin.node_object.model import Condition, Note
+    from plugin.node_object.model import Condition, NodeFeature, Note
 
 _AFTER_A_BUG_S = 600.0
 
 
 class Reporter:
-    """Of one Node. `show`, `note`, `label` and `annotate` return at once; they and `close` are of one thread.
+    """Of one Node. Each call returns at once, but for `close`; all are of one thread.
 
     `source` is a kubeconfig's path or "in-cluster". OpenSSL is loaded by the reporter's thread, once there is a call to
     make. The connection is closed whenever nothing is due.
@@ -73,6 +73,11 @@ class Reporter:
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Have the Node carry these annotations as well, None for one that goes."""
         if self._session.annotate(annotations):
+            self._wake.set()
+
+    def feature(self, feature: NodeFeature) -> None:
+        """Have there be this NodeFeature object of the node."""
+        if self._session.feature(feature):
             self._wake.set()
 
     def note(self, notes: tuple[Note, ...]) -> None:

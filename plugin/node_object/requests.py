@@ -3,6 +3,8 @@
 Conditions: a strategic merge patch of `nodes/status`, which replaces conditions of the same type and keeps all others.
 Annotations: a JSON merge patch of single ones, with the uid.
 Labels: server-side apply, never forced, with the uid, so that it can neither make a Node nor take over another one.
+Features: server-side apply of a NodeFeature object, never forced, under the name of NVIDIA's feature discovery (its
+internal/lm/output.go, 0.19), owned by the Node: it goes with it.
 Events: v1, in namespace `default`, like the kubelet's own of its node.
 """
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plugin.node_object.model import Condition
-    from plugin.node_object.plan import ApplyLabels, PatchAnnotations, SendEvent
+    from plugin.node_object.plan import ApplyFeature, ApplyLabels, PatchAnnotations, SendEvent
 
 _EVENTS = "/api/v1/namespaces/default/events"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -28,6 +30,8 @@ MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 # Enough of the answer to a patch: not the whole Node, with its images.
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+NODE_FEATURES = "nodefeatures"
+_FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces"
 _MAX_NAME = 253
 _SUFFIX = 17
 
@@ -66,6 +70,44 @@ def apply_labels(node: str, step: ApplyLabels) -> Request:
     metadata = {"name": node, "uid": step.uid, "labels": dict(step.labels)}
     path = f"{_node(node)}?fieldManager={FIELD_MANAGER}&force=false"
     return _patch(path, "nodes", APPLY, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
+
+def feature_name(node: str) -> str:
+    """Return the name of a node's object."""
+    return f"nvidia-features-for-{node}"
+
+
+def apply_feature(node: str, step: ApplyFeature) -> Request:
+    """Make the node's NodeFeature object say this, and nothing else of ours.
+
+    A map that loses its last key by an apply becomes null, and null is refused: what is empty is left out. `flags` are
+    always empty, and stay, so that what is around them is never null.
+    """
+    feature, name = step.feature, feature_name(node)
+    attributes = {key: {"elements": dict(each)} for key, each in feature.attributes.items() if each}
+    instances = {
+        key: {"elements": [{"attributes": dict(one)} for one in each]}
+        for key, each in feature.instances.items()
+        if each
+    }
+    sets = {"flags": {}, **_unless_empty(attributes=attributes, instances=instances)}
+    body = {
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeature",
+        "metadata": {
+            "name": name,
+            "namespace": feature.namespace,
+            "labels": {"nfd.node.kubernetes.io/node-name": node},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": step.uid}],
+        },
+        "spec": {"features": sets, **_unless_empty(labels=dict(feature.labels))},
+    }
+    place = f"{_FEATURES}/{quote(feature.namespace, safe='')}/{NODE_FEATURES}/{quote(name, safe='')}"
+    return _patch(f"{place}?fieldManager={FIELD_MANAGER}&force=false", NODE_FEATURES, APPLY, body)
+
+
+def _unless_empty(**maps: dict[str, Any]) -> dict[str, Any]:
+    return {key: each for key, each in maps.items() if each}
 
 
 def patch_annotations(node: str, step: PatchAnnotations) -> Request:

@@ -17,6 +17,7 @@ from plugin.node_object.answers import BAD_REQUEST, CONFLICT, FORBIDDEN, INVALID
 from plugin.node_object.api.budget import FIRST_WAIT_S, Backoff, Bucket
 from plugin.node_object.model import Known, Wanted
 from plugin.node_object.plan import (
+    ApplyFeature,
     ApplyLabels,
     Kind,
     PatchAnnotations,
@@ -28,6 +29,7 @@ from plugin.node_object.plan import (
     next_step,
 )
 from plugin.node_object.requests import (
+    apply_feature,
     apply_labels,
     event_name,
     patch_annotations,
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
     from plugin.log import Logger
     from plugin.node_object.api.messages import Request
-    from plugin.node_object.model import Condition, Note
+    from plugin.node_object.model import Condition, NodeFeature, Note
     from plugin.node_object.plan import Step
 
     Ask: TypeAlias = "Callable[[Request], dict[str, Any]]"
@@ -91,7 +93,7 @@ class Dependencies:
 
 
 class Session:
-    """Of one Node. `show`, `label`, `annotate` and `note` are of one thread, `work` may be of another."""
+    """Of one Node. `show`, `label`, `annotate`, `feature` and `note` are of one thread, `work` may be of another."""
 
     def __init__(self, node: str, ask: Ask, logger: Logger, rhythm: Rhythm, dependencies: Dependencies) -> None:
         self._node = node
@@ -120,6 +122,10 @@ class Session:
     def annotate(self, annotations: Mapping[str, str | None]) -> bool:
         """Have the Node carry these annotations as well, None for one that goes; returns whether that is new."""
         return self._want(self._wanted._replace(annotations={**self._wanted.annotations, **annotations}))
+
+    def feature(self, feature: NodeFeature) -> bool:
+        """Have there be this NodeFeature object; returns whether that is something new."""
+        return self._want(self._wanted._replace(feature=feature))
 
     def note(self, notes: tuple[Note, ...]) -> bool:
         """Make events; returns whether there are any."""
@@ -173,6 +179,8 @@ class Session:
         elif isinstance(step, ApplyLabels):
             self._ask(apply_labels(self._node, step))
             self._know(labels=step.labels)
+        elif isinstance(step, ApplyFeature):
+            self._apply_feature(step)
         elif isinstance(step, PatchAnnotations):
             self._patch_annotations(step)
         else:
@@ -195,6 +203,12 @@ class Session:
         self._ask(patch_annotations(self._node, step))
         if self._known is not None:
             self._know(annotations={**self._known.annotations, **step.annotations})
+
+    def _apply_feature(self, step: ApplyFeature) -> None:
+        self._ask(apply_feature(self._node, step))
+        now_s = self._dependencies.clock()
+        due_s = now_s + self._dependencies.later(self._rhythm.heartbeat_s)
+        self._know(feature=step.feature, feature_told_s=now_s, feature_due_s=due_s)
 
     def _send_event(self, step: SendEvent) -> None:
         name = step.series.name or event_name(self._node, step.series.number)
@@ -227,7 +241,8 @@ class Session:
         if isinstance(step, SendEvent) and error.status in _NEVER:
             with self._lock:
                 self._book.give_up(step.series)
-        is_node = error.status in (NOT_FOUND, CONFLICT)  # it is gone, or another one
+        # It is gone, or another one.
+        is_node = error.status in (NOT_FOUND, CONFLICT) and step.kind is not Kind.FEATURE
         if error.status == INVALID and step.kind is Kind.ANNOTATIONS:
             # To a merge patch with another uid the API server says that the field is immutable; or they are too large.
             is_node = True

@@ -53,7 +53,7 @@ def _settings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator
         "flags.nvidiaDevRoot": (str(config.dev_root.parent), "devRoot"),
         "flags.plugin.containerDriverRoot": (str(config.settings.driver_root), "flags.nvidiaDriverRoot"),
         "flags.plugin.passDeviceSpecs": (config.settings.answers.has_nodes, "flags.plugin.deviceListStrategy"),
-        "flags.useNodeFeatureAPI": (config.settings.labels.file is None, "flags.gfd.outputFile"),
+        "flags.useNodeFeatureAPI": (bool(config.settings.labels.feature_namespace), "labels"),
         "flags.gfd.machineTypeFile": (str(config.sys_root / "class/dmi/id/product_name"), "sysRoot"),
         "kubeletSocket": (str(config.kubelet_root / "device-plugins/kubelet.sock"), "kubeletRoot"),
     }

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 class LabelSettings:
     """How a node's labels are made, and where they are left.
 
-    `file` None: nowhere. `is_file_wanted`: somebody asked for it, so that a missing folder is told. `pause_s` is the
-    time between two looks whether all is as it should be; None: labels are made once and stay when the daemon ends.
+    `file` None: nowhere. `is_file_wanted`: somebody asked for it, so that a missing folder is told. `is_on_node`: the
+    Node itself gets them, where the Kubernetes API is known. `feature_namespace` is the NodeFeature object's, "" for
+    none. `pause_s` is the time between two looks whether all is as it should be; None: labels are made once and stay
+    when the daemon ends.
     """
 
     file: Path | None = Path(LABEL_FILE)
@@ -28,6 +30,8 @@ class LabelSettings:
     pause_s: float | None = 60.0
     has_timestamp: bool = True
     machine_file: str = ""
+    is_on_node: bool = True
+    feature_namespace: str = ""
 
 
 _POLICY, _LABELS = Policy(), LabelSettings()

@@ -35,6 +35,8 @@ _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("auto", "socket", "watcher")
 LIMITS_OFF, LIMITS_PREFERRED, LIMITS_REQUIRED = MEMORY_LIMITS = ("off", "preferred", "required")
+LABELS_AUTO, LABELS_FILE, LABELS_NODE, LABELS_FEATURE = LABELS = ("auto", "file", "node", "nodeFeature")
+_NAMESPACE = re.compile(_DNS_LABEL)
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
 _ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
 _MAX_PORT = 65535
@@ -67,6 +69,8 @@ class NodeConfig:
     node_name: str = ""
     device_classes: Path = Path("/etc/grapnel/devices.d")
     memory_units: tuple[ShareRule, ...] = ()
+    labels: str = LABELS_AUTO  # through what they reach the Node
+    node_feature_namespace: str = "node-feature-discovery"
     memory_limits: str = LIMITS_PREFERRED  # of containers with units of memory, in the driver
 
     @property
@@ -119,19 +123,24 @@ KEYS = {
     "deviceClassesFolder": "device_classes",
     "memoryUnits": "memory_units",
     "memoryLimits": "memory_limits",
+    "labels": "labels",
+    "nodeFeatureNamespace": "node_feature_namespace",
 }
 
 
-def _registration(value: object) -> str:
-    if value not in REGISTRATIONS:
-        raise ValueError(f"must be one of {', '.join(REGISTRATIONS)}")
-    return str(value)
+def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return str(value)
+
+    return parse
 
 
-def _memory_limits(value: object) -> str:
-    if value not in MEMORY_LIMITS:
-        raise ValueError(f"must be one of {', '.join(MEMORY_LIMITS)}")
-    return str(value)
+def _namespace(value: object) -> str:
+    if not isinstance(value, str) or not _NAMESPACE.fullmatch(value):
+        raise ValueError('must be the name of a namespace: small letters, digits and "-"')
+    return value
 
 
 def _path(value: object) -> Path:
@@ -191,7 +200,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "resource": parse_resource_name,
     "nvidiaConfigFile": lambda value: None if value is None else _path(value),
     "kubeletRoot": _path,
-    "registration": _registration,
+    "registration": _one_of(REGISTRATIONS),
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
     "devRoot": _path,
@@ -208,7 +217,9 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "nodeName": _node_name,
     "deviceClassesFolder": _path,
     "memoryUnits": parse_memory_units,
-    "memoryLimits": _memory_limits,
+    "memoryLimits": _one_of(MEMORY_LIMITS),
+    "labels": _one_of(LABELS),
+    "nodeFeatureNamespace": _namespace,
 }
 
 

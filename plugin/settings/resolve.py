@@ -17,8 +17,9 @@ from plugin.devices.resources import MIG_PREFIX
 from plugin.devices.sharing import Strategy
 from plugin.errors import ConfigError
 from plugin.health.xid import plan_policy
-from plugin.settings.kinds import duration_s, show
-from plugin.settings.model import DaemonSettings, LabelSettings
+from plugin.settings.kinds import show
+from plugin.settings.label_target import label_conflicts, label_warnings, plan_labels
+from plugin.settings.model import DaemonSettings
 from plugin.settings.node_config import LIMITS_REQUIRED
 from plugin.settings.share_rules import contradictions, plan_shares
 from plugin.settings.sharing import Sharing
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 HINT = "leave it out for now: docs/migrate.md says what is honoured"
 _SOCKET = PurePosixPath("device-plugins/kubelet.sock")
-_LEAST_PAUSE_S = 1.0
 _CDI = {DeviceList.CDI_ANNOTATIONS, DeviceList.CDI_CRI}
 _EXTRAS = {
     "flags.gdrcopyEnabled": "NVIDIA_GDRCOPY",
@@ -62,7 +62,7 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
     resources = [pattern.resource for pattern in patterns] or [config.resource]
     is_mig_offered = settings["flags.migStrategy"].value != NONE
     here = [rule for rule in rules if rule.resource in resources or (is_mig_offered and _is_of_mig(rule, migs))]
-    wrong = (*contradictions(rules), *_mps_of_mig(here, migs))
+    wrong = (*contradictions(rules), *_mps_of_mig(here, migs), *label_conflicts(config, settings))
     if wrong:
         raise ConfigError("; ".join(wrong), SETTINGS_HINT)
     problems = [*_not_yet(settings, answers)]
@@ -81,32 +81,23 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
         ends_without_driver=bool(settings["flags.failOnInitError"].value),
         driver_root=_driver_root(settings),
         policy=plan_policy(*(_words(settings[name]) for name in ("disableHealthChecks", "enableHealthChecks"))),
-        labels=_labels(settings),
+        labels=plan_labels(config, settings),
     )
     about_answers = (*_nodes_of_nobody(settings, answers), *_names_for_the_engine(settings, answers))
     return Resolved(
         replace(config, settings=decided, **places),  # type: ignore[arg-type] # paths of fields that hold paths
         origins,
-        (*_without_effect(settings), *_shares_of_nothing(rules, here), *about_answers),
+        (
+            *_without_effect(settings),
+            *_shares_of_nothing(rules, here),
+            *label_warnings(config, settings),
+            *about_answers,
+        ),
     )
 
 
 def _words(effective: Effective) -> tuple[str, ...]:
     return tuple(map(str, effective.value)) if isinstance(effective.value, tuple) else ()
-
-
-def _labels(settings: Mapping[str, Effective]) -> LabelSettings:
-    """NVIDIA's feature discovery ends after one labelling, removes its file then or not; here the daemon goes on."""
-    through_api, file = settings["flags.useNodeFeatureAPI"].value, settings["flags.gfd.outputFile"]
-    pause_s = duration_s(str(settings["flags.gfd.sleepInterval"].value))
-    is_once = settings["flags.gfd.oneshot"].value is True or pause_s is None
-    return LabelSettings(
-        file=None if through_api else Path(str(file.value)),
-        is_file_wanted=not through_api and (file.is_given or through_api is False),
-        pause_s=None if is_once or pause_s is None else max(pause_s, _LEAST_PAUSE_S),
-        has_timestamp=not settings["flags.gfd.noTimestamp"].value,
-        machine_file=str(settings["flags.gfd.machineTypeFile"].value or ""),
-    )
 
 
 def _answer_form(settings: Mapping[str, Effective]) -> AnswerForm:

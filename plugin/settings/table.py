@@ -233,7 +233,7 @@ SETTINGS = (
         "flags.useNodeFeatureAPI",
         BOOLEAN,
         default=None,
-        meaning="true leaves no file with labels; false tells where one cannot be left",
+        meaning="true leaves labels in a NodeFeature object (needs kubernetesApi), and no file; false: in the file",
         flags=("use-node-feature-api",),
         variables=("USE_NODE_FEATURE_API",),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from provision.spec.model import MigStrategy
+from provision.spec.model import LabelTarget, MigStrategy
 from provision.spec.remark import error, warning
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class _Rule(NamedTuple):
 def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     rules = tuple(_rules(plugin))
-    return chain(_reserved(plugin, rules), _contradictions(rules), _mig(plugin, rules), _unnamed(plugin))
+    return chain(_reserved(plugin, rules), _contradictions(rules), _mig(plugin, rules), _unnamed(plugin), _api(plugin))
 
 
 def _full(name: str) -> str:
@@ -98,3 +98,12 @@ def _unnamed(plugin: Plugin) -> Iterator[Remark]:
     if plugin.resources.gpus and plugin.resource != f"{_DOMAIN}/gpu":
         message = "has no effect beside resources.gpus, which names every resource"
         yield warning((*SECTION, "resource"), message, "leave one of them out")
+
+
+def _api(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what cannot be had without the Kubernetes API."""
+    if plugin.kubernetes_api is not None:
+        return
+    hint = "write kubernetesApi, such as /etc/kubernetes/kubelet.conf"
+    if plugin.labels in {LabelTarget.NODE, LabelTarget.NODE_FEATURE}:
+        yield error((*SECTION, "labels"), f"{plugin.labels.value} needs the Kubernetes API", hint)

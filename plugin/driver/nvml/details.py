@@ -70,6 +70,11 @@ def is_cut(handle: Any) -> bool | None:  # noqa: ANN401 - NVML's handles have no
     return _ask(lambda: bool(pynvml.nvmlDeviceGetMigMode(handle)[0]), None)
 
 
+def has_ecc(handle: Any) -> bool | None:  # noqa: ANN401 - NVML's handles have no type
+    """Return whether ECC is on, None where a GPU has no such mode or does not say. Another mode waits for a reset."""
+    return _ask(lambda: bool(pynvml.nvmlDeviceGetEccMode(handle)[0]), None)
+
+
 def mig_devices(handle: Any) -> tuple[MigFacts, ...]:  # noqa: ANN401 - NVML's handles have no type
     """Return the MIG devices of a GPU in MIG mode."""
     count = _ask(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)), 0)

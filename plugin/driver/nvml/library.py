@@ -77,6 +77,7 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
             compute_capability=details.compute_capability(handle),
             mig=details.mig_devices(handle) if is_cut else (),
             is_cut=is_cut,
+            has_ecc=details.has_ecc(handle),
         )
     except FAULTS as error:
         return LostGpu(index, uuid, reason(error))

@@ -20,6 +20,7 @@ from provision.spec.model.driver import (
 )
 from provision.spec.model.plugin import (
     AllocationPolicy,
+    LabelTarget,
     MemoryLimits,
     MemoryUnits,
     MigStrategy,
@@ -98,6 +99,7 @@ __all__ = [
     "GpuStack",
     "Holds",
     "KernelModule",
+    "LabelTarget",
     "Leaving",
     "MaintenanceRequests",
     "MemoryLimits",

@@ -15,6 +15,7 @@ from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import (
     AbsolutePath,
     DeviceId,
+    DnsLabel,
     KubeconfigPath,
     ListenAddress,
     NamePatternText,
@@ -24,6 +25,15 @@ from provision.spec.model.texts import (
 
 Replicas = Annotated[int, Meta(ge=2, le=1000)]
 UnitMiB = Annotated[int, Meta(ge=1, le=1048576)]
+
+
+class LabelTarget(Enum):
+    """Through what labels reach the Node."""
+
+    AUTO = "auto"
+    FILE = "file"
+    NODE = "node"
+    NODE_FEATURE = "nodeFeature"
 
 
 class MemoryLimits(Enum):
@@ -118,6 +128,14 @@ class Plugin(Section, frozen=True, kw_only=True):
             "conditions on its Node object; null: it does not."
         ),
     ] = None
+    labels: Annotated[
+        LabelTarget,
+        doc(
+            "Through what labels reach the Node; file: the file of Node Feature Discovery; node: the Node itself; "
+            "nodeFeature: a NodeFeature object; auto: the file where its folder is, and the Node with kubernetesApi."
+        ),
+    ] = LabelTarget.AUTO
+    node_feature_namespace: Annotated[DnsLabel, doc("Namespace of the NodeFeature object.")] = "node-feature-discovery"
     memory_limits: Annotated[
         MemoryLimits,
         doc(

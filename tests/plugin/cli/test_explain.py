@@ -53,7 +53,7 @@ def test_each_source_is_named_for_what_it_decides(
     assert found["flags.nvidiaDevRoot"] == ("/own", "follows devRoot")
     assert found["kubeletRoot"] == ("/var/lib/kubelet", "default")
     assert lines["flags.plugin.nvidiaCTKPath"]["noEffect"].startswith("the CDI file is the hook's")
-    assert found["flags.useNodeFeatureAPI"] == (False, "follows flags.gfd.outputFile")
+    assert found["flags.useNodeFeatureAPI"] == (False, "follows labels")
     assert found["flags.gfd.machineTypeFile"] == ("/sys/class/dmi/id/product_name", "follows sysRoot")
     assert lines["flags.migStrategy"]["noEffect"] is None
 

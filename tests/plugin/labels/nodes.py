@@ -34,7 +34,7 @@ def is_label(name: str, value: str) -> bool:
     """Whether Kubernetes takes it."""
     prefix, _, rest = name.partition("/")
     fits = len(rest) <= MAX_LENGTH and len(value) <= MAX_LENGTH
-    return prefix == "nvidia.com" and fits and bool(NAME.fullmatch(rest) and VALUE.fullmatch(value))
+    return prefix in {"nvidia.com", "grapnel.dev"} and fits and bool(NAME.fullmatch(rest) and VALUE.fullmatch(value))
 
 
 def a100(index: int, model: str = "NVIDIA A100-SXM4-80GB") -> GpuFacts:

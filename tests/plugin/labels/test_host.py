@@ -79,6 +79,30 @@ def test_any_bytes_are_read_to_an_end(config: bytes, has_list: bool) -> None:  #
     assert found is None or len(found.version) <= 10
 
 
+OPEN = (
+    b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build\nGCC version: Kernel Module\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("banner", "expected"),
+    [
+        pytest.param(OPEN, "open", id="open"),
+        pytest.param(
+            b"NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Wed", "proprietary", id="proprietary"
+        ),
+        pytest.param(b"GCC version: 12\nOpen Kernel Module\n", "", id="not in the first line"),
+        pytest.param(None, "", id="not loaded"),
+    ],
+)
+def test_the_kernel_modules_flavour_is_in_its_banner(tmp_path: Path, banner: bytes | None, expected: str) -> None:
+    folder = tmp_path / "driver/nvidia"
+    folder.mkdir(parents=True)
+    if banner is not None:
+        (folder / "version").write_bytes(banner)
+    assert read_host(tmp_path, [], proc_root=tmp_path).kernel_module == expected
+
+
 def make_host(root: Path, **files: bytes) -> Path:
     device = root / "bus/pci/devices" / ADDRESS
     device.mkdir(parents=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from plugin.labels.features import Features
+
 ONE, TWO = inventory_of([a100(0)]), inventory_of([a100(0), a100(1)])
 NO_DRIVER = Observation(Inventory(), "driver not loaded")
 
@@ -35,11 +37,17 @@ class Node:
         self.config = NodeConfig(sys_root=folder / "sys", settings=DaemonSettings(labels=settings))
         self.keeper = LabelKeeper(Logger(), now=lambda: self.moment, after_s=0)
         self.keeper.on_change = self._on_change
+        self.objects: list[tuple[str, str | None, int]] = []  # namespace, count of GPUs by label, and as instances
+        self.keeper.on_features = self._on_features
         self._change = asyncio.Event()
 
     def _on_change(self, labels: Mapping[str, str]) -> None:
         self.heard.append(labels)
         self._change.set()
+
+    def _on_features(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
+        gpus = 0 if features is None else len(features.instances["grapnel.gpu"])
+        self.objects.append((namespace, labels.get("nvidia.com/gpu.count"), gpus))
 
     def see(self, inventory: Inventory) -> None:
         self.keeper.observed(Observation(inventory), self.config)
@@ -263,3 +271,22 @@ def test_what_cannot_be_seen_in_the_labels_is_said_once(tmp_path: Path, caplog: 
     notes = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert notes == ["labels speak of NVIDIA A100-SXM4-80GB alone: there are NVIDIA L4, too"]
     assert not (tmp_path / "gfd").exists()
+
+
+def test_labels_move_from_the_node_to_an_object_and_back(tmp_path: Path) -> None:
+    async def script(node: Node) -> None:
+        node.see(ONE)
+        await node.change()
+        on_node = node.config
+        in_object = settings_of(tmp_path, file=None, is_on_node=False, feature_namespace="nfd")
+        node.config = replace(on_node, settings=DaemonSettings(labels=in_object))
+        node.see(ONE)
+        await node.change()
+        assert node.objects == [("nfd", "1", 1)]
+        node.config = on_node
+        node.see(ONE)
+        await node.change()
+        assert node.objects == [("nfd", "1", 1), ("", None, 0)]
+        assert node.counts() == ["1", None, "1"]
+
+    run(lambda: Node(tmp_path, settings_of(tmp_path)), script)

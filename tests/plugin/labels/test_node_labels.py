@@ -65,6 +65,24 @@ def test_a_label_has_the_value_that_nvidia_gives_it(name: str) -> None:
     assert set(found) == set(WHOLE)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "module", "expected"),
+    [
+        pytest.param((True, True), "open", ("open", "enabled"), id="both on"),
+        pytest.param((False, False), "proprietary", ("proprietary", "disabled"), id="both off"),
+        pytest.param((True, False), "", (None, "mixed"), id="one of two"),
+        pytest.param((None, True), "", (None, "enabled"), id="a GPU that does not say has no part in it"),
+        pytest.param((None, None), "", (None, None), id="GPUs without ECC"),
+    ],
+)
+def test_what_nvidia_has_no_label_for_has_one_of_ours(
+    gpus: tuple[bool | None, ...], module: str, expected: tuple[str | None, str | None]
+) -> None:
+    seen = [replace(a100(index), has_ecc=has_ecc) for index, has_ecc in enumerate(gpus)]
+    found = labels_of(seen, replace(HOST, kernel_module=module))
+    assert (found.get("grapnel.dev/driver.kernel-module"), found.get("grapnel.dev/gpu.ecc")) == expected
+
+
 def test_labels_are_in_the_order_of_their_names() -> None:
     made = list(make_labels(inventory_of(PAIR), HOST, OfferRules((), "mixed"), timestamp=1_700_000_000))
     assert made == sorted(made)

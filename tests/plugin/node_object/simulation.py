@@ -32,6 +32,9 @@ class Simulation:
         self.labels: dict[str, tuple[str, str]] = {}
         self.annotations: dict[str, str] = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
         self.conditions: dict[str, dict[str, str]] = {}
+        self.features: dict[str, dict[str, Any]] = {}  # by namespace
+        self.namespaces = {"node-feature-discovery"}
+        self.features_are_of = ""  # whose they are, if not ours
         self.events: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[float, str]] = []
         self.logger = WrittenLog()
@@ -81,6 +84,8 @@ class Simulation:
         body = json.loads(request.body) if request.body else {}
         if request.resource == "events":
             return self._event(request, body)
+        if request.resource == "nodefeatures":
+            return self._feature(body)
         if not self.exists:
             return Answer(404)
         if request.resource == "nodes/status":
@@ -100,6 +105,15 @@ class Simulation:
             return Answer(404)
         self.events[name] = {**self.events.get(name, {}), **body}
         return Answer(201, b"{}")
+
+    def _feature(self, body: dict[str, Any]) -> Answer:
+        namespace = body["metadata"]["namespace"]
+        if namespace not in self.namespaces:
+            return Answer(404, b'{"message": "the server could not find the requested resource"}')
+        if self.features_are_of:
+            return Answer(409, b'{"message": "Apply failed with 1 conflict: .spec.labels"}')
+        self.features[namespace] = body
+        return Answer(200, json.dumps(body).encode())
 
     def _annotate(self, metadata: dict[str, Any]) -> Answer:
         if metadata["uid"] != str(self.uid) or self.is_full:

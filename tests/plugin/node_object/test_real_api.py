@@ -2,101 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.cluster import ControlPlane
 from plugin.health.model import Change
-from plugin.node_object.node import ClusterNode
-from plugin.node_object.reporter import Reporter
-from plugin.node_object.session import Rhythm
-from tests.plugin.daemon_process import REPOSITORY, wait_until
+from tests.plugin.node_object.real_cluster import Running, register, service_account
 from tests.plugin.node_object.states import UUIDS, XID_48, observed, transition, without_answer
-from tests.plugin.node_object.written_log import WrittenLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from lab.cluster import ControlPlane
 
 pytestmark = pytest.mark.functional  # etcd and an API server
 
 LABELS = {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-NUMBERS = itertools.count(1)
-AT_ONCE = Rhythm(start_s=0.0)
-
-
-@pytest.fixture(scope="module")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane(tmp_path_factory.mktemp("control-plane")).running() as made:
-        yield made
-
-
-@pytest.fixture
-def node(control_plane: ControlPlane) -> Iterator[str]:
-    """A Node of this test's own, as a kubelet would have registered it."""
-    name = f"n{next(NUMBERS)}"
-    register(control_plane, name)
-    yield name
-    control_plane.kubectl(["delete", "node", name, "--ignore-not-found"])
-
-
-def register(control_plane: ControlPlane, name: str) -> None:
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting"}
-    labels = {"kubernetes.io/hostname": name, "nvidia.com/site": "rack-7"}
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-    control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(body))
-    patch = json.dumps({"status": {"conditions": [ready]}})
-    control_plane.kubectl(["patch", "node", name, "--subresource=status", "--type=strategic", "-p", patch])
-
-
-class Running:
-    """A reporter with the kubelet's credentials of a node, or with another kubeconfig."""
-
-    def __init__(self, control_plane: ControlPlane, node: str, folder: Path, kubeconfig: str = "") -> None:
-        self.control_plane = control_plane
-        self.name = node
-        if not kubeconfig:
-            kubeconfig = control_plane.render_kubeconfig(control_plane.certificates.prepare_node(node))
-        path = folder / "kubelet.conf"
-        path.write_text(kubeconfig)
-        self.logger = WrittenLog()
-        reporter = Reporter(node, str(path), {}, self.logger, AT_ONCE)
-        reporter.start()
-        self.node = ClusterNode(reporter, self.logger)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.node.close()
-
-    def read(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.control_plane.kubectl(["get", "node", self.name, "-o", "json"]))
-        return found
-
-    def conditions(self) -> dict[str, dict[str, str]]:
-        return {each["type"]: each for each in self.read()["status"].get("conditions", [])}
-
-    def statuses(self) -> dict[str, str]:
-        return {kind: each["status"] for kind, each in self.conditions().items()}
-
-    def labels(self) -> dict[str, str]:
-        found: dict[str, str] = self.read()["metadata"]["labels"]
-        return {key: value for key, value in found.items() if key.startswith("nvidia.com/")}
-
-    def events(self) -> list[dict[str, Any]]:
-        selector = f"--field-selector=involvedObject.name={self.name},source=grapnel-node"
-        found: list[dict[str, Any]] = json.loads(
-            self.control_plane.kubectl(["get", "events", "-n", "default", selector, "-o", "json"])
-        )["items"]
-        return found
-
-    def wait(self, holds: Any) -> None:  # noqa: ANN401 - a lambda
-        wait_until(holds, lambda: f"{self.logger.text()}\n{self.read()}")
 
 
 def test_the_kubelets_own_credentials_are_enough(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
@@ -216,23 +139,10 @@ def test_a_kubelet_may_do_what_the_daemon_does(control_plane: ControlPlane, node
     assert done.stdout.strip() == answer, done.stderr
 
 
-def service_account(control_plane: ControlPlane, name: str, *, is_bound: bool) -> str:
-    """Return a kubeconfig with a token of a service account, which may or may not have the role of deploy/rbac."""
-    control_plane.kubectl(["create", "serviceaccount", name])
-    if is_bound:
-        control_plane.kubectl(["apply", "-f", str(REPOSITORY / "deploy/rbac/node.yaml")])
-        binding = ["--clusterrole=grapnel-node", f"--serviceaccount=default:{name}"]
-        control_plane.kubectl(["create", "clusterrolebinding", name, *binding])
-    token = control_plane.kubectl(["create", "token", name]).strip()
-    config = json.loads(control_plane.render_kubeconfig("admin"))
-    config["users"][0]["user"] = {"token": token}
-    return json.dumps(config)
-
-
 def test_the_role_of_a_pod_is_enough_and_no_more_than_needed(
     control_plane: ControlPlane, node: str, tmp_path: Path
 ) -> None:
-    kubeconfig = service_account(control_plane, "bound", is_bound=True)
+    kubeconfig = service_account(control_plane, "bound", "node")
     with Running(control_plane, node, tmp_path, kubeconfig) as running:
         running.node.label(LABELS)
         running.node.show(observed("", transitions=(transition(Change.VERDICT, "verdict"),)))
@@ -249,7 +159,7 @@ def test_the_role_of_a_pod_is_enough_and_no_more_than_needed(
 
 
 def test_a_pod_without_the_role_is_told_what_is_missing(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
-    kubeconfig = service_account(control_plane, "unbound", is_bound=False)
+    kubeconfig = service_account(control_plane, "unbound")
     with Running(control_plane, node, tmp_path, kubeconfig) as running:
         running.node.show(observed(""))
         running.wait(lambda: bool(running.logger.lines("the api server forbids get nodes")))

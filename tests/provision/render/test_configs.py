@@ -48,6 +48,18 @@ def test_the_daemon_learns_whether_a_container_may_start_without_a_memory_limit(
     assert json.loads(render_node_config(stack))["memoryLimits"] == "required"
 
 
+def test_the_daemon_learns_through_what_labels_go() -> None:
+    declared = {
+        "kubernetesApi": "/etc/kubernetes/kubelet.conf",
+        "labels": "nodeFeature",
+        "nodeFeatureNamespace": "nfd",
+    }
+
+    rendered = json.loads(render_node_config(make_stack(plugin=declared)))
+
+    assert {key: rendered.get(key) for key in declared} == declared
+
+
 def test_the_daemon_learns_how_to_reach_its_node_object_where_the_declaration_says() -> None:
     stack = make_stack(plugin={"kubernetesApi": "/etc/kubernetes/kubelet.conf"})
 

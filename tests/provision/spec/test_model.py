@@ -57,6 +57,8 @@ ACCEPTED: list[tuple[str, object]] = [
     ("plugin.metricsAddress", "[::]:65535"),
     ("plugin.metricsAddress", "127.0.0.1:9400"),
     ("plugin.memoryLimits", "required"),
+    ("plugin.labels", "nodeFeature"),
+    ("plugin.nodeFeatureNamespace", "nfd"),
     ("plugin.kubernetesApi", None),
     ("plugin.kubernetesApi", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig"),
     ("node.labels", {"a": "", "example.com/x_y": "A.1"}),

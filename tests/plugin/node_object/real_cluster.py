@@ -1,0 +1,87 @@
+"""A real API server for tests: Nodes as kubelets register them, the daemon's half, and credentials of each kind."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+from plugin.node_object.node import ClusterNode
+from plugin.node_object.reporter import Reporter
+from plugin.node_object.session import Rhythm
+from tests.plugin.daemon_process import REPOSITORY, wait_until
+from tests.plugin.node_object.written_log import WrittenLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lab.cluster import ControlPlane
+
+AT_ONCE = Rhythm(start_s=0.0)
+
+
+def register(control_plane: ControlPlane, name: str) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting"}
+    labels = {"kubernetes.io/hostname": name, "nvidia.com/site": "rack-7"}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(body))
+    patch = json.dumps({"status": {"conditions": [ready]}})
+    control_plane.kubectl(["patch", "node", name, "--subresource=status", "--type=strategic", "-p", patch])
+
+
+class Running:
+    """A reporter with the kubelet's credentials of a node, or with another kubeconfig."""
+
+    def __init__(self, control_plane: ControlPlane, node: str, folder: Path, kubeconfig: str = "") -> None:
+        self.control_plane = control_plane
+        self.name = node
+        if not kubeconfig:
+            kubeconfig = control_plane.render_kubeconfig(control_plane.certificates.prepare_node(node))
+        path = folder / "kubelet.conf"
+        path.write_text(kubeconfig)
+        self.logger = WrittenLog()
+        reporter = Reporter(node, str(path), {}, self.logger, AT_ONCE)
+        reporter.start()
+        self.node = ClusterNode(reporter, self.logger)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.node.close()
+
+    def read(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.control_plane.kubectl(["get", "node", self.name, "-o", "json"]))
+        return found
+
+    def conditions(self) -> dict[str, dict[str, str]]:
+        return {each["type"]: each for each in self.read()["status"].get("conditions", [])}
+
+    def statuses(self) -> dict[str, str]:
+        return {kind: each["status"] for kind, each in self.conditions().items()}
+
+    def labels(self) -> dict[str, str]:
+        found: dict[str, str] = self.read()["metadata"]["labels"]
+        return {key: value for key, value in found.items() if key.startswith("nvidia.com/")}
+
+    def events(self) -> list[dict[str, Any]]:
+        selector = f"--field-selector=involvedObject.name={self.name},source=grapnel-node"
+        found: list[dict[str, Any]] = json.loads(
+            self.control_plane.kubectl(["get", "events", "-n", "default", selector, "-o", "json"])
+        )["items"]
+        return found
+
+    def wait(self, holds: Any) -> None:  # noqa: ANN401 - a lambda
+        wait_until(holds, lambda: f"{self.logger.text()}\n{self.read()}")
+
+
+def service_account(control_plane: ControlPlane, name: str, *roles: str) -> str:
+    """Return a kubeconfig with a token of a service account that has the cluster roles of files in deploy/rbac."""
+    control_plane.kubectl(["create", "serviceaccount", name])
+    for role in roles:
+        control_plane.kubectl(["apply", "-f", str(REPOSITORY / f"deploy/rbac/{role}.yaml")])
+        binding = [f"--clusterrole=grapnel-{role}", f"--serviceaccount=default:{name}"]
+        control_plane.kubectl(["create", "clusterrolebinding", f"{name}-{role}", *binding])
+    token = control_plane.kubectl(["create", "token", name]).strip()
+    config = json.loads(control_plane.render_kubeconfig("admin"))
+    config["users"][0]["user"] = {"token": token}
+    return json.dumps(config)

@@ -22,11 +22,40 @@ UNITS_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 UNITS_OF_CARD = "ALIYUN_COM_GPU_MEM_DEV"
 UNITS_OF_CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 ENVIRONMENT = "NVIDIA_VISIBLE_DEVICES"
+IMEX_CHANNELS = "NVIDIA_IMEX_CHANNELS"
 CDI_KIND = "nvidia.com/gpu"  # of the file that `grapnel-hook cdi` writes
 MOUNT_FOLDER = "/var/run/nvidia-container-devices"
 _MOUNT_SOURCE = "/dev/null"
 _PERMISSIONS = "rw"
 _CDI_PLUGIN = "nvidia-device-plugin"
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A device node in the container and the one on the host behind it."""
+
+    container_path: str
+    host_path: str
+    permissions: str = _PERMISSIONS
+
+
+@dataclass(frozen=True)
+class Imex:
+    """Which IMEX channels every container with a GPU gets, and whether it must not go without."""
+
+    channels: tuple[int, ...] = ()
+    is_required: bool = False
+
+
+NO_IMEX = Imex()
+
+
+@dataclass(frozen=True)
+class Channel:
+    """An IMEX channel that containers get."""
+
+    number: int
+    node: DeviceNode
 
 
 class DeviceList(Enum):
@@ -44,7 +73,8 @@ class AnswerForm:
 
     `variables` are further ones that every container gets as `enabled`; `has_nodes` tells whether the answer
     names device nodes, which the runtime then adds with their device rules. `is_memory_limited`: a container with units
-    of memory must not start without its limit in the driver.
+    of memory must not start without its limit in the driver. `imex` is what was declared of IMEX channels, `channels`
+    what there is of it.
     """
 
     lists: tuple[DeviceList, ...] = (DeviceList.ENVVAR,)
@@ -53,6 +83,13 @@ class AnswerForm:
     cdi_annotation_prefix: str = "cdi.k8s.io/"
     variables: tuple[str, ...] = ()
     is_memory_limited: bool = False
+    imex: Imex = NO_IMEX
+    channels: tuple[Channel, ...] = ()
+
+    @property
+    def has_cdi(self) -> bool:
+        """Whether devices are named for CDI."""
+        return DeviceList.CDI_ANNOTATIONS in self.lists or DeviceList.CDI_CRI in self.lists
 
     def compose(
         self,
@@ -63,15 +100,6 @@ class AnswerForm:
     ) -> ContainerAnswer:
         """Return what a container with these units of these GPUs gets."""
         return compose_answer(self, control, devices, unit_ids, memory_bytes)
-
-
-@dataclass(frozen=True)
-class DeviceNode:
-    """A device node in the container and the one on the host behind it."""
-
-    container_path: str
-    host_path: str
-    permissions: str = _PERMISSIONS
 
 
 @dataclass(frozen=True)
@@ -149,6 +177,8 @@ def compose_answer(
 
     `memory_bytes` is what it was given of the memory of each device, by id; empty where it has whole ones.
 
+    The node of an IMEX channel is in the answer also beside CDI names: no CDI file has it.
+
     The hook's annotation names UUIDs in every form. NVIDIA gives a CDI annotation a random key; here it is the first
     device's id, so that the same request gets the same answer.
     """
@@ -161,6 +191,9 @@ def compose_answer(
         variables.insert(0, (ENVIRONMENT, MOUNT_FOLDER))
     elif DeviceList.ENVVAR in form.lists:
         variables.insert(0, (ENVIRONMENT, ",".join(names)))
+    channels = tuple(str(channel.number) for channel in form.channels)
+    if channels and DeviceList.ENVVAR in form.lists:
+        variables.append((IMEX_CHANNELS, ",".join(channels)))
     variables += [pair for device in devices for pair in device.variables]
     marks = [(ANNOTATION, ",".join(ids))]
     if memory_bytes:
@@ -170,12 +203,22 @@ def compose_answer(
         marks.append((f"{form.cdi_annotation_prefix}{_CDI_PLUGIN}_{ids[0]}", ",".join(cdi_names)))
     return ContainerAnswer(
         device_ids=unit_ids,
-        nodes=control + tuple(node for device in devices for node in device.nodes) if form.has_nodes else (),
+        nodes=_nodes(form, control, devices),
         variables=tuple(variables),
         marks=tuple(marks),
         mounts=(
             *(Mount(f"{MOUNT_FOLDER}/{name}") for name in names if is_mounted),
+            *(Mount(f"{MOUNT_FOLDER}/imex/{channel}") for channel in channels if is_mounted),
             *(mount for device in devices for mount in device.mounts),
         ),
         cdi_devices=cdi_names if DeviceList.CDI_CRI in form.lists else (),
     )
+
+
+def _nodes(
+    form: AnswerForm, control: tuple[DeviceNode, ...], devices: tuple[NamedDevice, ...]
+) -> tuple[DeviceNode, ...]:
+    channels = tuple(channel.node for channel in form.channels)
+    if form.has_nodes:
+        return (*control, *(node for device in devices for node in device.nodes), *channels)
+    return channels if form.has_cdi else ()

@@ -7,13 +7,14 @@ NVML or the file system, so an answer cannot hang in the kubelet's admission of 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.allocation.answer import (
     UNITS_INDEX,
     UNITS_OF_CARD,
     AnswerForm,
+    Channel,
     ContainerAnswer,
     DeviceNode,
     Form,
@@ -106,7 +107,7 @@ def prepare_tables(
     plan: OfferPlan, inventory: Inventory, form: AnswerForm | None = None, sharing: Sharing | None = None
 ) -> dict[str, AllocationTable]:
     """Return the table of each resource, with everything that can be given away, in the given form."""
-    form, sharing = form or AnswerForm(), sharing or NoSharing()
+    form, sharing = _with_channels(form or AnswerForm(), inventory), sharing or NoSharing()
     control = tuple(DeviceNode(f"/dev/{node.name}", node.path) for node in inventory.control)
     places = {unit.device_id: name for name, resource in plan.resources.items() for unit in resource.units}
     return {
@@ -122,6 +123,20 @@ def prepare_tables(
         )
         for name, resource in plan.resources.items()
     }
+
+
+def _with_channels(form: AnswerForm, inventory: Inventory) -> AnswerForm:
+    """Return the form with those of the declared IMEX channels that there are."""
+    here = (each for each in inventory.channels if each.number in form.imex.channels)
+    nodes = ((each.number, DeviceNode(f"/dev/{each.node.name}", each.node.path)) for each in here)
+    return replace(form, channels=tuple(Channel(*each) for each in nodes))
+
+
+def find_missing_channels(form: AnswerForm, inventory: Inventory) -> str:
+    """Return what is to be said of declared IMEX channels that do not exist, "" where there are all."""
+    here = {each.number for each in inventory.channels}
+    missing = ", ".join(str(number) for number in form.imex.channels if number not in here)
+    return f"imex channel {missing} does not exist" if missing else ""
 
 
 def _entries(resource: Resource, form: AnswerForm, sharing: Sharing) -> dict[str, Entry]:

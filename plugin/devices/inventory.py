@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Every CUDA process opens these besides its GPU. Mode-setting is for displays and is not handed out.
 CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+_CHANNEL = "nvidia-caps-imex-channels/channel{}"
+_CHANNELS = (0,)  # the only one that NVIDIA's settings may name
 
 
 class NodeTree(Protocol):
@@ -104,11 +106,20 @@ class ControlNode:
 
 
 @dataclass(frozen=True)
+class ImexChannel:
+    """An IMEX channel, through which GPUs of several machines share memory."""
+
+    number: int
+    node: ControlNode
+
+
+@dataclass(frozen=True)
 class Inventory:
     """Everything on offer, in the driver's order, and what was left out and why.
 
     `findings` maps what is missing to a message; `driver_version` is the last one that answered.
-    `topology` is rebuilt when other GPUs or links are seen, and knows the GPUs of that moment.
+    `topology` is rebuilt when other GPUs or links are seen, and knows the GPUs of that moment. `channels` are there,
+    whether or not containers get them.
     """
 
     driver_version: str = ""
@@ -117,6 +128,7 @@ class Inventory:
     findings: tuple[tuple[str, str], ...] = ()
     cuda_version: str = ""
     topology: Topology = NO_TOPOLOGY
+    channels: tuple[ImexChannel, ...] = ()
 
 
 def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> Inventory:
@@ -148,7 +160,22 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
     control = _control_nodes(tree, findings)
     ordered = tuple(sorted(devices.values(), key=lambda device: (device.gpu.index, device.gpu.uuid)))
     topology = _next_topology(previous.topology, snapshot, tree)
-    return Inventory(snapshot.driver_version, ordered, control, tuple(findings), snapshot.cuda_version, topology)
+    return Inventory(
+        snapshot.driver_version,
+        ordered,
+        control,
+        tuple(findings),
+        snapshot.cuda_version,
+        topology,
+        _channels(tree),
+    )
+
+
+def _channels(tree: NodeTree) -> tuple[ImexChannel, ...]:
+    paths = {number: tree.device_path(_CHANNEL.format(number)) for number in _CHANNELS}
+    return tuple(
+        ImexChannel(number, ControlNode(_CHANNEL.format(number), path)) for number, path in paths.items() if path
+    )
 
 
 def _slices(gpu: GpuFacts, minors: Mapping[str, int], tree: NodeTree) -> tuple[Slice, ...]:

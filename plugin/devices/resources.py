@@ -186,6 +186,15 @@ def without_sharing(plan: OfferPlan, problem: Callable[[str], str]) -> OfferPlan
     return replace(plan, resources=resources)
 
 
+def without_all(plan: OfferPlan, why: str) -> OfferPlan:
+    """Return a plan in which nothing can be given away."""
+    resources = {
+        name: replace(resource, units=tuple(replace(unit, unhealthy=unit.unhealthy or why) for unit in resource.units))
+        for name, resource in plan.resources.items()
+    }
+    return replace(plan, resources=resources)
+
+
 def _judged(unit: Unit, problem: Callable[[str], str]) -> Unit:
     why = "" if unit.unhealthy or unit.device_id == unit.source_id else problem(unit.source_id)
     return replace(unit, unhealthy=why) if why else unit

@@ -10,8 +10,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.allocation.table import EMPTY_TABLE, NoSharing, prepare_tables
-from plugin.devices.resources import NO_CARDS, MemoryCards, find_memory_cards, plan_offers, without_sharing
+from plugin.allocation.table import EMPTY_TABLE, NoSharing, find_missing_channels, prepare_tables
+from plugin.devices.resources import NO_CARDS, MemoryCards, find_memory_cards, plan_offers, without_all, without_sharing
 from plugin.errors import KubeletError, KubeletSilent
 from plugin.kubelet.device_plugin.nearby import Nearby
 from plugin.kubelet.hold_back import hold_back
@@ -105,17 +105,22 @@ class Offering:
 
         A resource that has lost its last device stays, empty. What somebody has in another way is held back (`waits`).
         """
+        answers = config.settings.answers
         planned = without_sharing(plan_offers(inventory, config.offer_rules), self._sharing.problem)
+        missing = find_missing_channels(answers, inventory) if inventory.devices else ""
+        if missing and answers.imex.is_required:
+            planned = without_all(planned, f"{missing}, and imex.required is set")
         found = hold_back(planned, held, self.unit_bytes)
         plan, self.waits = found.plan, found.waits
         self.memory_cards = find_memory_cards(plan)
         self._remember_sizes(plan)
-        tables = prepare_tables(plan, inventory, config.settings.answers, self._sharing)
+        tables = prepare_tables(plan, inventory, answers, self._sharing)
         self._gpus = {name: (resource.offers, tables[name]) for name, resource in plan.resources.items()}
         if self._is_reconfigured and inventory.devices:
             self._withdraw_undeclared()
         waiting = {device_id: f"{device_id} waits: {who}" for device_id, who in self.waits}
-        self._report("gpus", {**waiting, **dict(plan.findings)})
+        channels = {"imex": _say_missing(missing, is_required=answers.imex.is_required)} if missing else {}
+        self._report("gpus", {**waiting, **channels, **dict(plan.findings)})
         self._show_all(config)
 
     def show_others(self, config: NodeConfig, plan: OtherPlan) -> None:
@@ -236,3 +241,8 @@ class Offering:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
+
+
+def _say_missing(missing: str, *, is_required: bool) -> str:
+    effect = "no gpu is given away, as imex.required is set" if is_required else "containers start without it"
+    return f"{missing}: {effect}"

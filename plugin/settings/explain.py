@@ -10,7 +10,7 @@ from plugin.devices.naming import explain_change
 from plugin.settings.kinds import show
 from plugin.settings.merge import DEFAULT
 from plugin.settings.node_config import KEYS
-from plugin.settings.table import BY_NAME
+from plugin.settings.table import BY_NAME, NOTHING_TO_REQUIRE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +63,8 @@ def _settings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator
         if value is None:
             value, follows = followed[name]
             origin = f"follows {follows}"
-        yield Line(name, value, origin, BY_NAME[name].no_effect)
+        is_idle = name == "imex.required" and not settings["imex.channelIDs"].value
+        yield Line(name, value, origin, NOTHING_TO_REQUIRE if is_idle else BY_NAME[name].no_effect)
 
 
 def _patterns(config: NodeConfig) -> Iterator[Line]:

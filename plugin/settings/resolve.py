@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from plugin.allocation.answer import AnswerForm, DeviceList
+from plugin.allocation.answer import AnswerForm, DeviceList, Imex
 from plugin.devices.mig import NONE
 from plugin.devices.resources import MIG_PREFIX
 from plugin.devices.sharing import Strategy
@@ -23,7 +23,7 @@ from plugin.settings.model import DaemonSettings
 from plugin.settings.node_config import LIMITS_REQUIRED
 from plugin.settings.share_rules import contradictions, plan_shares
 from plugin.settings.sharing import Sharing
-from plugin.settings.table import BY_NAME
+from plugin.settings.table import BY_NAME, NOTHING_TO_REQUIRE
 from plugin.settings.table import HINT as SETTINGS_HINT
 
 if TYPE_CHECKING:
@@ -110,17 +110,23 @@ def _answer_form(settings: Mapping[str, Effective]) -> AnswerForm:
         has_nodes=not _CDI & set(lists) if has_nodes is None else bool(has_nodes),
         cdi_annotation_prefix=str(settings["flags.plugin.cdiAnnotationPrefix"].value),
         variables=tuple(variable for name, variable in _EXTRAS.items() if settings[name].value),
+        imex=_imex(settings),
     )
 
 
+def _imex(settings: Mapping[str, Effective]) -> Imex:
+    """Without channels there is nothing to require, as in NVIDIA's."""
+    channels = settings["imex.channelIDs"].value
+    numbers = tuple(map(int, channels)) if isinstance(channels, tuple) else ()
+    return Imex(numbers, bool(numbers and settings["imex.required"].value))
+
+
 def _not_yet(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
-    discovery, channels = settings["flags.deviceDiscoveryStrategy"], settings["imex.channelIDs"]
+    discovery = settings["flags.deviceDiscoveryStrategy"]
     if discovery.value == "tegra":
         yield f"{discovery.origin}: deviceDiscoveryStrategy tegra comes later"
-    if channels.value:
-        yield f"{channels.origin}: channelIDs: IMEX channels come later"
     for name in _EXTRAS:
-        if settings[name].value and _CDI & set(answers.lists):
+        if settings[name].value and answers.has_cdi:
             yield (
                 f"{settings[name].origin}: {name.rpartition('.')[2]} together with a CDI strategy comes later: "
                 "no CDI file names such a device"
@@ -145,7 +151,7 @@ def _shares_of_nothing(rules: Sequence[ShareRule], here: Sequence[ShareRule]) ->
 
 def _nodes_of_nobody(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
     """NVIDIA's own examples say false, as its runtime adds device nodes; under Kubernetes our hook does not."""
-    if not answers.has_nodes and not _CDI & set(answers.lists):
+    if not answers.has_nodes and not answers.has_cdi:
         origin = settings["flags.plugin.passDeviceSpecs"].origin
         yield f"{origin}: passDeviceSpecs false leaves device nodes to the runtime: grapnel's hook adds none"
 
@@ -155,11 +161,14 @@ def _without_effect(settings: Mapping[str, Effective]) -> Iterator[str]:
         setting = BY_NAME[name]
         if setting.no_effect and effective.is_given and effective.value != setting.default:
             yield f"{effective.origin}: {name.rpartition('.')[2]} changes nothing: {setting.no_effect}"
+    required = settings["imex.required"]
+    if required.value and not settings["imex.channelIDs"].value:
+        yield f"{required.origin}: required changes nothing: {NOTHING_TO_REQUIRE}"
 
 
 def _names_for_the_engine(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
     """With its default, containerd 1.7 starts a container without the devices that CDI names it, and says nothing."""
-    if _CDI & set(answers.lists):
+    if answers.has_cdi:
         origin = settings["flags.plugin.deviceListStrategy"].origin
         yield f"{origin}: containerd 1.7 ignores CDI names unless it has enable_cdi = true: see docs/hook/engines.md"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 HINT = "the settings are described in docs/migrate.md"
 LABEL_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 LISTS = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
+NOTHING_TO_REQUIRE = "without IMEX channels there is nothing to require"
 _CDI_FILE = "the CDI file is the hook's, and names the hook itself"
 
 
@@ -155,7 +156,7 @@ SETTINGS = (
         "imex.channelIDs",
         CHANNELS,
         (),
-        "IMEX channels that containers get; any of them comes later",
+        "IMEX channels that every container with a GPU gets: none, or 0",
         ("imex-channel-ids",),
         ("IMEX_CHANNEL_IDS",),
     ),
@@ -163,10 +164,9 @@ SETTINGS = (
         "imex.required",
         BOOLEAN,
         default=False,
-        meaning="whether IMEX channels must exist",
+        meaning="whether GPUs are given away while an IMEX channel does not exist: true gives none",
         flags=("imex-required",),
         variables=("IMEX_REQUIRED",),
-        no_effect="without IMEX channels there is nothing to require",
     ),
     Setting(
         "flags.plugin.sharedDevicesAllocationPolicy",

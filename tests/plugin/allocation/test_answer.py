@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.answer import CDI_KIND, AnswerForm, ContainerAnswer, DeviceList, Mount
-from plugin.allocation.table import allocate
+from plugin.allocation.answer import CDI_KIND, AnswerForm, ContainerAnswer, DeviceList, Imex, Mount
+from plugin.allocation.table import allocate, find_missing_channels
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 INVENTORY = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree())
+CHANNEL = "nvidia-caps-imex-channels/channel0"
+WITHOUT_CHANNEL = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree({CHANNEL}))
 A, B = gpu(1).uuid, gpu(3).uuid
 ENVVAR, MOUNTS, ANNOTATIONS, CRI = DeviceList
 
@@ -58,6 +61,47 @@ def test_the_key_of_a_cdi_annotation_is_one_that_kubernetes_takes() -> None:
 
 def test_further_variables_are_enabled() -> None:
     assert answer(AnswerForm(variables=("NVIDIA_GDS",))).envs["NVIDIA_GDS"] == "enabled"
+
+
+@pytest.mark.parametrize(
+    ("form", "parts"),
+    [
+        pytest.param(AnswerForm(), (True, False, True), id="by the environment"),
+        pytest.param(AnswerForm(has_nodes=False), (True, False, False), id="nodes are left to the runtime"),
+        pytest.param(AnswerForm((MOUNTS,)), (False, True, True), id="by mounts"),
+        pytest.param(AnswerForm((ENVVAR, MOUNTS)), (True, True, True), id="by both"),
+        pytest.param(AnswerForm((CRI,), has_nodes=False), (False, False, True), id="by CDI, whose file has no channel"),
+        pytest.param(AnswerForm((ANNOTATIONS,), has_nodes=False), (False, False, True), id="by a CDI annotation"),
+    ],
+)
+def test_an_imex_channel_is_said_as_the_strategy_says_devices(form: AnswerForm, parts: tuple[bool, ...]) -> None:
+    got = answer(replace(form, imex=Imex((0,))))
+    assert (
+        got.envs.get("NVIDIA_IMEX_CHANNELS") == "0",
+        Mount("/var/run/nvidia-container-devices/imex/0") in got.mounts,
+        [node.host_path for node in got.nodes if "imex" in node.container_path] == [f"/dev/{CHANNEL}"],
+    ) == parts
+    assert not any("imex" in name for name in got.cdi_devices)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "inventory", "words"),
+    [
+        pytest.param(Imex((0,)), WITHOUT_CHANNEL, "imex channel 0 does not exist", id="declared and missing"),
+        pytest.param(Imex((0,)), INVENTORY, "", id="declared and there"),
+        pytest.param(Imex(), WITHOUT_CHANNEL, "", id="not declared"),
+    ],
+)
+def test_a_channel_that_does_not_exist_is_in_no_answer(wanted: Imex, inventory: Inventory, words: str) -> None:
+    form = AnswerForm(imex=wanted)
+    got = allocate(whole_table(inventory, form), [A])
+    assert find_missing_channels(form, inventory) == words
+    assert ("NVIDIA_IMEX_CHANNELS" in got.envs) == (wanted == Imex((0,)) and not words)
+
+
+def test_a_node_with_a_channel_gives_none_that_nobody_declared() -> None:
+    got = answer(AnswerForm((ENVVAR, MOUNTS, CRI)))
+    assert "imex" not in str(got).replace("imex_channels", "").lower()
 
 
 FORMS = st.builds(

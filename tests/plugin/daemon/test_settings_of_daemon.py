@@ -145,6 +145,43 @@ def test_sighup_carries_out_another_strategy_without_registering_again(kubelet: 
         assert node.log().count("msg=registered") == 1
 
 
+def _make_channel(node: DaemonProcess) -> None:
+    folder = node.node / "dev/nvidia-caps-imex-channels"
+    folder.mkdir()
+    (folder / "channel0").symlink_to("/dev/null")
+
+
+def _has_channel(kubelet: Kubelet) -> bool:
+    response = _allocated(kubelet)
+    paths = [device.container_path for device in response.devices]
+    is_there = "/dev/nvidia-caps-imex-channels/channel0" in paths
+    assert (response.envs.get("NVIDIA_IMEX_CHANNELS") == "0") is is_there
+    return is_there
+
+
+def test_an_imex_channel_is_given_from_the_moment_that_it_exists(kubelet: Kubelet, node: DaemonProcess) -> None:
+    write(node, "imex: {channelIDs: [0]}\n")
+    with node:
+        kubelet.wait_for_devices(RESOURCE, 3)
+        node.wait_for_log("imex channel 0 does not exist: containers start without it")
+        assert not _has_channel(kubelet)
+        _make_channel(node)
+        wait_until(lambda: _has_channel(kubelet), node.log)
+
+
+def test_no_gpu_is_given_away_without_an_imex_channel_that_is_required(kubelet: Kubelet, node: DaemonProcess) -> None:
+    write(node, "imex: {channelIDs: [0], required: true}\n")
+    with node:
+        node.wait_for_log("imex channel 0 does not exist: no gpu is given away, as imex.required is set")
+        wait_until(lambda: kubelet.capacity(RESOURCE) == 3, node.log)
+        assert kubelet.healthy(RESOURCE) == []
+        with pytest.raises(AllocationRefused):
+            kubelet.allocate(RESOURCE, 1, "pod")
+        _make_channel(node)
+        kubelet.wait_for_devices(RESOURCE, 3)
+        assert _has_channel(kubelet)
+
+
 def test_a_product_that_nothing_names_is_said_once(kubelet: Kubelet, node: DaemonProcess) -> None:
     write(node, f"resources: {{gpus: [{{pattern: '*A100*', name: {BIG}}}]}}\n")
     with node:

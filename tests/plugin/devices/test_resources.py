@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.naming import NamePattern
-from plugin.devices.resources import OfferPlan, OfferRules, Placement, plan_offers
+from plugin.devices.resources import OfferPlan, OfferRules, Placement, plan_offers, without_all
 from plugin.devices.sharing import ShareRule, Strategy, device_of
 from plugin.driver.snapshot import GpuFacts, MigFacts, Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
@@ -241,3 +241,11 @@ def test_a_device_is_offered_once_or_its_absence_explained(
     assert told <= whole | {device.uuid for each in found for device in each.mig}
     assert all(each.uuid in told or any(device.uuid in told for device in each.mig) for each in found)
     assert all(resource.units for resource in got.resources.values())
+
+
+def test_a_plan_in_which_nothing_can_be_given_away_keeps_its_size_and_earlier_reasons() -> None:
+    inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree())
+    ill = replace(inventory.devices[0], unhealthy="xid 79")
+    plan = plan_offers(replace(inventory, devices=(ill, *inventory.devices[1:])), OfferRules(EVERY))
+    (resource,) = without_all(plan, "no channel").resources.values()
+    assert [unit.unhealthy for unit in resource.units] == ["xid 79", "no channel"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin.allocation.answer import AnswerForm, DeviceList
+from plugin.allocation.answer import AnswerForm, DeviceList, Imex
 from plugin.devices.naming import NamePattern
 from plugin.errors import ConfigError
 from plugin.health.model import Policy
@@ -105,6 +105,17 @@ def test_nothing_given_is_all_defaults() -> None:
             id="extras",
         ),
         pytest.param(
+            {"IMEX_CHANNEL_IDS": "0"},
+            DaemonSettings(answers=AnswerForm(imex=Imex((0,)))),
+            id="an IMEX channel",
+        ),
+        pytest.param(
+            {"IMEX_CHANNEL_IDS": "0", "IMEX_REQUIRED": "true"},
+            DaemonSettings(answers=AnswerForm(imex=Imex((0,), is_required=True))),
+            id="an IMEX channel that must be there",
+        ),
+        pytest.param({"IMEX_REQUIRED": "true"}, DaemonSettings(), id="no IMEX channel to require"),
+        pytest.param(
             {"DRIVER_ROOT_CTR_PATH": "/driver-root"},
             DaemonSettings(driver_root=Path("/driver-root")),
             id="mounted root",
@@ -143,7 +154,7 @@ def test_a_socket_elsewhere_is_refused() -> None:
 
 def test_everything_that_comes_later_is_said_at_once() -> None:
     with pytest.raises(ConfigError) as raised:
-        resolved(DEVICE_DISCOVERY_STRATEGY="tegra", IMEX_CHANNEL_IDS="0")
+        resolved(DEVICE_DISCOVERY_STRATEGY="tegra", GDS_ENABLED="true", DEVICE_LIST_STRATEGY="cdi-cri")
     assert raised.value.message.count("later") == 2
 
 
@@ -183,6 +194,12 @@ def test_answers_without_device_nodes_are_warned_about_where_nobody_adds_them(st
 def test_cdi_names_come_with_what_containerd_1_7_needs_for_them(strategy: str, count: int) -> None:
     notes = resolved(DEVICE_LIST_STRATEGY=strategy).notes
     assert sum(note.startswith("DEVICE_LIST_STRATEGY: ") and "enable_cdi = true" in note for note in notes) == count
+
+
+def test_a_requirement_without_imex_channels_is_noted() -> None:
+    note = "IMEX_REQUIRED: required changes nothing: without IMEX channels there is nothing to require"
+    assert resolved(IMEX_REQUIRED="true").notes == (note,)
+    assert resolved(IMEX_REQUIRED="true", IMEX_CHANNEL_IDS="0").notes == ()
 
 
 def test_what_changes_nothing_is_noted_where_somebody_gave_it() -> None:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.runtime_hook.driverlayers import add_imex
 from tests.runtime_hook.drivertree import VERSION, uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.runtime_hook.containers import Container
+    from tests.runtime_hook.drivertree import DriverTree
 
 pytestmark = pytest.mark.functional
 
@@ -19,6 +21,7 @@ NODES = ["/bin/sh", "-c", "cd /dev; ls nvidia[0-9]* 2>/dev/null; exec /bin/probe
 GIVEN, NOTHING = "libcuda.so.1 42\n", "libcuda.so.1 -1\n"
 FOLDER = "/var/run/nvidia-container-devices"
 ALLOCATED = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 16)]
+CHANNEL = ("/dev/nvidia-caps-imex-channels/channel0", 0)
 CONTAINERD = {"io.kubernetes.cri.sandbox-namespace": "web", "io.kubernetes.cri.sandbox-name": "pod-1"}
 STRICT = {"entitlement": "env", "acceptEnvvarUnprivileged": False}
 
@@ -118,3 +121,20 @@ def test_a_requirement_that_is_switched_off_does_not_count(container: Callable[.
     environment = ["NVIDIA_REQUIRE_DRIVER=driver>=999", "NVIDIA_DISABLE_REQUIRE=true"]
     done = container(NODES, devices=ALLOCATED, environment=environment).run()
     assert (done.returncode, done.stdout) == (0, "nvidia0\n" + GIVEN), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        pytest.param([CHANNEL], "channel0\n" + GIVEN, id="with the channel that was allocated"),
+        pytest.param([], GIVEN, id="without one, whatever the image asks for"),
+    ],
+)
+def test_imex_channels_of_a_pod_are_those_of_its_allocation(
+    container: Callable[..., Container], driver: DriverTree, given: list[tuple[str, int]], seen: str
+) -> None:
+    add_imex(driver)
+    look = ["/bin/sh", "-c", "ls /dev/nvidia-caps-imex-channels 2>/dev/null; exec /bin/probe libcuda.so.1"]
+    asked = ["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_IMEX_CHANNELS=0,1"]
+    done = container(look, devices=[*ALLOCATED, *given], environment=asked).run()
+    assert (done.returncode, done.stdout) == (0, seen), done.stderr

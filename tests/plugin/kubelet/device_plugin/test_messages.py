@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict, Parse
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
-from plugin.allocation.answer import AnswerForm, ContainerAnswer, DeviceList
+from plugin.allocation.answer import AnswerForm, ContainerAnswer, DeviceList, Imex
 from plugin.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.naming import NamePattern
@@ -21,6 +21,7 @@ from plugin.kubelet.rpc.codec import encode
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 CONTRACT = Path(__file__).parents[4] / "docs/contracts/allocation"
+CHANNEL = Imex((0,))
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
 
 
@@ -56,6 +57,20 @@ def test_good_samples_are_what_the_daemon_answers(sample: str, indices: list[int
         pytest.param("cdi-cri", AnswerForm((DeviceList.CDI_CRI,), has_nodes=False), id="cdi"),
         pytest.param("cdi-annotations", AnswerForm((DeviceList.CDI_ANNOTATIONS,), has_nodes=False), id="annotation"),
         pytest.param("without-nodes", AnswerForm(has_nodes=False, variables=("NVIDIA_GDS",)), id="no nodes, one more"),
+        pytest.param("imex-envvar", AnswerForm(imex=CHANNEL), id="an IMEX channel"),
+        pytest.param(
+            "imex-volume-mounts", AnswerForm((DeviceList.VOLUME_MOUNTS,), imex=CHANNEL), id="an IMEX channel by a mount"
+        ),
+        pytest.param(
+            "imex-cdi-cri",
+            AnswerForm((DeviceList.CDI_CRI,), has_nodes=False, imex=CHANNEL),
+            id="an IMEX channel beside CDI names",
+        ),
+        pytest.param(
+            "imex-cdi-annotations",
+            AnswerForm((DeviceList.CDI_ANNOTATIONS,), has_nodes=False, imex=CHANNEL),
+            id="an IMEX channel beside a CDI annotation",
+        ),
     ],
 )
 def test_other_strategies_are_answered_as_their_samples_say(sample: str, form: AnswerForm) -> None:

@@ -6,6 +6,7 @@ The main thread waits for worker threads; a KeyboardInterrupt in the middle of t
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOPPING = b"\ngrapnel: stopping as soon as what runs allows it; nothing further begins\n"
 
 
 @contextlib.contextmanager
@@ -28,6 +30,8 @@ def cancel_on_signals() -> Iterator[threading.Event]:
         is_first = not received
         received.append(number)
         if is_first:
+            with contextlib.suppress(OSError):  # of a terminal that is gone; and no lock of a stream is taken here
+                os.write(2, _STOPPING)
             cancel.set()
 
     former = {number: signal.signal(number, handle) for number in SIGNALS}

@@ -20,6 +20,13 @@ def test_a_signal_sets_the_event_and_the_former_handler_comes_back(number: signa
     assert signal.getsignal(number) is former
 
 
+def test_whoever_interrupts_is_told_at_once_and_only_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with cancel_on_signals():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == "\ngrapnel: stopping as soon as what runs allows it; nothing further begins\n"
+
+
 @pytest.mark.timeout(30)
 def test_a_second_signal_in_the_midst_of_the_first_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """As systemd sends SIGTERM and SIGHUP at once: the second comes while the first holds the lock of the event."""

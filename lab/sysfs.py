@@ -6,6 +6,7 @@ Device nodes are links to /dev/null: character devices, without being root.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -180,5 +181,6 @@ class Tree:
 
 
 def _link(path: Path, target: Path) -> None:
+    """Link as the kernel does, by a relative path: the tree is the same wherever it is mounted."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(target)
+    path.symlink_to(os.path.relpath(target, path.parent))

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from kubernetes.utils.quantity import parse_quantity
 
 from lab import podresources
 from tests.e2e.manifests import RESOURCE, SHELL, STAY, Manifest, container, pod
@@ -40,18 +41,28 @@ def asks(  # noqa: PLR0913 - who asks for what, and by keyword what it does then
 
 
 @contextmanager
-def settings(node: LabNode, file: Mapping[str, Any] | None = None, **keys: object) -> Iterator[None]:
-    """Have a node's daemon run with NVIDIA's file and further keys of node.json; as before afterwards."""
-    nvidia, own = (node.node.root / f"etc/grapnel/{name}" for name in ("nvidia.yaml", "node.json"))
+def settings(
+    node: LabNode, file: Mapping[str, Any] | None = None, *, classes: Mapping[str, str] | None = None, **keys: object
+) -> Iterator[None]:
+    """Have a node's daemon run with NVIDIA's file, device classes by name, and further keys of node.json.
+
+    All is as before afterwards.
+    """
+    folder = node.node.root / "etc/grapnel"
+    own = folder / "node.json"
     before = own.read_text()
-    own.write_text(json.dumps({**json.loads(before), **keys}))
+    added = {folder / f"devices.d/{name}.json": text for name, text in (classes or {}).items()}
     if file is not None:
-        nvidia.write_text(json.dumps(file))
+        added[folder / "nvidia.yaml"] = json.dumps(file)
+    for path, text in {**added, own: json.dumps({**json.loads(before), **keys})}.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
     node.unit("reload", DAEMON)
     try:
         yield
     finally:
-        nvidia.unlink(missing_ok=True)
+        for path in added:
+            path.unlink()
         own.write_text(before)
         node.unit("reload", DAEMON)
 
@@ -73,7 +84,7 @@ def wait_allocatable(stage: Stage, node: LabNode, counts: Mapping[str, int]) -> 
 
     def is_offered() -> bool:
         found = stage.api.node(node.name).status.allocatable
-        return all(int(found.get(resource, 0)) == count for resource, count in counts.items()) and is_known()
+        return all(parse_quantity(found.get(resource, 0)) == count for resource, count in counts.items()) and is_known()
 
     def is_known() -> bool:
         with suppress(grpc.RpcError, OSError):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from provision.apply.kinds import Handing
     from provision.node_plan import NodePlan
+    from provision.rollout.decision.drain_policy import DrainPolicy
     from provision.rollout.forecast import Forecast
     from provision.rollout.gates import GateState
     from provision.rollout.model import NodeView, Record
@@ -164,6 +165,8 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
     drain = drain_policy(stack.rollout, stack.scheduler)
     if isinstance(answer, Failure):
+        if answer.status is Status.UNREACHABLE and view.record is not None and not view.record.phase.is_over:
+            return _unreached(view, view.record, target or view.record.target, timeout, drain)
         return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module
     return NodeState(
@@ -178,6 +181,23 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         origin_change=answer.facts.driver.current or "",
         kind=_kind(answer.plan, view.record),
         is_released=answer.facts.is_released,
+    )
+
+
+def _unreached(view: NodeView, record: Record, target: str, timeout: timedelta, drain: DrainPolicy) -> NodeState:
+    """Return a node in flight of which only its record is known: it may reboot, and its swap goes on without us.
+
+    Its next step tries to reach it, for as long as a lost node is waited for, and plans it then.
+    """
+    return NodeState(
+        view=view,
+        target=target,
+        origin=record.origin,
+        drain_timeout=timeout,
+        drain=drain,
+        origin_change=record.origin_change,
+        kind=record.kind,
+        boot=record.boot,
     )
 
 

@@ -92,6 +92,19 @@ def test_what_cannot_be_done_is_left_alone_and_counts() -> None:
     assert [state.obstacle for state in prepared.states] == ["the node is cursed", "no route"]
 
 
+def test_a_node_in_flight_that_cannot_be_reached_goes_on_where_its_record_says() -> None:
+    lost = Failure(Status.UNREACHABLE, "no route")
+    views = {
+        "n1": view("n1", record(Phase.SWAP)),
+        "n2": view("n2", record(Phase.FAILED, failed_in=Phase.SWAP)),
+        "n3": view("n3", record(Phase.DONE)),
+    }
+    prepared = sort(dict.fromkeys(views, lost), **views)
+    flying, failed, done = prepared.states
+    assert (prepared.rollout, flying.obstacle, flying.target, flying.origin) == (("n1",), "", NEW, OLD)
+    assert (failed.obstacle, done.obstacle) == ("no route", "no route")
+
+
 def test_a_swap_that_staging_comes_before_goes_through_the_rollout() -> None:
     later = item("libcuda1", disruption=Disruption.DRAIN, deferred=True)
     prepared = sort({"n1": assessed("n1", QUIET, later)})

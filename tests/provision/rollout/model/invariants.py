@@ -95,8 +95,13 @@ class Invariants:
             self.finish(machine, record)
         if record.phase is Phase.DRAIN and not is_again:
             self.hold_jobs(node, seen)
-        if record.phase is Phase.VERIFY and was is Phase.SWAP:
+        if record.phase is Phase.VERIFY and was is Phase.SWAP and self.has_lease:
             self.history.swapped[node] = record.target
+
+    @property
+    def has_lease(self) -> bool:
+        tenancy = self.cluster.tenancy
+        return tenancy.owner is self.cluster and self.world.time.now_s - tenancy.renewed_s <= 45
 
     def fail(self, node: str, record: Record) -> None:
         hold(record.reason, f"{node} fails without a reason")
@@ -238,9 +243,8 @@ class Invariants:
 
     def step(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         self.before()
-        machine, tenancy, now_s = self.world.machines[node], self.cluster.tenancy, self.world.time.now_s
-        seen = self.known(node)
-        hold(tenancy.owner is self.cluster and now_s - tenancy.renewed_s <= 45, f"{phase} of {node} without the lease")
+        machine, seen = self.world.machines[node], self.known(node)
+        hold(self.has_lease, f"{phase} of {node} without the lease")
         hold(seen is not None and seen.record is not None, f"{phase} of {node} without a record")
         assert seen is not None
         assert seen.record is not None

@@ -165,11 +165,20 @@ def _started(
 def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) -> tuple[list[NodeState], Policy]:
     """Look at the fleet as an apply does before its rollout."""
     states, rollout = [], declared.rollout
-    drain = drain_policy(rollout, Scheduler())
+    drain, limit = drain_policy(rollout, Scheduler()), timedelta(minutes=rollout.drain_timeout_minutes)
     for name, view in cluster.observe(tuple(world.machines)).items():
         if isinstance(view, NodeProblem):
             continue
         machine = world.machines[name]
+        record = view.record
+        if not machine.is_up and record is not None and not record.phase.is_over:  # all that is known is its record
+            target, origin, change = declared.target, record.origin, record.origin_change
+            states.append(
+                NodeState(
+                    view=view, target=target, origin=origin, origin_change=change, drain_timeout=limit, drain=drain
+                )
+            )
+            continue
         is_elsewhere = machine.change is not None and machine.change.target != declared.target
         is_there = machine.driver == declared.target and not is_elsewhere
         states.append(
@@ -177,7 +186,7 @@ def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) ->
                 view=view,
                 target=declared.target,
                 origin=machine.driver,
-                drain_timeout=timedelta(minutes=rollout.drain_timeout_minutes),
+                drain_timeout=limit,
                 drain=drain,
                 is_disruptive=not is_there,
                 is_as_declared=is_there,

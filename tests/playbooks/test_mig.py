@@ -106,15 +106,17 @@ def test_what_cannot_be_had_or_read_is_an_error_and_no_layout(
 
 
 def test_what_was_done_is_told_line_by_line(node: Machine) -> None:
-    node.teach(APPLY, answer({"index": 0, "steps": ["turn mig mode on", "create 1g.10gb at 0:1"]}))
+    done = [{"uuid": "GPU-0a", "step": "turn mig mode on"}, {"uuid": "GPU-0a", "step": "create 1g.10gb at 0:1"}]
+    left = {"index": 0, "uuid": "GPU-0a", "steps": []}
+    node.teach(APPLY, json.dumps({"changed": done, "waiting": {}, "gpus": [left], "notes": []}))
 
-    assert divide(node.host, "apply", 300) == ["GPU 0: turn mig mode on", "GPU 0: create 1g.10gb at 0:1"]
+    assert divide(node.host, "apply", 300) == ["GPU-0a: turn mig mode on", "GPU-0a: create 1g.10gb at 0:1"]
 
 
 def test_in_check_mode_what_would_be_done_is_told_and_no_failure(node: Machine) -> None:
-    node.teach(PLAN, answer({"index": 0, "steps": ["turn mig mode on"]}), return_code=3)
+    node.teach(PLAN, answer({"index": 0, "uuid": "GPU-0a", "steps": ["turn mig mode on"]}), return_code=3)
 
-    assert divide(node.host, "plan", 300) == ["GPU 0: turn mig mode on"]
+    assert divide(node.host, "plan", 300) == ["GPU-0a: turn mig mode on"]
 
 
 def test_in_check_mode_a_node_without_the_program_is_no_failure(machine: Machine) -> None:
@@ -122,10 +124,12 @@ def test_in_check_mode_a_node_without_the_program_is_no_failure(machine: Machine
 
 
 def test_a_gpu_in_use_is_a_failure_that_names_who_uses_it(node: Machine) -> None:
-    refused = {"index": 3, "steps": [], "refusal": "1g.10gb at 1:1 is used by pod a/b", "hint": "drain the node"}
-    node.teach(APPLY, answer({"index": 0, "steps": ["create 1g.10gb at 0:1"]}, refused), return_code=3)
+    why = "1g.10gb at 1:1 is used by pod a/b"
+    refused = {"index": 3, "uuid": "GPU-3d", "steps": [], "refusal": why, "hint": "drain the node"}
+    told = {"changed": [], "waiting": {"GPU-3d": why}, "gpus": [refused], "notes": []}
+    node.teach(APPLY, json.dumps(told), return_code=3)
 
-    with pytest.raises(MigError, match=r"GPU 3: 1g.10gb at 1:1 is used by pod a/b \(drain the node\)"):
+    with pytest.raises(MigError, match=r"GPU-3d: 1g.10gb at 1:1 is used by pod a/b \(drain the node\)"):
         divide(node.host, "apply", 300)
 
 
@@ -133,7 +137,7 @@ FAILURES = [
     pytest.param(("", 1, "mig-layout.json: version must be 1"), "version must be 1", id="a layout that it refuses"),
     pytest.param(("", 2, "invalid choice: 'mig'"), "too old for MIG layouts", id="an older daemon"),
     pytest.param(("", 124, "took longer than 330 s"), "took longer", id="a driver that hangs"),
-    pytest.param(('{"gpus": 3}', 3, "something"), "something", id="an answer that is none"),
+    pytest.param(('{"gpus": 3, "waiting": []}', 3, "something"), "something", id="an answer that is none"),
 ]
 
 

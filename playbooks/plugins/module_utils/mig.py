@@ -84,26 +84,35 @@ def divide(host: Host, verb: str, timeout_s: float) -> list[str]:
     answer = _parse(done)
     if done.return_code == _DONE or (verb == "plan" and done.return_code == _NOT_AS_WANTED):
         return list(_steps(answer))
-    reasons = "; ".join(_refusals(answer)) or done.complaints
+    reasons = "; ".join(_reasons(answer)) or done.complaints
     raise MigError(f"the GPUs are not divided as declared: {printable(reasons, _LONGEST)}")
 
 
-def _parse(done: Finished) -> list[dict[str, Any]]:
+def _parse(done: Finished) -> dict[str, Any]:
     try:
-        gpus = json.loads(done.stdout)["gpus"]
-    except (ValueError, KeyError, TypeError):
-        return []
-    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+        answer = json.loads(done.stdout)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
 
 
-def _steps(gpus: list[dict[str, Any]]) -> Iterator[str]:
-    for gpu in gpus:
-        for step in [*(gpu.get("done") or []), *(gpu.get("steps") or [])]:
-            yield printable(f"GPU {gpu.get('index')}: {step}", _LONGEST)
+def _steps(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield what was done, or for a plan what would be."""
+    for one in _mappings(answer.get("changed")):
+        yield printable(f"{one.get('uuid')}: {one.get('step')}", _LONGEST)
+    if "changed" not in answer:
+        for gpu in _mappings(answer.get("gpus")):
+            for step in gpu.get("steps") or []:
+                yield printable(f"{gpu.get('uuid')}: {step}", _LONGEST)
 
 
-def _refusals(gpus: list[dict[str, Any]]) -> Iterator[str]:
-    for gpu in gpus:
-        reason, hint = gpu.get("refusal") or gpu.get("waiting"), gpu.get("hint")
-        if reason:
-            yield f"GPU {gpu.get('index')}: {reason}{f' ({hint})' if hint else ''}"
+def _reasons(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield why GPUs are not as declared, with what helps."""
+    waiting = answer.get("waiting")
+    hints = {gpu.get("uuid"): gpu.get("hint") for gpu in _mappings(answer.get("gpus"))}
+    for uuid, reason in waiting.items() if isinstance(waiting, dict) else ():
+        yield f"{uuid}: {reason}{f' ({hints[uuid]})' if hints.get(uuid) else ''}"
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -52,6 +52,7 @@ class Action(StrEnum):
     RESTART = "restart"
     ENABLE = "enable"
     DISABLE = "disable"
+    DIVIDE = "divide"
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
@@ -135,13 +136,20 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables of the role ``node_daemon``; an empty ``node_daemon_archive`` leaves the installed daemon alone."""
+    """Variables of the role ``node_daemon``; an empty ``node_daemon_archive`` leaves the installed daemon alone.
+
+    With ``node_daemon_reload`` the daemon is reloaded where it would be restarted. ``node_daemon_mig_files`` is the MIG
+    layout where the node lacks it; with ``node_daemon_mig_divide`` GPUs are divided as the layout has it.
+    """
 
     node_daemon_archive: str = ""
     node_daemon_digest: str = ""
     node_daemon_files: tuple[FileContent, ...] = ()
     node_daemon_enabled: bool
     node_daemon_restart: bool = False
+    node_daemon_reload: bool = False
+    node_daemon_mig_files: tuple[FileContent, ...] = ()
+    node_daemon_mig_divide: bool = False
 
 
 class Roles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -35,7 +35,8 @@ class Playbooks:
     """Requests for the collection's playbooks. ``inventory`` is ``Fleet.inventories``.
 
     ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once. ``offline``: no package source
-    is contacted for facts; ``offline_nodes`` are those of which this is true in any case.
+    is contacted for facts; ``offline_nodes`` are those of which this is true in any case. ``mig_nodes`` are asked how
+    their GPUs are divided.
     """
 
     collection: Path
@@ -45,6 +46,7 @@ class Playbooks:
     check: bool = False
     offline: bool = False
     offline_nodes: frozenset[str] = frozenset()
+    mig_nodes: frozenset[str] = frozenset()
 
     def facts(self, nodes: Iterable[str]) -> RunRequest:
         """Gather the facts of nodes; never in check mode, because gathering changes nothing."""
@@ -53,7 +55,7 @@ class Playbooks:
             playbook=self.collection / "facts.yml",
             inventory=self.inventory,
             nodes=names,
-            extra_vars=self._network(names),
+            extra_vars={**self._network(names), **self._mig(names)},
             forks=max(1, min(self.forks, len(names))),
             timeout_s=FACTS_TIMEOUT_S,
             environment=self.environment,
@@ -79,7 +81,7 @@ class Playbooks:
             playbook=self.collection / playbook,
             inventory=self.inventory,
             nodes=(plan.node,),
-            extra_vars={**variables, **self._network((plan.node,))},
+            extra_vars={**variables, **self._network((plan.node,)), **self._mig((plan.node,))},
             forks=1,
             check=self.check,
             timeout_s=APPLY_TIMEOUT_S,
@@ -92,6 +94,10 @@ class Playbooks:
         if self.offline or len(named) == len(nodes) > 0:
             return {"grapnel_is_offline": True}
         return {"grapnel_offline_nodes": named} if named else {}
+
+    def _mig(self, nodes: tuple[str, ...]) -> dict[str, object]:
+        named = [node for node in nodes if node in self.mig_nodes]
+        return {"grapnel_mig_nodes": named} if named else {}
 
     def collect(self, node: str, collection: Mapping[str, object]) -> RunRequest:
         """Have a node collect a driver for others; ``collection`` is documented in the playbook."""

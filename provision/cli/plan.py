@@ -204,6 +204,7 @@ def build_context(
         check=check,
         environment=environment or {},
         offline=args.bundle is not None,
+        mig_nodes=frozenset(node.name for node in fleet.nodes if node.stack.mig.layout is not None),
         offline_nodes=frozenset(node.name for node in fleet.nodes if declared_bundle(node.stack.driver) is not None),
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)

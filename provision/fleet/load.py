@@ -18,6 +18,7 @@ from provision.fleet.levels import Variable, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
 from provision.fleet.waves import judge_selected, judge_shared
 from provision.regular_file import read_beginning
+from provision.spec.beside import Beside
 from provision.spec.document import MAX_BYTES, read_document
 from provision.spec.errors import DeclarationError
 from provision.spec.excerpt import few
@@ -66,8 +67,12 @@ def assemble(
     broken = list(_examine_variables(inventory))
     if broken:
         raise failed(broken)
-    nodes = tuple(_merge_nodes(declaration, inventory))
-    findings = _judge_nodes(nodes, declaration, is_whole=is_whole)
+    merged = tuple(_merge_nodes(declaration, inventory))
+    beside = Beside(Path(declaration.document.name).parent)
+    completed = [beside.complete(node.stack) for node in merged]
+    late = [remarks for _, remarks in completed]
+    findings = in_reading_order([*_judge_nodes(merged, declaration, late, is_whole=is_whole), *beside.findings])
+    nodes = tuple(replace(node, stack=stack) for node, (stack, _) in zip(merged, completed, strict=True))
     if any(each.severity is Severity.ERROR for each in findings):
         raise failed(findings)
     return Fleet(declaration.stack, nodes, tuple(inventories), tuple(findings))
@@ -164,11 +169,14 @@ class _Remarks:
             yield finding if len(names) == fleet else replace(finding, nodes=tuple(names))
 
 
-def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration, *, is_whole: bool) -> list[Finding]:
+def _judge_nodes(
+    nodes: Sequence[FleetNode], declaration: Declaration, late: Sequence[Sequence[Remark]], *, is_whole: bool
+) -> list[Finding]:
+    """Return what is wrong with the nodes' declarations; `late` is what their files have shown."""
     remarks = _Remarks()
     names = [node.name for node in nodes]
     groups = members_by_group(nodes)
-    for node in nodes:
+    for node, of_files in zip(nodes, late, strict=True):
         others = (
             (
                 *_judge_builder(node.stack, names),
@@ -178,10 +186,10 @@ def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration, *, is_who
             if is_whole
             else ()
         )
-        for each in (*judge(node.stack), *others, *judge_shared(node, nodes[0])):
+        for each in (*judge(node.stack), *of_files, *others, *judge_shared(node, nodes[0])):
             place, key = _locate(node, declaration, each.path)
             remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)
-    return in_reading_order(remarks.findings(len(nodes)))
+    return list(remarks.findings(len(nodes)))
 
 
 def _judge_builder(stack: StackSpec, names: Sequence[str]) -> Iterator[Remark]:

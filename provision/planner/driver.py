@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from provision.planner.driver_choice import Choice
     from provision.spec.model import Driver, StackSpec
 
-__all__ = ["DAEMON_UNIT", "changes_driver", "holders", "plan_driver"]
+__all__ = ["DAEMON_UNIT", "changes_driver", "holders", "loads_driver", "plan_driver"]
 
 _EXCHANGES = frozenset({Action.UPGRADE, Action.DOWNGRADE, Action.REMOVE, Action.RELOAD})
 _OUT_OF_SERVICE = (Disruption.DRAIN, Disruption.REBOOT)
@@ -81,6 +81,11 @@ def changes_driver(part: Part[DriverVariables]) -> bool:
     The module is exchanged after the libraries: a run that was stopped in between is made up for with the module.
     """
     return any(item.action in _EXCHANGES and not item.deferred for item in part.items)
+
+
+def loads_driver(part: Part[DriverVariables]) -> bool:
+    """Tell whether a plan loads the kernel module, so that what comes after can ask the driver."""
+    return any(item.action in {Action.LOAD, Action.RELOAD} and not item.deferred for item in part.items)
 
 
 def _with_sources_first(

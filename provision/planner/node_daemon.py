@@ -8,6 +8,7 @@ import msgspec
 
 from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
 from provision.planner.holders import DAEMON_UNIT
+from provision.planner.mig import plan_mig
 from provision.planner.part import Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
@@ -18,28 +19,34 @@ if TYPE_CHECKING:
 
     from provision.fleet.facts import NodeFacts
     from provision.payload.model import Artifact, Payload
+    from provision.planner.mig import MigPart
     from provision.spec.model import StackSpec
 
+# What the daemon reads again on SIGHUP, all of it; its unit and its code it does not.
+_RELOADED = frozenset({NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
 UNIT_PATH = f"/etc/systemd/system/{DAEMON_UNIT}"
 
 
 def plan_node_daemon(
-    facts: NodeFacts, stack: StackSpec, payload: Payload, *, driver_changes: bool
+    facts: NodeFacts, stack: StackSpec, payload: Payload, *, driver_changes: bool, driver_loads: bool = False
 ) -> Part[NodeDaemonVariables]:
-    """Return what makes the daemon run, or not run, as declared; it is restarted when the driver changes under it."""
+    """Return what makes the daemon run, or not run, as declared; it is restarted when the driver changes under it.
+
+    ``driver_loads``: the driver is loaded in this pass, where none is.
+    """
     if not stack.plugin.enabled:
         return _disabled(facts)
     artifact = payload.node.get(facts.node.python)
     if artifact is None:
         return Part(problems=(_unsupported_python(facts, payload),))
+    deployment = plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
+    mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     files = (*_configuration(stack), FileContent(UNIT_PATH, payload.unit))
-    changes = (
-        *plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest),
-        *_writes(facts, stack, files),
-    )
+    changes = (*deployment, *_writes(facts, stack, files))
     restart = _restart(facts, changes, driver_changes=driver_changes)
-    items = (*changes, *restart, *plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT))
-    return Part(items, (), _variables(items, artifact, files) if items else None)
+    service = plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT)
+    items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *service)
+    return Part(items, mig.problems, _variables(items, artifact, files, mig) if items else None, mig.warnings)
 
 
 def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
@@ -83,20 +90,25 @@ def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) ->
 
 
 def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool) -> tuple[Item, ...]:
+    """Return the restart that the daemon needs, or the reload where it takes in what changes while it runs."""
     if not is_running(facts, DAEMON_UNIT):
         return ()
-    if changes:
-        reason = f"the daemon still runs with the former {', '.join(item.target for item in changes)}"
-    elif driver_changes:
+    action = Action.RESTART
+    if driver_changes:
         reason = "the daemon uses the driver, which changes"
     elif is_restart_due(facts, DAEMON_UNIT):
         reason = "an earlier apply changed what the daemon reads and was interrupted before the restart"
+    elif changes:
+        reason = f"the daemon still runs with the former {', '.join(item.target for item in changes)}"
+        action = Action.RELOAD if all(item.target in _RELOADED for item in changes) else Action.RESTART
     else:
         return ()
-    return (Item(role=Role.NODE_DAEMON, action=Action.RESTART, target=DAEMON_UNIT, reason=reason),)
+    return (Item(role=Role.NODE_DAEMON, action=action, target=DAEMON_UNIT, reason=reason),)
 
 
-def _variables(items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent]) -> NodeDaemonVariables:
+def _variables(
+    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart
+) -> NodeDaemonVariables:
     actions = {item.action for item in items}
     written = {item.target for item in items if item.action is Action.WRITE}
     return NodeDaemonVariables(
@@ -104,5 +116,8 @@ def _variables(items: Sequence[Item], artifact: Artifact, files: Sequence[FileCo
         node_daemon_digest=artifact.digest,
         node_daemon_files=tuple(file for file in files if file.path in written),
         node_daemon_enabled=True,
-        node_daemon_restart=Action.RESTART in actions,
+        node_daemon_restart=Action.RESTART in actions or Action.RELOAD in actions,
+        node_daemon_reload=Action.RELOAD in actions,
+        node_daemon_mig_files=mig.files,
+        node_daemon_mig_divide=mig.divides,
     )

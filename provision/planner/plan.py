@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from provision.driver.catalogue import find_distribution
 from provision.node_plan import NodePlan, Problem, Roles
-from provision.planner.driver import changes_driver, plan_driver
+from provision.planner.driver import changes_driver, loads_driver, plan_driver
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.runtime import plan_runtime
 
@@ -31,7 +31,9 @@ def plan_node(
         return NodePlan(node=node, problems=(distribution,))
     driver = plan_driver(facts, stack, distribution, payload, version_reason=version_reason)
     runtime = plan_runtime(facts, stack, payload)
-    daemon = plan_node_daemon(facts, stack, payload, driver_changes=changes_driver(driver))
+    daemon = plan_node_daemon(
+        facts, stack, payload, driver_changes=changes_driver(driver), driver_loads=loads_driver(driver)
+    )
     problems = (*driver.problems, *runtime.problems, *daemon.problems)
     roles = Roles(driver=driver.variables, runtime=runtime.variables, node_daemon=daemon.variables)
     return NodePlan(
@@ -39,7 +41,7 @@ def plan_node(
         items=(*driver.items, *runtime.items, *daemon.items),
         roles=Roles() if problems else roles,
         problems=tuple(dict.fromkeys(problems)),
-        warnings=(*driver.warnings, *_released(facts, stack)),
+        warnings=(*driver.warnings, *daemon.warnings, *_released(facts, stack)),
         derived=driver.derived,
     )
 

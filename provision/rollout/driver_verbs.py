@@ -16,6 +16,7 @@ from provision.rollout.model import Phase
 from provision.rollout.node_steps import NodeSteps
 from provision.rollout.step import StepOutcome
 from provision.rollout.verb_plan import NO_DRIVER
+from provision.spec.model import Mig
 
 if TYPE_CHECKING:
     import threading
@@ -68,9 +69,9 @@ def verb_steps(context: ApplyContext, stacks: Mapping[str, StackSpec], plan: Ver
 
 
 def with_driver(stack: StackSpec, version: str) -> StackSpec:
-    """Return a declaration of that driver, or of none where there is no version."""
+    """Return a declaration of that driver, or of none where there is no version; of nothing else on the node."""
     driver = msgspec.structs.replace(stack.driver, enabled=bool(version), version=version or None, branch=None)
-    return msgspec.structs.replace(stack, driver=driver)
+    return msgspec.structs.replace(stack, driver=driver, mig=Mig())
 
 
 class Verb(Protocol):

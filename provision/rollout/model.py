@@ -22,6 +22,7 @@ class ChangeKind(StrEnum):
 
     DRIVER = "driver"  # another driver, or none
     REBOOT = "reboot"  # another boot of what the node has
+    MIG = "mig"  # its GPUs divided by MIG as another layout has it
     OTHER = "other"  # anything else that a plan cannot do while pods run
 
 

@@ -14,6 +14,7 @@ from provision.apply.model import Assessment, Failure, Note, Status
 from provision.apply.playbooks import DAEMON_RESULT
 from provision.fleet.errors import AnswerError
 from provision.fleet.release_result import parse_release_result
+from provision.planner.mig import expected_mig
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.fleet.facts import NodeFacts
     from provision.rollout.model import Origin
     from provision.spec.model import Driver, StackSpec
 
@@ -70,8 +72,13 @@ class NodeSteps:
             return WayBack(self.context, back, lambda: self._release(node, observe, cancel)).go(node, observe, cancel)
         if not back.version:
             return StepOutcome()
+        if phase is not Phase.VERIFY:
+            return StepOutcome(failure=self._daemon(phase, node, {}, observe, cancel).failure)
         driver = msgspec.structs.replace(self.stacks[node].driver, enabled=True, version=back.version, branch=None)
-        variables = {"grapnel_expectation": render_expectation(driver)} if phase is Phase.VERIFY else {}
+        mig = self._mig(node, observe, cancel, as_it_is=True)  # the driver goes back, and a layout stays
+        if isinstance(mig, Failure):
+            return StepOutcome(failure=mig)
+        variables = {"grapnel_expectation": {**render_expectation(driver), **mig}}
         return StepOutcome(failure=self._daemon(phase, node, variables, observe, cancel).failure)
 
     def _release(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
@@ -99,7 +106,8 @@ class NodeSteps:
             looked = self._undone(node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
-        released = replace(looked, expectation=self._expectation(node), is_out_of_service=True)
+        expectation = self._expectation(node, render_mig(looked.facts, self.stacks[node]))
+        released = replace(looked, expectation=expectation, is_out_of_service=True)
         result = converge(self.context, node, released, observe, cancel)
         if is_verified(result.verification):
             self.verified.add(node)
@@ -121,19 +129,30 @@ class NodeSteps:
         return Assessment(msgspec.structs.replace(known.facts, device_holders=()), known.plan)
 
     def _verify(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        expectation = self._expectation(node)
-        if expectation is None:
+        if self._expectation(node, {}) is None:
             observe(Note(node, "verify: nothing to compare, the declaration has no driver"))
             return StepOutcome()
         if node in self.verified:
             self.verified.discard(node)
             return StepOutcome()
-        variables = {"grapnel_expectation": expectation}
+        mig = self._mig(node, observe, cancel)
+        if isinstance(mig, Failure):
+            return StepOutcome(failure=mig)
+        variables = {"grapnel_expectation": self._expectation(node, mig)}
         return StepOutcome(failure=self._daemon(Phase.VERIFY, node, variables, observe, cancel).failure)
 
-    def _expectation(self, node: str) -> dict[str, object] | None:
+    def _mig(
+        self, node: str, observe: Observer, cancel: threading.Event, *, as_it_is: bool = False
+    ) -> dict[str, object] | Failure:
+        """Return what is expected of the layout of a node's GPUs: which they are, only the node can tell."""
+        if self.stacks[node].mig.layout is None:
+            return {}
+        looked = reassess(self.context, node, observe, cancel)
+        return looked if isinstance(looked, Failure) else render_mig(looked.facts, self.stacks[node], as_it_is=as_it_is)
+
+    def _expectation(self, node: str, mig: Mapping[str, object]) -> dict[str, object] | None:
         driver = self.stacks[node].driver
-        return render_expectation(driver) if driver.enabled and driver.version is not None else None
+        return {**render_expectation(driver), **mig} if driver.enabled and driver.version is not None else None
 
     def _daemon(
         self, phase: Phase, node: str, variables: Mapping[str, object], observe: Observer, cancel: threading.Event
@@ -152,6 +171,12 @@ def render_expectation(driver: Driver) -> dict[str, object]:
     if Capability.COMPUTE in driver.capabilities:
         expectation["allocation"] = True
     return expectation
+
+
+def render_mig(facts: NodeFacts, stack: StackSpec, *, as_it_is: bool = False) -> dict[str, object]:
+    """Return the key about MIG: the declared layout, which is not what GPUs had at their release if it is new."""
+    mig = expected_mig(facts, stack, as_it_is=as_it_is)
+    return {"mig": mig} if mig else {}
 
 
 def is_verified(answer: bytes) -> bool:

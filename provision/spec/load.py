@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.regular_file import read_beginning
+from provision.spec.beside import Beside
 from provision.spec.document import MAX_BYTES, UNREADABLE, Document, read_document
 from provision.spec.errors import DeclarationError
 from provision.spec.findings import Finding, KeyPath, Severity, dotted, in_reading_order
@@ -16,7 +18,6 @@ from provision.spec.validate import convert, examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 SPEC: KeyPath = ("spec",)
 
@@ -45,13 +46,16 @@ def load_declaration(path: Path) -> Declaration:
 
 def judge_alone(declaration: Declaration) -> list[Finding]:
     """Return the warnings of a declaration to which no inventory adds; raises DeclarationError with its errors."""
-    document = declaration.document
-    findings = in_reading_order(
+    document, spec = declaration.document, declaration.stack.spec
+    beside = Beside(Path(document.name).parent)
+    _, remarks = beside.complete(spec)
+    told = (
         Finding(
             each.severity, document.value_place(SPEC + each.path), dotted(SPEC + each.path), each.message, each.hint
         )
-        for each in judge(declaration.stack.spec)
+        for each in (*judge(spec), *remarks)
     )
+    findings = in_reading_order([*told, *beside.findings])
     if any(each.severity is Severity.ERROR for each in findings):
         raise failed(findings)
     return findings

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from provision.spec.driver_rules import judge_driver
+from provision.spec.mig_rules import judge_mig
 from provision.spec.model import Engine, Entitlement
 from provision.spec.plugin_rules import judge_plugin
 from provision.spec.remark import error, warning
@@ -31,6 +32,7 @@ def judge(spec: StackSpec) -> list[Remark]:
             judge_driver(spec.driver),
             _runtime(spec),
             judge_plugin(spec.plugin),
+            judge_mig(spec),
             _node(spec),
             judge_rollout(spec.rollout),
             judge_scheduler(spec),

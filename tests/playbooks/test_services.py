@@ -15,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
 from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import LAUNCHER
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     is_restart_due,
     mark_restart,
@@ -122,6 +123,34 @@ def test_a_restart_that_a_killed_run_left_due_is_made_up_for(machine: Machine) -
     mark_restart(machine.host, UNIT)
 
     assert pending_steps(machine.host, service(restart=False)) == ["restart"]
+
+
+def test_a_daemon_is_reloaded_once_its_program_has_read_the_new_files(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="active", enabled="enabled")
+    machine.write(LAUNCHER)
+    machine.teach(f"{LAUNCHER} config", lambda: Finished(0, machine.read(CONFIG)))
+    reloading = Service(unit=UNIT, engine="", enabled=True, restart=True, timeout_s=2, reload=True)
+
+    apply_changes(machine.host, reloading, changes(machine), no_sleep)
+
+    told = [call for call in machine.calls if " show " not in call]
+    assert told == [f"{LAUNCHER} config --config {CONFIG}", f"systemctl reload {UNIT}"]
+    assert not is_restart_due(machine.host, UNIT)
+
+
+def test_files_that_the_daemon_would_not_take_in_are_put_back_and_told(machine: Machine) -> None:
+    """A daemon that is reloaded with a bad file goes on with its former one, and only its journal says so."""
+    Systemd(machine, UNIT, active="active", enabled="enabled")
+    machine.write(LAUNCHER)
+    machine.write(CONFIG, "old")
+    refused = Finished(1, stderr="node.json: unknown key 'x'")
+    machine.teach(f"{LAUNCHER} config", lambda: refused if machine.read(CONFIG) == "new" else Finished(0))
+    reloading = Service(unit=UNIT, engine="", enabled=True, restart=True, timeout_s=2, reload=True)
+
+    with pytest.raises(ConfigurationError, match=r"unknown key 'x'; the files were put back"):
+        apply_changes(machine.host, reloading, changes(machine), no_sleep)
+
+    assert machine.read(CONFIG) == "old"
 
 
 def test_a_service_that_takes_its_files_in_by_itself_is_reloaded(machine: Machine) -> None:

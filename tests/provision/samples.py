@@ -254,7 +254,8 @@ def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> Node
     installed = dict(facts.installed)
     if variables.node_daemon_archive:
         installed["node"] = Installation(digest=variables.node_daemon_digest)
-    written = {each.path: make_file(each.content, each.mode) for each in variables.node_daemon_files}
+    texts = (*variables.node_daemon_mig_files, *variables.node_daemon_files)
+    written = {each.path: make_file(each.content, each.mode) for each in texts}
     stopped = Service(load="loaded", active="inactive", enabled="disabled")
     service = RUNNING if variables.node_daemon_enabled else stopped
     files = facts.files | written

@@ -55,6 +55,7 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
     from provision.payload.store import load_payload  # noqa: PLC0415 - see above
     from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
+    from provision.planner.mig import expected_mig  # noqa: PLC0415 - see above
     from provision.planner.plan import plan_node  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
 
@@ -77,4 +78,5 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     values = json.loads(msgspec.json.encode(plan))  # lists, as anybody's playbook expects them, and no tuples
     # To be registered, and not a fact, which a node could set. Files in it may hold
     # passwords, so that it is not printed with -v.
-    return {"changed": False, "plan": values, "_ansible_verbose_override": True}
+    expected = expected_mig(facts, typed)
+    return {"changed": False, "plan": values, "expected_mig": expected, "_ansible_verbose_override": True}

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
+from ansible_collections.grapnel.node.plugins.module_utils.daemon_files import daemon_flaw
 from ansible_collections.grapnel.node.plugins.module_utils.engines import (
     CONFIG_FOLDERS,
     containerd_flaw,
@@ -25,6 +26,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_engine
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
+    DAEMON_UNIT,
     clear_restart,
     is_restart_due,
     mark_restart,
@@ -118,6 +120,8 @@ def _set_unit_state(host: Host, service: Service, changes: list[Change], sleep: 
     if any(change.after.path.startswith(_UNIT_FILES) for change in changes):
         host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
     steps = pending_steps(host, service)
+    if "reload" in steps and service.unit == DAEMON_UNIT and (flaw := daemon_flaw(host)) is not None:
+        return flaw  # it would go on with what it had, and only its journal would say so
     for step in steps:
         done = host.run(["systemctl", step, service.unit], _SYSTEMCTL_TIMEOUT_S)
         if done.return_code:

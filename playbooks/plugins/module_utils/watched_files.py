@@ -41,6 +41,7 @@ _FILES = (
     "/etc/docker/daemon.json",
     "/etc/grapnel/containerd/base-spec.json",
     "/etc/grapnel/hook.json",
+    "/etc/grapnel/mig-layout.json",
     "/etc/grapnel/node.json",
     "/etc/grapnel/nvidia.json",
     "/etc/systemd/system/grapnel-node.service",

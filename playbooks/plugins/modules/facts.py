@@ -32,6 +32,10 @@ options:
     description: Longest time in seconds to wait for another process that uses the package manager. The facts name it.
     type: int
     default: 60
+  mig:
+    description: Whether the node daemon's program is asked how the GPUs are divided by MIG.
+    type: bool
+    default: false
   files:
     description: Files to report beside those that the planner always needs.
     type: list
@@ -70,6 +74,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hard
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
+from ansible_collections.grapnel.node.plugins.module_utils.mig import read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
@@ -99,8 +104,8 @@ class Waits:
     lock_timeout_s: float
 
 
-def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str, Any]:
-    """Return all facts of a node."""
+def gather(host: Host, waits: Waits, clock: Clock, files: list[str], *, mig: bool = False) -> dict[str, Any]:
+    """Return all facts of a node; how its GPUs are divided with ``mig`` alone, as that asks the driver."""
     manager = find_facts(host)
     packages = _read_packages(host, manager, waits, clock)  # first: it waits for a transaction that changes the rest
     services = read_units(host)
@@ -128,6 +133,7 @@ def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str
         "pending_reboot": read_pending_reboot(host),
         "initramfs": read_initramfs(host),
         "driver": read_driver_state(host),
+        "mig": read_mig(host) if mig else None,
     }
 
 
@@ -156,6 +162,7 @@ def main() -> None:
             "refresh": {"type": "bool", "default": True},
             "refresh_timeout_s": {"type": "int", "default": 120},
             "lock_timeout_s": {"type": "int", "default": 60},
+            "mig": {"type": "bool", "default": False},
             "files": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -163,7 +170,7 @@ def main() -> None:
     freshness = Freshness(module.params["max_age_s"], module.params["refresh_timeout_s"])
     waits = Waits(freshness if module.params["refresh"] else None, module.params["lock_timeout_s"])
     try:
-        facts = gather(Host(), waits, Clock(), module.params["files"])
+        facts = gather(Host(), waits, Clock(), module.params["files"], mig=module.params["mig"])
     except HostError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, facts=facts)

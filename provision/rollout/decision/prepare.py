@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.gate import ENDS_WORK, find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
-from provision.node_plan import Role
+from provision.node_plan import Action, Role
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from provision.rollout.model import NodeView, Record
     from provision.rollout.pause import Pause
     from provision.spec.model import StackSpec
+
+_NOT_OF_DRIVERS: Final = frozenset({ChangeKind.MIG, ChangeKind.OTHER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +171,7 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
             return _unreached(view, view.record, target or view.record.target, timeout, drain)
         return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module
+    kind = _kind(answer.plan, view.record)
     return NodeState(
         view=view,
         target=target,
@@ -179,7 +182,8 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,
         origin_change=answer.facts.driver.current or "",
-        kind=_kind(answer.plan, view.record),
+        kind=kind,
+        may_return=kind is not ChangeKind.MIG,  # the driver stays as it is: there is no other to return to
         is_released=answer.facts.is_released,
     )
 
@@ -203,8 +207,10 @@ def _unreached(view: NodeView, record: Record, target: str, timeout: timedelta, 
 
 def _kind(plan: NodePlan, record: Record | None) -> ChangeKind:
     """Return what a node is taken out of service for; one that is as declared by now comes to its end as what it is."""
-    roles = {item.role for item in plan.items if item.disruption in ENDS_WORK}
-    if roles:
-        return ChangeKind.DRIVER if Role.DRIVER in roles else ChangeKind.OTHER
-    is_other = record is not None and record.kind is ChangeKind.OTHER and not record.phase.is_over
-    return ChangeKind.OTHER if is_other else ChangeKind.DRIVER
+    ending = [item for item in plan.items if item.disruption in ENDS_WORK]
+    if any(item.role is Role.DRIVER for item in ending):
+        return ChangeKind.DRIVER
+    if ending:
+        return ChangeKind.MIG if all(item.action is Action.DIVIDE for item in ending) else ChangeKind.OTHER
+    is_other = record is not None and record.kind in _NOT_OF_DRIVERS and not record.phase.is_over
+    return record.kind if record is not None and is_other else ChangeKind.DRIVER

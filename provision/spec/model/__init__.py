@@ -18,6 +18,7 @@ from provision.spec.model.driver import (
     Runfile,
     Signing,
 )
+from provision.spec.model.mig import Mig, MigConfig, MigEntry
 from provision.spec.model.plugin import (
     AllocationPolicy,
     LabelTarget,
@@ -105,6 +106,9 @@ __all__ = [
     "MemoryLimits",
     "MemoryUnits",
     "Metadata",
+    "Mig",
+    "MigConfig",
+    "MigEntry",
     "MigStrategy",
     "NamePattern",
     "News",

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from provision.spec.model.driver import Driver
+from provision.spec.model.mig import Mig
 from provision.spec.model.plugin import Plugin
 from provision.spec.model.rollout import Rollout
 from provision.spec.model.scheduler import Scheduler
@@ -102,6 +103,7 @@ class StackSpec(Section, frozen=True, kw_only=True):
     driver: Driver = Driver()
     runtime: Runtime = Runtime()
     plugin: Plugin = Plugin()
+    mig: Mig = Mig()
     node: Node = Node()
     tenancy: Tenancy = Tenancy()
     rollout: Rollout = Rollout()

@@ -194,6 +194,31 @@ DeviceId = Annotated[
         "0:1",
     ),
 ]
+LayoutName = Annotated[
+    str,
+    text(
+        r"[A-Za-z0-9]([-A-Za-z0-9_.+]{0,61}[A-Za-z0-9])?",
+        "the name of a layout: letters, digits, '-', '_', '.' and '+', 63 at most",
+        "all-balanced",
+    ),
+]
+MigProfileName = Annotated[
+    str,
+    text(
+        r"(MIG )?([1-9]c\.)?[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+gfx|\+me\.all|-me)?",
+        "a MIG profile: slices of compute, '.', memory, and '+me', '+me.all', '+gfx' or '-me' where it has that",
+        "1g.10gb+me",
+    ),
+]
+_PCI_ID = "0x[0-9A-Fa-f]{4}10[Dd][Ee]"
+DeviceFilter = Annotated[
+    str,
+    text(
+        rf"{_PCI_ID}(:0x[0-9A-Fa-f]{{8}})?",
+        "a PCI id of NVIDIA: '0x', the device and '10DE', and behind ':' the subsystem's device and vendor",
+        "0x233010DE",
+    ),
+]
 LabelKey = Annotated[
     str,
     text(
@@ -231,6 +256,15 @@ ListenAddress = Annotated[
         r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
         "an address and a port: 0.0.0.0, [::], 127.0.0.1 or [::1], ':' and a number up to 65535",
         "0.0.0.0:9400",
+    ),
+]
+ControllerFile = Annotated[
+    str,
+    text(
+        r"/?([A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*",
+        "a path: letters, digits and . _ - /, from the declaration's folder or absolute, without '..'",
+        "mig-config.yaml",
+        longest=255,
     ),
 ]
 ControllerFilePath = Annotated[str, text(_PATH, _PATH_RULE, "/etc/grapnel/webhook.secret", longest=255)]

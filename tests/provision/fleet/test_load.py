@@ -266,3 +266,45 @@ def test_warnings_stay_with_the_fleet(tmp_path: Path) -> None:
 )
 def test_ansibles_words_are_condensed_to_the_useful_line(stderr: str, source: str, message: str) -> None:
     assert condense(stderr, [source]) == message
+
+
+def test_each_group_chooses_its_mig_layout_from_the_files_beside_the_declaration(tmp_path: Path) -> None:
+    disabled = [{"devices": "all", "mig-enabled": False}]
+    layouts = dict.fromkeys(("training", "inference"), disabled)
+    (tmp_path / "mig.yaml").write_text(json.dumps({"version": "v1", "mig-configs": layouts}))
+    groups = {
+        "a": {"hosts": ["n1"], "vars": {"grapnel_stack": {"mig": {"layout": "training"}}}},
+        "b": {"hosts": ["n2", "n3"], "vars": {"grapnel_stack": {"mig": {"layout": "inference"}}}},
+        "c": {"hosts": ["n4"]},
+    }
+    text = 'spec:\n  driver: {version: "550.163.01"}\n  mig: {configFile: mig.yaml}\n'
+    fleet = assembled(tmp_path, text, groups, n1={}, n2={}, n3={"mig": {"layout": None}}, n4={})
+
+    chosen = {node.name: node.stack.mig for node in fleet.nodes}
+    assert {name: mig.layout for name, mig in chosen.items()} == {
+        "n1": "training",
+        "n2": "inference",
+        "n3": "inference",
+        "n4": None,
+    }
+    assert [list(mig.config.mig_configs) for mig in chosen.values() if mig.config] == [
+        ["training"],
+        ["inference"],
+        ["inference"],
+    ]
+
+
+def test_a_layout_that_no_file_has_is_told_where_the_group_chooses_it(tmp_path: Path) -> None:
+    layouts = {"inference": [{"devices": "all", "mig-enabled": False}]}
+    (tmp_path / "mig.yaml").write_text(json.dumps({"version": "v1", "mig-configs": layouts}))
+    wrong = {"grapnel_stack": {"mig": {"layout": "inferense"}}}
+    groups = {"a": {"hosts": ["n1"], "vars": wrong}, "b": {"hosts": ["n2"]}}
+    text = 'spec:\n  driver: {version: "550.163.01"}\n  mig: {configFile: mig.yaml}\n'
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, text, groups, n1={}, n2={})
+
+    assert words(caught, tmp_path) == (
+        "group a: error: grapnel_stack.mig.layout: there is no layout 'inferense'\n"
+        "      = nodes: n1\n"
+        "      = hint: did you mean inference?"
+    )

@@ -221,6 +221,36 @@ def test_what_is_shared_is_written_before_the_file_that_names_it_and_once() -> N
     assert plan(simulate_apply(facts, result), stack).is_empty
 
 
+def test_the_daemon_reads_its_files_again_without_a_restart() -> None:
+    stack = make_stack(plugin={"memoryUnits": [{}], "migStrategy": "mixed"})
+
+    result = plan(configured(), stack)
+
+    assert steps(result.items)[-1] == ("reload", "grapnel-node.service")
+    assert result.disruption is Disruption.NONE
+    assert result.roles.node_daemon is not None
+    assert result.roles.node_daemon.node_daemon_restart
+    assert result.roles.node_daemon.node_daemon_reload
+
+
+@pytest.mark.parametrize("case", ["unit", "code", "interrupted"])
+def test_what_a_reload_does_not_take_in_is_a_restart(case: str) -> None:
+    stack = make_stack(plugin={"memoryUnits": [{}]})
+    facts = configured()
+    if case == "unit":
+        facts = edit_file(facts, UNIT_PATH, "")
+    elif case == "code":
+        facts = replace(facts, installed={**facts.installed, "node": None})
+    else:
+        facts = edit_file(facts, "/run/grapnel/restart/grapnel-node.service", "")
+
+    result = plan(facts, stack)
+
+    assert ("restart", "grapnel-node.service") in steps(result.items)
+    assert result.roles.node_daemon is not None
+    assert not result.roles.node_daemon.node_daemon_reload
+
+
 def test_a_unit_is_a_reload_where_the_hook_hands_out_devices() -> None:
     stack = make_stack(runtime={"entitlement": "env"})
     facts = edit_file(configured(stack), UNIT_PATH, "")

@@ -13,16 +13,17 @@ import pytest
 from provision.apply.converge import assess
 from provision.apply.model import Assessment, Note, Status
 from provision.fleet.errors import AnswerError
-from provision.fleet.facts import DeviceHolder
+from provision.fleet.facts import DeviceHolder, Gpu
+from provision.fleet.mig_facts import MigGpu, MigState
 from provision.fleet.release_result import parse_release_result
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
-from provision.rollout.node_steps import NodeSteps, is_verified, render_expectation
+from provision.rollout.node_steps import NodeSteps, is_verified, render_expectation, render_mig
 from provision.rollout.step import StepOutcome
 from provision.runner import RunStatus
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain, plan_staged
 from tests.provision.rollout.fakes import NEW
-from tests.provision.samples import make_stack
+from tests.provision.samples import make_facts, make_stack
 
 TRAIN: dict[str, object] = {"pid": 7, "command": "train", "unit": None, "pod_uid": "u1", "devices": ["/dev/nvidia0"]}
 
@@ -91,6 +92,30 @@ def test_verify_compares_with_what_is_declared() -> None:
     assert (request.playbook.name, request.nodes) == ("verify.yml", ("n1",))
     expectation = {"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": NEW, "allocation": True}
     assert request.extra_vars == {"grapnel_expectation": expectation}
+
+
+LAYOUT = {"version": "v1", "mig-configs": {"halves": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}]}}
+
+
+def test_a_new_mig_layout_is_verified_as_declared_and_not_as_it_was_before() -> None:
+    fleet = FakeFleet({"n1": FakeNode()})
+    declared = make_stack(driver={"version": NEW}, mig={"layout": "halves", "config": LAYOUT})
+    steps = NodeSteps(context(fleet), {"n1": declared})
+
+    assert steps.run("n1", Phase.VERIFY, Watcher(), threading.Event()) == StepOutcome()
+
+    assert [playbook for playbook, _ in fleet.runs] == ["facts", "verify"]
+
+
+def test_the_expectation_names_the_layout_s_gpus_by_uuid() -> None:
+    declared = make_stack(mig={"layout": "halves", "config": LAYOUT})
+    gpu = Gpu(address="0000:10:00.0", vendor="10de", device="2330", class_="030200")
+    told = MigState(gpus=(MigGpu(index=0, uuid="GPU-0a", enabled=False),))
+    facts = msgspec.structs.replace(make_facts(), gpus=(gpu,), mig=told)
+
+    assert render_mig(facts, declared) == {"mig": {"GPU-0a": []}}
+    assert render_mig(facts, declared, as_it_is=True) == {}
+    assert render_mig(make_facts(), declared) == {}
 
 
 EXPECTATION = Path(__file__).parents[3] / "docs/contracts/expectation"

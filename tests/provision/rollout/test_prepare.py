@@ -8,7 +8,7 @@ import msgspec
 
 from provision.apply.model import Assessment, Failure, Status
 from provision.fleet.facts import KernelModule
-from provision.node_plan import Disruption, NodePlan, Problem, Role
+from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
@@ -60,6 +60,24 @@ def test_a_node_is_told_what_it_is_taken_out_of_service_for() -> None:
     )
     assert [state.kind.value for state in prepared.states] == ["other", "driver", "other", "driver"]
     assert prepared.rollout == ("n3", "n4", "n1", "n2")
+
+
+def test_another_mig_layout_is_a_change_of_its_own_from_which_no_driver_leads_back() -> None:
+    divide = msgspec.structs.replace(
+        item("GPUs by MIG", disruption=Disruption.DRAIN, role=Role.NODE_DAEMON), action=Action.DIVIDE
+    )
+    restart = item("containerd.service", disruption=Disruption.DRAIN, role=Role.RUNTIME)
+    prepared = sort(
+        {
+            "n1": assessed("n1", divide, QUIET),
+            "n2": assessed("n2", divide, DRAIN),
+            "n3": assessed("n3", divide, restart),
+            "n4": assessed("n4"),
+        },
+        n4=view("n4", record(Phase.RESUME, kind=ChangeKind.MIG)),
+    )
+    found = [(state.kind.value, state.may_return) for state in prepared.states]
+    assert found == [("mig", False), ("driver", True), ("other", True), ("mig", False)]
 
 
 def test_what_an_apply_left_unfinished_comes_first_then_what_failed() -> None:

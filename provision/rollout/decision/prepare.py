@@ -200,8 +200,8 @@ def _unreached(view: NodeView, record: Record, target: str, timeout: timedelta, 
         drain_timeout=timeout,
         drain=drain,
         origin_change=record.origin_change,
-        kind=record.kind,
-        boot=record.boot,
+        may_return=record.kind is not ChangeKind.MIG,
+        kind=record.kind if record.kind in _NOT_OF_DRIVERS else ChangeKind.DRIVER,
     )
 
 

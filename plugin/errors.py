@@ -7,6 +7,7 @@ NodeDaemonError
 ├── ReleaseError         the remembered release cannot be written, read or forgotten
 ├── HealthError          a verdict cannot be written, read or given
 ├── MpsError             a control daemon of MPS cannot be started, asked or ended
+├── MigError             a MIG layout cannot be read, remembered or carried out
 ├── HistoryError         what happened cannot be read, or nothing is known of what was asked for
 ├── AdminError           the running daemon cannot be told something
 ├── LimitError           a container's memory cannot be limited in the driver
@@ -59,6 +60,10 @@ class HealthError(NodeDaemonError):
 
 class MpsError(NodeDaemonError):
     """A control daemon of MPS, its unit or its GPU's compute mode is not as it should be."""
+
+
+class MigError(NodeDaemonError):
+    """GPUs cannot be cut as they are to be."""
 
 
 class HistoryError(NodeDaemonError):

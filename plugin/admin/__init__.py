@@ -1,9 +1,10 @@
 """The node's own tools talk to the running daemon here: one JSON object on a line in, one out, over a unix socket.
 
-Only root may, and only to ask five things: `status`, `look` (read the remembered release again and act on it),
-`health` (read the verdicts again), `explain` (what happened to pods and devices) and `limit` (set the memory limits
-of a container that starts: contract `docs/contracts/memory-limit`). The decision itself is never on the wire: it is in
-a file, or in what the kubelet was answered.
+Only root may, and only to ask six things: `status`, `look` (read the remembered release again and act on it),
+`health` (read the verdicts again), `explain` (what happened to pods and devices), `limit` (set the memory limits
+of a container that starts: contract `docs/contracts/memory-limit`) and `mig` (hold back the GPUs whose layout is being
+changed, and say who has what). The decision itself is never on the wire: it is in a file, or in what the kubelet was
+answered.
 Not here: what the daemon does.
 """
 

@@ -6,6 +6,8 @@ Not here: the socket, and what a release means.
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plugin.driver_change.release.record import gpu_to_json, remember_gpus
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
 _MPS_S = 5.0  # a server ends a second or two after its last client
+_ASK_S = 5.0
+_STARTS_S = 10.0  # the kubelet lists a container soon after it has its devices, or its start has failed
 _MAX_WAIT_S = 600.0
 
 
@@ -38,6 +42,10 @@ class Driver(Protocol):
 
     closed: asyncio.Event  # the session, since the release
     observed: asyncio.Event  # since the start, the resume, or the last `look_now`
+
+    @property
+    def is_let_go(self) -> bool:
+        """Whether nobody observes the driver, or is to."""
 
     def observe_now(self) -> None:
         """Look at driver and verdicts before it is time."""
@@ -70,7 +78,7 @@ class Answers:
     """`status` says what is so; `look` follows the release first, `health` the verdicts, and both wait for it.
 
     `explain` says what happened to the pod or device in `about` ("": all), with the `last` allocations of it. `limit`
-    is the hook's, and answered by `limits`.
+    is the hook's, and answered by `limits`. `mig` follows a change of how GPUs are cut, and says who has what.
     """
 
     def __init__(  # noqa: PLR0913 - each of them is asked something else
@@ -79,7 +87,7 @@ class Answers:
         driver: Driver,
         offering: Offering,
         history: HistoryKeeper,
-        follow_release: Callable[[], None],
+        follow: Callable[[], None],
         *,
         limits: Limits,
         mps: Mps,
@@ -88,7 +96,7 @@ class Answers:
         self._driver = driver
         self._offering = offering
         self._history = history
-        self._follow_release = follow_release
+        self._follow = follow
         self._limits = limits
         self._mps = mps
 
@@ -99,13 +107,15 @@ class Answers:
             return await self._explain(request.get("about", ""), request.get("last", 20))
         if verb == "limit":
             return await self._limits.answer(request)
-        if verb not in {"status", "look", "health"}:
-            return {"error": "verb must be status, look, health, explain or limit"}
+        if verb not in {"status", "look", "health", "mig"}:
+            return {"error": "verb must be status, look, health, explain, limit or mig"}
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 <= timeout_s <= _MAX_WAIT_S:
             return {"error": f"timeout_s must be a number from 0 to {_MAX_WAIT_S:g}"}
+        if verb == "mig":
+            return await self._mig(timeout_s)
         problems: list[str] = []
         if verb == "look":
-            self._follow_release()
+            self._follow()
             wait = self._until_resumed if self._state.release is None else self._until_released
             problems = await wait(timeout_s)
         elif verb == "health" and self._state.release is None:
@@ -113,6 +123,21 @@ class Answers:
             if not await _within(timeout_s, self._driver.observed.wait()):
                 problems.append("the driver does not answer: the verdict counts when it does")
         return {**self._status(), "problems": problems}
+
+    async def _mig(self, timeout_s: float) -> dict[str, Any]:
+        """Answer with who has which device, once nobody is given one that is being changed."""
+        self._follow()
+        if not await _within(min(timeout_s, _SHOWN_S), self._offering.taken(to_at_least=0)):
+            return {"problems": ["the kubelet has not taken the list, and may still place pods: journalctl -u kubelet"]}
+        if self._driver.is_let_go and not await _within(timeout_s, self._driver.closed.wait()):
+            return {"problems": ["the driver does not answer: its session is still open"]}
+        view, now = self._history.view, time.time()
+        if not self._offering.lacks_kubelet and not await view.ask_now(_ASK_S):
+            return {"problems": [view.problem]}
+        held = {device: [who] for device, who in view.held.everything.items()}
+        for device in self._history.ledger.given_since(now - _STARTS_S):
+            held.setdefault(device, ["a container that starts"])
+        return {"pid": os.getpid(), "pods": held, "problems": []}
 
     async def _explain(self, about: object, last: object) -> dict[str, Any]:
         """Answer with the explanation, or with `unknown` and a `hint`."""

@@ -1,6 +1,6 @@
 """The command line of the node daemon: arguments in, exit codes out.
 
-0 done, 1 expected failure, 2 usage, 3 done but not as wanted (`release`: still held, `verify`: not as expected),
+0 done, 1 expected failure, 2 usage, 3 not as wanted (`release`: still held, `verify`: not as expected, `mig`: in use),
 70 a bug. Everything heavy is imported by the verb that needs it.
 """
 
@@ -40,8 +40,8 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
         return run_daemon(invocation_of(arguments), debug=arguments.debug)
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
-    if arguments.verb == "health":
-        return _dispatch_health(arguments)
+    if arguments.verb in {"health", "mig"}:
+        return _dispatch_health(arguments) if arguments.verb == "health" else _dispatch_mig(arguments)
     if arguments.verb == "holders":
         from plugin.cli.holders import show_holders  # noqa: PLC0415 - not needed for --version
 
@@ -65,6 +65,20 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
     if arguments.explain:
         return explain_config(invocation_of(arguments), as_json=arguments.json)
     return show_config(invocation_of(arguments))
+
+
+def _dispatch_mig(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    from plugin.cli import mig, mig_change  # noqa: PLC0415 - not needed for --version
+
+    config, limits = arguments.config, {"timeout_s": arguments.timeout, "as_json": arguments.json}
+    if arguments.act == "show":
+        return mig.show_mig(config, **limits)
+    if arguments.act == "restore":
+        return mig_change.restore_mig(config, **limits)
+    layout = arguments.layout or mig.DEFAULT_LAYOUT
+    if arguments.act == "plan":
+        return mig.plan_mig(config, layout, **limits)
+    return mig_change.apply_mig(config, layout, at_start=arguments.at_start, **limits)
 
 
 def _dispatch_gpushare(arguments: argparse.Namespace | SimpleNamespace) -> int:

@@ -43,8 +43,29 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     _add_release_verbs(verbs, configured)
     _add_health_verbs(verbs, configured)
     _add_explain_verb(verbs, configured)
+    _add_mig_verbs(verbs, configured)
     _add_gpushare_verbs(verbs, common)
     return parser
+
+
+def _add_mig_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+    acts = verbs.add_parser("mig", help="cut GPUs by MIG as declared").add_subparsers(
+        dest="act", required=True, metavar="ACT"
+    )
+    words = {
+        "show": "show how the GPUs are cut, and which profiles they have",
+        "plan": "show what the declared layout would change",
+        "apply": "cut the GPUs as declared",
+        "restore": "cut the GPUs as they were before the last layout was applied",
+    }
+    for act, text in words.items():
+        parser = acts.add_parser(act, parents=[configured], help=text)
+        parser.add_argument("--json", action="store_true", help="as JSON")
+        parser.add_argument("--timeout", type=_seconds, default=60, metavar="SECONDS", help="default: 60")
+        if act in {"plan", "apply"}:
+            parser.add_argument("--layout", type=Path, metavar="FILE", help="default: /etc/grapnel/mig-layout.json")
+        if act == "apply":
+            parser.add_argument("--at-start", action="store_true", help="only GPUs that have no instance")
 
 
 def _add_gpushare_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type

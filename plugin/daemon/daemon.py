@@ -19,6 +19,7 @@ from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
 from plugin.daemon.memory_limits import MemoryLimits
 from plugin.daemon.memory_units import MemoryUnits
+from plugin.daemon.mig_change import MigChanges
 from plugin.daemon.mps_sharing import MpsSharing
 from plugin.daemon.node_object import OwnNode
 from plugin.daemon.observation_log import log_changes
@@ -75,6 +76,7 @@ class Daemon:
         self._history.on_allocated, self._history.on_listed = self._on_allocated, self._on_listed
         self._driver = DriverWatch(dependencies, self._on_observation, self._on_crash)
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
+        self._mig = MigChanges(config, self._driver, logger, reopen=self._observe_again, changed=self._offer_again)
         self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
         self._offering = Offering(
             logger,
@@ -95,9 +97,8 @@ class Daemon:
             logger=logger,
         )
         self._others = OtherDevices(self._offering, logger, self._tell_systemd)
-        follow = self._releases.follow
         answers = Answers(
-            self._state, self._driver, self._offering, self._history, follow, limits=self._limits, mps=self._mps
+            self._state, self._driver, self._offering, self._history, self._follow, limits=self._limits, mps=self._mps
         )
         self._admin = AdminEndpoint(answers.answer, logger)
         self._metrics = MetricsEndpoint(self._start_metrics)
@@ -115,7 +116,7 @@ class Daemon:
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
         # that this daemon will read what was written.
         await self._admin.serve(self._config.admin_socket)
-        self._releases.follow()
+        self._follow()
         self._driver.start()
         self._others.follow(self._config)
         await self._metrics.serve(self._config.metrics_address)
@@ -130,8 +131,8 @@ class Daemon:
 
     def _on_observation(self, observation: Observation) -> None:
         state = self._state
-        self._releases.follow()
-        if self._stop.is_set() or state.release is not None:
+        self._follow()
+        if self._stop.is_set() or state.release is not None or self._mig.has_closed:
             return
         before, state.observation, state.last_seen = state.last_seen, observation, observation
         log_changes(self._log, before, observation)
@@ -152,12 +153,18 @@ class Daemon:
         if self._service.is_ready or observation.waiting_for or not self._offering.resources:
             self._tell_systemd()
 
+    def _follow(self) -> None:
+        """Do what the files of the state folder say: of a release, and of a change of how GPUs are cut."""
+        self._releases.follow()
+        self._mig.follow(is_released=self._state.release is not None)
+
     def _offer(self, observation: Observation) -> None:
-        """Show kubelets what there is, but for what somebody has in another way."""
+        """Show kubelets what there is, but for what somebody has in another way, and what is being changed."""
         sizes, offering = dict(self._offering.unit_bytes), self._offering
-        if self._state.release is None and observation.inventory.devices:  # else nobody knows what is shared
-            self._mps.follow(self._config, offering.plan(self._config, observation.inventory))
-        offering.show(self._config, observation.inventory, self._history.view.known)
+        inventory = self._mig.marked(observation.inventory)
+        if self._state.release is None and inventory.devices:  # else nobody knows what is shared
+            self._mps.follow(self._config, offering.plan(self._config, inventory))
+        offering.show(self._config, inventory, self._history.view.known)
         if offering.unit_bytes != sizes:
             write_unit_sizes(self._config.state_folder, offering.unit_bytes, self._log)
         if offering.unit_bytes:
@@ -200,9 +207,13 @@ class Daemon:
         self._state.release = None
         self._log.info("resumed")
         self._history.note("resumed")
+        self._observe_again()
+        self._tell_systemd()
+
+    def _observe_again(self) -> None:
+        """Ask the driver again after it was let go for a while: what is known of the GPUs still counts."""
         self._hook.forget()
         self._driver.observe(self._config, self._state.observation.inventory)
-        self._tell_systemd()
 
     def _on_registration(self, waiting_for: str) -> None:
         self._state.set_registration(waiting_for)
@@ -251,7 +262,7 @@ class Daemon:
             self._log.warning("configuration not reloaded", problem=error.message, hint=error.hint)
             return
         self._log.info("configuration reloaded")
-        before, self._config, self._releases.config = self._config, config, config
+        before, self._config, self._releases.config, self._mig.config = self._config, config, config, config
         self._hook.forget()
         self._history.move(config.state_folder)
         self._others.close()  # what it finds is for the kubelet of before
@@ -265,13 +276,14 @@ class Daemon:
         else:
             self._offer(self._state.observation)
             self._node.show(self._state.observation, self._state.release.describe())
-        self._releases.follow()
+        self._follow()
         self._others.follow(config)
 
     async def _shut_down(self) -> None:
         self._dependencies.notify("STOPPING=1")
         self._log.info("stopping")
         self._releases.stop()
+        self._mig.stop()
         self._tasks.cancel()
         self._others.close()
         self._labels.close(stays=self._state.release is not None)

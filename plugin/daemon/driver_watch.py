@@ -50,6 +50,11 @@ class DriverWatch:
             crashed=lambda error: self._in_loop(on_crash, error),
         )
 
+    @property
+    def is_let_go(self) -> bool:
+        """Whether nobody observes the driver, or is to."""
+        return self._observer is None
+
     def start(self) -> None:
         """Start the thread; it does what was asked for last."""
         self._thread.start()

@@ -99,6 +99,10 @@ class Ledger:
         """Whether a container is still looked for."""
         return bool(self._open)
 
+    def given_since(self, at: float) -> tuple[str, ...]:
+        """Return the devices that were given away since a moment, and whose container was not seen so far."""
+        return tuple(device for one in self._open.values() if one.at >= at for device in one.devices)
+
     def listed(self, assignments: Iterable[DeviceAssignment], asked_at: float) -> None:
         """Join what was given away until `asked_at` with what the kubelet lists since.
 

@@ -164,6 +164,15 @@ struct nvml_gpu_instance_profile {
     uint64_t memory_mib;
 };
 
+#define NVML_GPU_INSTANCE_PROFILE_V2 0x02000098u
+
+struct nvml_gpu_instance_profile_v2 {
+    unsigned version, id, is_p2p_supported, slices, instances, multiprocessors;
+    unsigned copy_engines, decoders, encoders, jpeg, ofa;
+    uint64_t memory_mib;
+    char name[96];
+};
+
 struct nvml_compute_instance_profile {
     unsigned id, slices, instances, multiprocessors, copy_engines, decoders, encoders, jpeg, ofa;
 };

@@ -1,10 +1,11 @@
 /* NVML: MIG mode is switched, GPU instances and their compute instances are listed and made.
  *
  * The machine knows MIG devices. A GPU instance without a compute instance is one with compute_slices 0, which is not
- * listed as a device. Profiles, their ids and placements are those that NVIDIA's MIG user guide lists for an A100.
+ * listed as a device.
  */
 #include "call.h"
 #include "driver.h"
+#include "mig_profiles.h"
 #include "session.h"
 #include "state.h"
 
@@ -12,37 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MEMORY_SLICES = 8, FIRST_INSTANCE = 7, LINES_SIZE = 2048 };
-
-static const struct profile {
-    unsigned number, id, slices, memory_slices, instances, step; /* `step`: places lie this far apart */
-} profiles[] = {
-    {0, 19, 1, 1, 7, 1}, {1, 14, 2, 2, 3, 2}, {2, 9, 3, 4, 2, 4}, {3, 5, 4, 4, 1, 8}, {4, 0, 7, 8, 1, 8},
-};
-
-#define COUNT(array) (sizeof(array) / sizeof(*(array)))
-
-static const struct profile *profile_of_id(unsigned id)
-{
-    for (size_t i = 0; i < COUNT(profiles); i++)
-        if (profiles[i].id == id)
-            return &profiles[i];
-    return NULL;
-}
-
-static const struct profile *profile_of_slices(unsigned slices)
-{
-    for (size_t i = 0; i < COUNT(profiles); i++)
-        if (profiles[i].slices == slices)
-            return &profiles[i];
-    return NULL;
-}
-
-/* Compute instances are numbered like GPU instances of as many slices; their ids are these numbers. */
-static const struct profile *profile_of_number(unsigned number)
-{
-    return number < COUNT(profiles) ? &profiles[number] : NULL;
-}
+enum { FIRST_INSTANCE = 7, LINES_SIZE = 2048 };
 
 static int gpu_number(const struct call *call)
 {
@@ -66,38 +37,27 @@ static int is_first(const struct gpu *gpu, const struct mig *mig)
     return 1;
 }
 
+/* Until NVIDIA Ampere the mode is in force after a reset of the GPU, which the driver does at once where nobody uses it. */
+static int waits_for_reset(const struct gpu *gpu)
+{
+    return gpu->architecture <= ARCHITECTURE_AMPERE && gpu->process_count > 0;
+}
+
 NVML_API nvml_return nvmlDeviceSetMigMode(nvml_device device, unsigned mode, nvml_return *activation)
 {
     CALL(call_gpu(__func__, device));
     REQUIRE(activation && mode <= 1);
     char lines[LINES_SIZE];
+    int number = gpu_number(&call);
     if (!call.gpu->mig_capable)
         return NVML_ERROR_NOT_SUPPORTED;
-    if (!mode && call.gpu->mig_count)
+    if ((!mode && call.gpu->mig_count) || (call.gpu->process_count && !waits_for_reset(call.gpu)))
         return NVML_ERROR_IN_USE;
-    snprintf(lines, sizeof lines, "gpu%d.mig_enabled=%u\ngpu%d.mig_pending=%u\n", gpu_number(&call), mode,
-             gpu_number(&call), mode);
-    *activation = NVML_SUCCESS;
+    *activation = mode != call.gpu->mig_enabled && waits_for_reset(call.gpu) ? NVML_ERROR_IN_USE : NVML_SUCCESS;
+    unsigned now = *activation == NVML_SUCCESS ? mode : call.gpu->mig_enabled;
+    snprintf(lines, sizeof lines, "gpu%d.mig_enabled=%u\ngpu%d.mig_pending=%u\nmig_load=%" PRIu64 "\n", number, now,
+             number, mode, driver_load(call.machine));
     return state_append(lines) ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION;
-}
-
-NVML_API nvml_return nvmlDeviceGetGpuInstanceProfileInfo(nvml_device device, unsigned number,
-                                                         struct nvml_gpu_instance_profile *info)
-{
-    CALL(call_gpu(__func__, device));
-    REQUIRE(info);
-    const struct profile *profile = profile_of_number(number);
-    if (!profile || !call.gpu->mig_capable)
-        return NVML_ERROR_NOT_SUPPORTED;
-    *info = (struct nvml_gpu_instance_profile){
-        .id = profile->id,
-        .slices = profile->slices,
-        .instances = profile->instances,
-        .multiprocessors = 14 * profile->slices,
-        .copy_engines = profile->slices,
-        .memory_mib = (call.gpu->memory_total >> 20) * profile->memory_slices / MEMORY_SLICES,
-    };
-    return NVML_SUCCESS;
 }
 
 NVML_API nvml_return nvmlDeviceGetGpuInstances(nvml_device device, unsigned id, nvml_device *instances, unsigned *count)
@@ -108,7 +68,7 @@ NVML_API nvml_return nvmlDeviceGetGpuInstances(nvml_device device, unsigned id, 
     *count = 0;
     for (size_t i = 0; call.gpu->mig_enabled && i < call.gpu->mig_count; i++) {
         const struct mig *mig = &call.gpu->migs[i];
-        if (mig->gpu_slices != profile->slices || !is_first(call.gpu, mig))
+        if (profile_of_mig(mig) != profile || !is_first(call.gpu, mig))
             continue;
         nvml_device found = session_mig(device->position, mig->uuid);
         if (!found)
@@ -121,7 +81,7 @@ NVML_API nvml_return nvmlDeviceGetGpuInstances(nvml_device device, unsigned id, 
 NVML_API nvml_return nvmlGpuInstanceGetInfo(nvml_device instance, struct nvml_gpu_instance_info *info)
 {
     CALL(call_instance(__func__, instance));
-    const struct profile *profile = profile_of_slices(call.mig->gpu_slices);
+    const struct profile *profile = profile_of_mig(call.mig);
     REQUIRE(info);
     *info = (struct nvml_gpu_instance_info){
         session_gpu(instance->position),    call.mig->gpu_instance,    profile ? profile->id : 0,
@@ -140,6 +100,14 @@ static int is_free(const struct gpu *gpu, unsigned start, unsigned size)
     return 1;
 }
 
+static unsigned count_of(const struct gpu *gpu, const struct profile *profile)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < gpu->mig_count; i++)
+        count += profile_of_mig(&gpu->migs[i]) == profile && is_first(gpu, &gpu->migs[i]);
+    return count;
+}
+
 static unsigned unused_instance(const struct gpu *gpu)
 {
     unsigned id = FIRST_INSTANCE;
@@ -149,6 +117,17 @@ static unsigned unused_instance(const struct gpu *gpu)
             i = (size_t)-1;
         }
     return id;
+}
+
+static unsigned unused_index(const struct gpu *gpu)
+{
+    unsigned index = 0;
+    for (size_t i = 0; i < gpu->mig_count; i++)
+        if (gpu->migs[i].index == index) {
+            index++;
+            i = (size_t)-1;
+        }
+    return index;
 }
 
 /* The name of a MIG device depends on its place alone, as the driver's do: made again, it is the same. */
@@ -165,7 +144,7 @@ static nvml_return add_device(const struct call *call, const struct mig *mig)
 #define LINE(name, format, value)                                                                                  \
     length += snprintf(lines + length, sizeof lines - (size_t)length, "gpu%d.mig%zu." name "=" format "\n",         \
                        gpu_number(call), call->gpu->mig_count, value)
-    LINE("index", "%zu", call->gpu->mig_count);
+    LINE("index", "%u", unused_index(call->gpu));
     LINE("uuid", "%s", mig->uuid);
     LINE("profile", "%s", mig->profile);
     LINE("gpu_instance", "%u", mig->gpu_instance);
@@ -190,10 +169,10 @@ NVML_API nvml_return nvmlDeviceCreateGpuInstanceWithPlacement(nvml_device device
     CALL(call_gpu(__func__, device));
     const struct profile *profile = profile_of_id(id);
     REQUIRE(place && instance && profile && place->size == profile->memory_slices &&
-            place->start % profile->step == 0 && place->start + place->size <= MEMORY_SLICES);
+            place->start % profile->step == 0 && place->start / profile->step < profile->places);
     if (!call.gpu->mig_enabled)
         return NVML_ERROR_NOT_SUPPORTED;
-    if (!is_free(call.gpu, place->start, place->size))
+    if (!is_free(call.gpu, place->start, place->size) || count_of(call.gpu, profile) == profile->instances)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     struct mig mig = {
         .gpu_instance = unused_instance(call.gpu),
@@ -203,8 +182,7 @@ NVML_API nvml_return nvmlDeviceCreateGpuInstanceWithPlacement(nvml_device device
         .gpu_slices = profile->slices,
         .copy_engines = profile->slices,
     };
-    uint64_t gib = (call.gpu->memory_total + (1 << 29)) >> 30;
-    snprintf(mig.profile, sizeof mig.profile, "%ug.%" PRIu64 "gb", profile->slices, gib * place->size / MEMORY_SLICES);
+    profile_name(profile, call.gpu, mig.profile, sizeof mig.profile);
     name_device(mig.uuid, call.gpu, mig.gpu_instance, 0);
     nvml_return status = add_device(&call, &mig);
     if (status == NVML_SUCCESS)
@@ -216,7 +194,7 @@ NVML_API nvml_return nvmlGpuInstanceGetComputeInstanceProfileInfo(nvml_device in
                                                                   struct nvml_compute_instance_profile *info)
 {
     CALL(call_instance(__func__, instance));
-    const struct profile *profile = profile_of_number(number);
+    const struct profile *profile = compute_profile(number);
     REQUIRE(info);
     if (!profile || engine || profile->slices > call.mig->gpu_slices)
         return NVML_ERROR_NOT_SUPPORTED;
@@ -233,7 +211,7 @@ NVML_API nvml_return nvmlGpuInstanceGetComputeInstances(nvml_device instance, un
                                                         unsigned *count)
 {
     CALL(call_instance(__func__, instance));
-    const struct profile *profile = profile_of_number(id);
+    const struct profile *profile = compute_profile(id);
     REQUIRE(instances && count && profile);
     *count = 0;
     for (size_t i = 0; i < call.gpu->mig_count; i++) {
@@ -261,7 +239,7 @@ static unsigned first_slice(const struct gpu *gpu, const struct mig *mig)
 NVML_API nvml_return nvmlComputeInstanceGetInfo_v2(nvml_device instance, struct nvml_compute_instance_info *info)
 {
     CALL(call_instance(__func__, instance));
-    const struct profile *profile = profile_of_slices(call.mig->compute_slices);
+    const struct profile *profile = compute_profile_of(call.mig);
     REQUIRE(info && profile);
     *info = (struct nvml_compute_instance_info){
         session_gpu(instance->position),
@@ -274,33 +252,50 @@ NVML_API nvml_return nvmlComputeInstanceGetInfo_v2(nvml_device instance, struct 
     return NVML_SUCCESS;
 }
 
+/* The entry that stands for a GPU instance without a compute instance 0; NULL where it has that one. */
+static const struct mig *empty_entry(const struct call *call)
+{
+    for (size_t i = 0; i < call->gpu->mig_count; i++)
+        if (call->gpu->migs[i].gpu_instance == call->mig->gpu_instance && !call->gpu->migs[i].compute_slices)
+            return &call->gpu->migs[i];
+    return NULL;
+}
+
+static unsigned unused_compute(const struct call *call)
+{
+    unsigned id = 0;
+    for (size_t i = 0; i < call->gpu->mig_count; i++)
+        if (call->gpu->migs[i].gpu_instance == call->mig->gpu_instance && call->gpu->migs[i].compute_instance == id) {
+            id++;
+            i = (size_t)-1;
+        }
+    return id;
+}
+
 /* The first compute instance makes a device of its GPU instance, each further one is another device. */
 static nvml_return add_compute(const struct call *call, unsigned slices, char uuid[TEXT_SIZE])
 {
     const struct gpu *gpu = call->gpu;
-    unsigned used = 0, devices = 0;
+    unsigned used = 0;
     for (size_t i = 0; i < gpu->mig_count; i++)
-        if (gpu->migs[i].gpu_instance == call->mig->gpu_instance) {
+        if (gpu->migs[i].gpu_instance == call->mig->gpu_instance)
             used += gpu->migs[i].compute_slices;
-            devices += gpu->migs[i].compute_slices > 0;
-        }
     if (used + slices > call->mig->gpu_slices)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
-    struct mig mig = *call->mig;
+    const struct mig *empty = empty_entry(call);
+    struct mig mig = empty ? *empty : *call->mig;
     mig.compute_slices = slices;
     mig.multiprocessors = 14 * slices;
-    if (slices < mig.gpu_slices)
-        snprintf(mig.profile, sizeof mig.profile, "%uc.%.80s", slices,
-                 strchr(call->mig->profile, 'c') ? strchr(call->mig->profile, '.') + 1 : call->mig->profile);
-    if (devices) {
-        mig.compute_instance = devices;
-        name_device(mig.uuid, gpu, mig.gpu_instance, devices);
+    device_name(&mig, gpu, mig.profile, sizeof mig.profile);
+    if (!empty) {
+        mig.compute_instance = unused_compute(call);
+        name_device(mig.uuid, gpu, mig.gpu_instance, mig.compute_instance);
         memcpy(uuid, mig.uuid, TEXT_SIZE);
         return add_device(call, &mig);
     }
     char lines[LINES_SIZE];
     int number = gpu_number(call);
-    size_t place = (size_t)(call->mig - gpu->migs);
+    size_t place = (size_t)(empty - gpu->migs);
     memcpy(uuid, mig.uuid, TEXT_SIZE);
     snprintf(lines, sizeof lines,
              "gpu%d.mig%zu.compute_slices=%u\ngpu%d.mig%zu.multiprocessors=%u\ngpu%d.mig%zu.profile=%s\n", number,
@@ -311,7 +306,7 @@ static nvml_return add_compute(const struct call *call, unsigned slices, char uu
 NVML_API nvml_return nvmlGpuInstanceCreateComputeInstance(nvml_device instance, unsigned id, nvml_device *compute)
 {
     CALL(call_instance(__func__, instance));
-    const struct profile *profile = profile_of_number(id);
+    const struct profile *profile = compute_profile(id);
     REQUIRE(compute && profile);
     char uuid[TEXT_SIZE];
     nvml_return status = add_compute(&call, profile->slices, uuid);

@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include "driver.h"
+#include "mig_profiles.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { MODES_SIZE = 64 * MAX_GPUS };
 enum { RETRIES = 200, RETRY_NS = 1000000 }; /* a writer needs microseconds; a dead one must not stop its readers */
 
 static int descriptor = -1;
@@ -79,6 +81,16 @@ static bool has_forgotten_mig(const struct machine *machine)
     return machine->mig_load && machine->mig_load != driver_load(machine);
 }
 
+/* A reload forgets instances and puts a pending mode in force; GPUs after NVIDIA Ampere forget their mode as well. */
+static void forget_mig(struct machine *machine)
+{
+    for (size_t i = 0; i < machine->gpu_count; i++) {
+        struct gpu *gpu = &machine->gpus[i];
+        gpu->mig_count = 0;
+        gpu->mig_enabled = gpu->mig_pending = gpu->architecture <= ARCHITECTURE_AMPERE ? gpu->mig_pending : 0;
+    }
+}
+
 enum outcome { CURRENT, BUSY, NOTHING };
 
 /* One attempt: CURRENT when the machine in memory is the one in the file, BUSY while it is being written. */
@@ -94,8 +106,8 @@ static enum outcome refresh(void)
     struct machine *machine = read_machine(&header);
     if (!machine)
         return BUSY;
-    for (size_t i = 0; has_forgotten_mig(machine) && i < machine->gpu_count; i++)
-        machine->gpus[i].mig_count = 0;
+    if (has_forgotten_mig(machine))
+        forget_mig(machine);
     free(loaded);
     loaded = machine;
     loaded_generation = header.generation;
@@ -122,7 +134,7 @@ static bool write_text(int file, struct state_header header, const char *text)
     return pwrite(file, &header, sizeof(header), region) == size && good;
 }
 
-/* Takes the lines of MIG devices out of a text, and returns its length then. */
+/* Takes the lines of MIG devices and modes out of a text, and returns its length then. */
 static size_t drop_mig(char *text, size_t length)
 {
     size_t kept = 0;
@@ -131,6 +143,10 @@ static size_t drop_mig(char *text, size_t length)
         int is_mig = 0;
         next = end ? end + 1 : text + length;
         sscanf(line, "gpu%*u.mig%*u.%n", &is_mig);
+        if (!is_mig)
+            sscanf(line, "gpu%*u.mig_enabled=%n", &is_mig);
+        if (!is_mig)
+            sscanf(line, "gpu%*u.mig_pending=%n", &is_mig);
         if (!is_mig) {
             memmove(text + kept, line, (size_t)(next - line));
             kept += (size_t)(next - line);
@@ -139,17 +155,26 @@ static size_t drop_mig(char *text, size_t length)
     return kept;
 }
 
+/* Writes down what a reload has left of a machine whose MIG devices and modes were dropped; returns the length then. */
+static size_t write_modes(char *text, size_t length)
+{
+    for (size_t i = 0; i < loaded->gpu_count; i++)
+        length += (size_t)sprintf(text + length, "gpu%zu.mig_enabled=%u\ngpu%zu.mig_pending=%u\n", i,
+                                  loaded->gpus[i].mig_enabled, i, loaded->gpus[i].mig_pending);
+    return length;
+}
+
 static bool append_locked(int file, const char *lines)
 {
     struct state_header header;
     size_t more = strlen(lines);
-    if (!loaded || !read_header(&header) || header.length + more > STATE_SIZE - STATE_HEADER_SIZE)
+    if (!loaded || !read_header(&header) || header.length + more + MODES_SIZE > STATE_SIZE - STATE_HEADER_SIZE)
         return false;
-    char *text = calloc(1, header.length + more + 1);
+    char *text = calloc(1, header.length + more + MODES_SIZE + 1);
     bool good = text && pread(file, text, header.length, region + STATE_HEADER_SIZE) == (ssize_t)header.length;
     if (good) {
         if (has_forgotten_mig(loaded))
-            header.length = (uint32_t)drop_mig(text, header.length);
+            header.length = (uint32_t)write_modes(text, drop_mig(text, header.length));
         memcpy(text + header.length, lines, more + 1);
         header.length += (uint32_t)more;
         header.adler32 = adler32((const unsigned char *)text, header.length);

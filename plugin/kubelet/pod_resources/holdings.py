@@ -16,7 +16,7 @@ from plugin.devices.sharing import device_of, kind_of
 from plugin.errors import KubeletError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from plugin.allocation.table import Holdings
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
@@ -64,6 +64,11 @@ class Held:
         exact, kind = self._exact.get(device_id, ""), kind_of(device_id)
         uses = self._uses.get(device_of(device_id), {})
         return exact or next((who for (_, other), who in uses.items() if other != kind), "")
+
+    @property
+    def everything(self) -> Mapping[str, str]:
+        """Who has what, by the ids of devices and units."""
+        return self._exact
 
     def other_use(self, device: str, resource: str, kind: str) -> str:
         """Return who has a device, or a unit of it, under another resource or as a unit of another kind."""

@@ -1,0 +1,109 @@
+"""`grapnel-node mig apply` and `restore`: cut GPUs as declared, or as they were.
+
+Not here: how a change is made (`mig_steps`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from plugin.cli.mig import EXIT_NOT_AS_WANTED, Session, config_of, declared, plan_to_json
+from plugin.cli.mig_steps import NodeChange
+from plugin.driver_change.release.record import utc
+from plugin.driver_change.release.store import sole_change
+from plugin.errors import MigError
+from plugin.mig_layout.plan import plan_layout, plan_return
+from plugin.mig_layout.record import Before, cuts_of
+from plugin.mig_layout.store import BEFORE_FILE, forget, read_before, read_change, read_layout, write_before
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from plugin.cli.mig_steps import Outcome
+    from plugin.mig_layout.model import GpuLayout, GpuPlan
+
+_EXIT_FAILURE = 1
+
+
+def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, as_json: bool, at_start: bool) -> int:
+    """Cut the GPUs as declared; returns 0, 3 where some could not be changed now, 1 where one failed.
+
+    `at_start`: only GPUs without any instance, as after a reboot, and nothing where no layout is declared.
+    """
+    if at_start and read_layout(layout_path) is None:
+        return 0
+    config, layout = config_of(config_path), declared(layout_path)
+    folder, wanted = config.state_folder, hashlib.sha256(repr(layout).encode()).hexdigest()
+
+    def plan(gpus: Sequence[GpuLayout]) -> tuple[GpuPlan, ...]:
+        plans = plan_layout(layout, gpus)
+        return _only_empty(plans, gpus, interrupted) if at_start else plans
+
+    def remember(gpus: Sequence[GpuLayout]) -> None:
+        """Keep what a change to the same layout, which was begun and not ended, knows of the time before it."""
+        before = read_before(folder)
+        if not at_start and (before is None or before.is_done or before.wanted != wanted):
+            write_before(folder, Before(utc(time.time()), wanted, cuts_of(gpus)))
+
+    with sole_change(folder, timeout_s):
+        change = read_change(folder)
+        interrupted = frozenset() if change is None else change.uuids
+        with Session(config, timeout_s) as session:
+            outcome = NodeChange(config, session, plan, timeout_s=timeout_s).run(remember)
+        before = read_before(folder)
+        if before is not None and before.wanted == wanted and not outcome.waiting:
+            write_before(folder, replace(before, is_done=True))
+    return _report(outcome, as_json=as_json)
+
+
+def _only_empty(
+    plans: Sequence[GpuPlan], gpus: Sequence[GpuLayout], interrupted: frozenset[str]
+) -> tuple[GpuPlan, ...]:
+    """Leave GPUs alone that have instances: they are as somebody wants them, or a drained node changes them."""
+    cut = {gpu.uuid for gpu in gpus if gpu.instances} - interrupted
+    return tuple(replace(plan, steps=(), refusal="") if plan.uuid in cut else plan for plan in plans)
+
+
+def restore_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:
+    """Cut the GPUs as they were before the last layout was applied; returns as `apply_mig`, and raises MigError."""
+    config = config_of(config_path)
+    folder = config.state_folder
+    with sole_change(folder, timeout_s):
+        before = read_before(folder)
+        if before is None:
+            hint = "`grapnel-node mig apply` remembers it before it changes a gpu"
+            raise MigError("nothing is remembered of how gpus were cut", hint)
+        cuts = before.gpus
+        with Session(config, timeout_s) as session:
+            change = NodeChange(config, session, lambda gpus: plan_return(cuts, gpus), timeout_s=timeout_s)
+            outcome = change.run(lambda _gpus: None)
+        if not outcome.waiting:
+            forget(folder, BEFORE_FILE)
+    return _report(outcome, as_json=as_json)
+
+
+def _report(outcome: Outcome, *, as_json: bool) -> int:
+    code = _EXIT_FAILURE if outcome.failed else EXIT_NOT_AS_WANTED if outcome.waiting else 0
+    if as_json:
+        document = {
+            "changed": [{"uuid": step.uuid, "step": str(step)} for step in outcome.done],
+            "waiting": outcome.waiting,
+            "gpus": [plan_to_json(plan) for plan in outcome.plans],
+            "notes": outcome.notes,
+        }
+        print(json.dumps(document, indent=2))
+        return code
+    for step in outcome.done:
+        print(f"{step.uuid}: {step}")
+    for uuid, why in outcome.waiting.items():
+        print(f"{uuid}: not as wanted: {why}")
+    if not outcome.done and not outcome.waiting:
+        print("the gpus are cut as wanted already")
+    for note in outcome.notes:
+        print(f"note: {note}")
+    return code

@@ -119,6 +119,7 @@ def test_what_a_pod_has_stays_and_only_the_rest_is_cut_again(node: CutNode) -> N
         node.apply({"3g.20gb": 1, "1g.5gb": 2}, gpus=[1])
         node.kubelet.wait_for_devices(ONE, 2)
         node.admit("a-pod", ONE)
+        wait_until(lambda: "allocated devices=MIG-" in node.log(), node.log)
         (held,) = re.findall(r"allocated devices=(MIG-\S+)", node.log())
         node.apply({"2g.10gb": 2, "1g.5gb": 1}, gpus=[1])
         node.kubelet.wait_for_devices(TWO, 2)

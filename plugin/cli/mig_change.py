@@ -16,6 +16,7 @@ from plugin.cli.mig_steps import NodeChange
 from plugin.driver_change.release.record import utc
 from plugin.driver_change.release.store import sole_change
 from plugin.errors import MigError
+from plugin.mig_layout.holders import with_users
 from plugin.mig_layout.plan import plan_layout, plan_return
 from plugin.mig_layout.record import Before, cuts_of
 from plugin.mig_layout.store import BEFORE_FILE, forget, read_before, read_change, read_layout, write_before
@@ -33,12 +34,14 @@ _EXIT_FAILURE = 1
 def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, as_json: bool, at_start: bool) -> int:
     """Cut the GPUs as declared; returns 0, 3 where some could not be changed now, 1 where one failed.
 
-    `at_start`: only GPUs without any instance, as after a reboot, and nothing where no layout is declared.
+    `at_start`: only GPUs without any instance, as after a reboot, and nothing where this layout was never applied.
     """
     if at_start and read_layout(layout_path) is None:
         return 0
     config, layout = config_of(config_path), declared(layout_path)
     folder, wanted = config.state_folder, hashlib.sha256(repr(layout).encode()).hexdigest()
+    if at_start and not _was_applied(folder, wanted):
+        return 0
 
     def plan(gpus: Sequence[GpuLayout]) -> tuple[GpuPlan, ...]:
         plans = plan_layout(layout, gpus)
@@ -55,10 +58,24 @@ def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, 
         interrupted = frozenset() if change is None else change.uuids
         with Session(config, timeout_s) as session:
             outcome = NodeChange(config, session, plan, timeout_s=timeout_s).run(remember)
-        before = read_before(folder)
-        if before is not None and before.wanted == wanted and not outcome.waiting:
-            write_before(folder, replace(before, is_done=True))
+            if not outcome.waiting:
+                _note_applied(folder, wanted, session)
     return _report(outcome, as_json=as_json)
+
+
+def _was_applied(folder: Path, wanted: str) -> bool:
+    """Whether GPUs were cut so, or were being, before: what is declared and not applied yet waits for its turn."""
+    before = read_before(folder)
+    return before is not None and before.wanted == wanted
+
+
+def _note_applied(folder: Path, wanted: str, session: Session) -> None:
+    """Remember that the GPUs are cut so, also where nothing had to be changed for it."""
+    before = read_before(folder)
+    if before is None:
+        write_before(folder, Before(utc(time.time()), wanted, cuts_of(with_users(session.read())), is_done=True))
+    elif before.wanted != wanted or not before.is_done:
+        write_before(folder, replace(before, wanted=wanted, is_done=True))
 
 
 def _only_empty(

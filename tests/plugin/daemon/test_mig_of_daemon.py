@@ -169,11 +169,18 @@ def test_a_change_that_was_interrupted_keeps_its_gpus_from_everybody_until_it_go
 
 
 def test_after_a_reboot_only_gpus_without_instances_are_cut(node: CutNode) -> None:
-    node.apply({"3g.20gb": 2})
-    state.update(node.library, lambda machine: machine.with_gpu(0, migs=()))
-    node.declare({"1g.5gb": 1})
+    node.apply({"1g.5gb": 3})
+    other = node.migs(1)[:2]
+    state.update(node.library, lambda machine: machine.with_gpu(0, migs=()).with_gpu(1, migs=other))
     assert node.mig("apply", "--at-start").returncode == 0
-    assert (node.places(0), node.places(1)) == ([("1g.5gb", 0)], [("3g.20gb", 0), ("3g.20gb", 4)])
+    assert (len(node.migs(0)), node.migs(1)) == (3, other)
+
+
+def test_a_layout_that_waits_for_its_turn_is_not_applied_at_the_start(node: CutNode) -> None:
+    node.apply({})
+    node.declare({"1g.5gb": 3})
+    assert node.mig("apply", "--at-start").returncode == 0
+    assert node.migs(0) == ()
 
 
 def test_nothing_is_declared_and_nothing_happens_at_the_start(node: CutNode) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any
 
+NO_INSTANCE = 0xFFFFFFFF  # what NVML says where an event is of no instance
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -240,11 +241,16 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Event:
-    """An XID error of the GPU with this index; `sequence` increases over the machine's life."""
+    """An XID error of the GPU with this index; `sequence` increases over the machine's life.
+
+    The instances are those that the driver blames.
+    """
 
     sequence: int = 0
     gpu: int = 0
     xid: int = 0
+    gpu_instance: int = NO_INSTANCE
+    compute_instance: int = NO_INSTANCE
 
 
 @dataclass(frozen=True)
@@ -312,10 +318,11 @@ class Machine:
         gpus[index] = replace(gpus[index], **changes)
         return replace(self, gpus=tuple(gpus))
 
-    def with_xid(self, gpu: int, xid: int) -> Machine:
-        """Return the machine with one more XID event: processes that wait for events receive it."""
+    def with_xid(self, gpu: int, xid: int, mig: Mig | None = None) -> Machine:
+        """Return the machine with one more XID event, of one MIG device: processes that wait for events receive it."""
         last = max((event.sequence for event in self.events), default=0)
-        events = (*self.events, Event(last + 1, gpu, xid))
+        blamed = (NO_INSTANCE, NO_INSTANCE) if mig is None else (mig.gpu_instance, mig.compute_instance)
+        events = (*self.events, Event(last + 1, gpu, xid, *blamed))
         return replace(self, events=events[-MAX_EVENTS:])
 
     def with_failure(self, function: str, code: int, gpu: int = -1, driver: str = "") -> Machine:

@@ -139,7 +139,7 @@ class Daemon:
         self._counters.observed(before.inventory, observation.inventory)
         for change in observation.transitions:
             if change.new_xid is not None:
-                self._counters.xid(change.uuid, change.new_xid)
+                self._counters.xid(observation.inventory.gpu_of(change.uuid), change.new_xid)
         self._history.observed(observation)
         if observation.waiting_for and self._config.settings.ends_without_driver and not observation.has_driver:
             self._on_crash(DriverNotReady(observation.waiting_for, "failOnInitError is set: false waits instead"))

@@ -130,6 +130,10 @@ class Inventory:
     topology: Topology = NO_TOPOLOGY
     channels: tuple[ImexChannel, ...] = ()
 
+    def gpu_of(self, uuid: str) -> str:
+        """Return the GPU of a MIG device; any other UUID as it is."""
+        return next((device.gpu.uuid for device in self.devices for mig in device.gpu.mig if mig.uuid == uuid), uuid)
+
 
 def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> Inventory:
     """Return the inventory after a snapshot.

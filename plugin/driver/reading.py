@@ -6,10 +6,15 @@ from typing import NamedTuple
 
 
 class XidEvent(NamedTuple):
-    """An XID error as the driver tells it. `device` is the UUID of a GPU or MIG device, "" when it cannot be told."""
+    """An XID error as the driver tells it. `device` is the UUID of a GPU or MIG device, "" when it cannot be told.
+
+    The numbers are those of the GPU's instance and of its compute instance that the driver blames, None for none.
+    """
 
     device: str
     xid: int
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
 
 class Counters(NamedTuple):
@@ -33,3 +38,4 @@ class Reading(NamedTuple):
     slowdowns: tuple[str, ...] = ()  # why clocks are held down: thermal and power limits
     processes: int | None = None  # on the GPU, all its MIG devices included
     recovery_action: int | None = None  # NVML_GPU_RECOVERY_ACTION_*, 0 for none; from driver 570 on
+    slices: tuple[tuple[str, int | None], ...] = ()  # its MIG devices, and how many processes are on each

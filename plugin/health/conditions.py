@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LOST = "lost"
 NVLINK = "nvlink down"
 RECOVERY = "recovery action"
+ECC = "ecc"
 
 _RECOVERY = {  # NVML_GPU_RECOVERY_ACTION_*: what it asks for, and what a person does about it
     1: (Class.RESET, "a reset: end what uses the gpu, then nvidia-smi --gpu-reset"),
@@ -90,4 +91,4 @@ def _new_errors(before: Counters, reading: Reading) -> Iterator[Sighting]:
     if old is None or new is None or new <= old:
         return
     kind = Class.RESET if reading.rows_pending is None else Class.PASSING
-    yield Sighting("ecc", kind, f"{new - old} new uncorrected memory errors")
+    yield Sighting(ECC, kind, f"{new - old} new uncorrected memory errors")

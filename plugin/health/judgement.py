@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.driver.reading import Counters
-from plugin.health.conditions import NVLINK, is_set_back, lost, see_conditions
+from plugin.health.conditions import ECC, NVLINK, is_set_back, lost, see_conditions
 from plugin.health.evidence import why_closed
 from plugin.health.model import NEEDS, Change, Class, Finding, GpuHealth, NodeHealth, Sighting, Transition
+from plugin.health.slices import DESTROYED, blamed, destroyed, has_blamed_memory, is_slice, slice_input
 from plugin.health.xid import is_skipped, judge_xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from plugin.driver.reading import Reading
-    from plugin.health.model import GpuInput, HealthInput, Moment, Policy
+    from plugin.health.model import GpuInput, HealthInput, Moment, Policy, Verdict
 
 _MAX_FINDINGS = 64  # of one GPU: a driver that tells another number each time must not fill the disk
 _MAX_REASON = 200  # a reason travels in a gRPC status, which is a header
@@ -39,11 +40,14 @@ def _severity(finding: Finding) -> tuple[Class, str]:
 def next_health(state: NodeHealth, look: HealthInput, policy: Policy) -> tuple[NodeHealth, tuple[Transition, ...]]:
     """Return the state after a look, and what changed.
 
-    A GPU that is not in the look keeps its findings. An event of a MIG device is its GPU's, one of a device that
-    nobody knows is told and condemns nobody.
+    A GPU that is not in the look keeps its findings. An event of a GPU that the driver blames on MIG devices is theirs,
+    one of a device that nobody knows is told and condemns nobody.
     """
     xids, strays = _by_gpu(look, policy)
-    gpus = dict(state.gpus)
+    gone, there = set(destroyed(state, look)), {each.uuid for each in look.slices}
+    gpus = {
+        uuid: gpu for uuid, gpu in state.gpus.items() if uuid not in gone and not (is_slice(uuid) and uuid in there)
+    }
     changes: list[Transition] = [
         Transition("", Change.STRAY, sighting.cause, sighting.kind, sighting.detail, look.moment.utc)
         for sighting in strays
@@ -54,11 +58,41 @@ def next_health(state: NodeHealth, look: HealthInput, policy: Policy) -> tuple[N
         course = _Course(gpu.uuid, before, look.moment, policy)
         course.take_verdict(look)
         course.take_policy()
+        course.is_memory_blamed = has_blamed_memory(gpu.uuid, look)
         course.take_reading(gpu, is_alone=not troubled - {gpu.uuid}, xids=xids.get(gpu.uuid, ()))
         course.close(gpu)
         gpus[gpu.uuid] = course.gpu
         changes += course.changes
+    gpus.update(_judge_slices(state, look, policy, xids, changes))
     return NodeHealth(gpus), tuple(changes)
+
+
+def _judge_slices(
+    state: NodeHealth,
+    look: HealthInput,
+    policy: Policy,
+    xids: Mapping[str, list[Sighting]],
+    changes: list[Transition],
+) -> dict[str, GpuHealth]:
+    """Return the MIG devices that something is open against; adds to the changes."""
+    found: dict[str, GpuHealth] = {}
+    gone = destroyed(state, look)
+    for each in look.slices:
+        if each.uuid not in state.gpus and each.uuid not in xids:
+            continue
+        course = _Course(each.uuid, state.gpus.get(each.uuid, GpuHealth()), look.moment, policy)
+        course.take_parents_verdict(look.verdicts.get(each.gpu))
+        course.take_policy()
+        one = slice_input(each, look)
+        course.take_reading(one, is_alone=True, xids=xids.get(each.uuid, ()))
+        course.close(one)
+        changes += course.changes
+        if course.gpu.findings or course.gpu.returns:
+            found[each.uuid] = course.gpu
+    for uuid in gone:
+        open_ = state.gpus[uuid].findings
+        changes += [Transition(uuid, Change.CLOSED, f.cause, f.kind, DESTROYED, look.moment.utc) for f in open_]
+    return found
 
 
 def _is_in_trouble(gpu: GpuHealth | None) -> bool:
@@ -74,7 +108,8 @@ def _by_gpu(look: HealthInput, policy: Policy) -> tuple[Mapping[str, list[Sighti
         uuid = look.parents.get(event.device, event.device)
         xid = judge_xid(event.xid, policy)
         if uuid in known:
-            xids.setdefault(uuid, []).append(Sighting(f"xid {xid.number}", xid.kind, xid.meaning))
+            for each in blamed(event, look) or (uuid,):
+                xids.setdefault(each, []).append(Sighting(f"xid {xid.number}", xid.kind, xid.meaning))
         else:
             device = event.device[:64] or "a device that cannot be told"
             strays.append(Sighting(f"xid {xid.number}", Class.NOTED, f"{xid.meaning}, of {device}"))
@@ -87,6 +122,7 @@ class _Course:
     def __init__(self, uuid: str, before: GpuHealth, moment: Moment, policy: Policy) -> None:
         self.gpu = before
         self.changes: list[Transition] = []
+        self.is_memory_blamed = False  # an error of its memory is one of its MIG devices'
         self._uuid = uuid
         self._moment = moment
         self._policy = policy
@@ -111,6 +147,13 @@ class _Course:
             self.gpu = self.gpu._replace(findings=(), returns=())
         self.gpu = self.gpu._replace(verdict=verdict)
 
+    def take_parents_verdict(self, verdict: Verdict | None) -> None:
+        """Close what is open against a MIG device whose GPU somebody has called healthy."""
+        if verdict is not None and verdict.is_healthy:
+            for finding in self.gpu.findings:
+                self._tell(Change.CLOSED, finding.cause, finding.kind, "its gpu was set healthy by hand")
+            self.gpu = self.gpu._replace(findings=(), returns=())
+
     def take_policy(self) -> None:
         """Close what the operator has not checked any more; it may be seen again, and is only noted then."""
         for finding in self.gpu.findings:
@@ -131,7 +174,7 @@ class _Course:
             self._see(lost(look.absent))
         if look.reading is not None:
             for sighting in see_conditions(self.gpu, look.reading, is_alone=is_alone):
-                is_noted = is_skipped(sighting.cause, self._policy)
+                is_noted = is_skipped(sighting.cause, self._policy) or (self.is_memory_blamed and sighting.cause == ECC)
                 self._see(sighting._replace(kind=Class.NOTED) if is_noted else sighting)
             self._remember(look.reading)
 

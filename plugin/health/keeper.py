@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.errors import HealthError
 from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import Change, GpuHealth, GpuInput, HealthInput, Moment, NodeHealth, Policy
+from plugin.health.model import (
+    Change,
+    GpuHealth,
+    GpuInput,
+    HealthInput,
+    Moment,
+    NodeHealth,
+    Policy,
+    SliceInput,
+)
 from plugin.health.store import health_mark, read_health, read_verdicts, set_damaged_aside, write_health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.devices.inventory import Inventory
+    from plugin.devices.inventory import Device, Inventory
     from plugin.driver.reading import Reading, XidEvent
     from plugin.health.model import Transition, Verdict
     from plugin.log import Logger
@@ -58,7 +67,12 @@ def health_input(
         for device in inventory.devices
     )
     parents = {mig.uuid: device.gpu.uuid for device in inventory.devices for mig in device.gpu.mig}
-    return HealthInput(moment, gpus, events, parents=parents)
+    slices = tuple(
+        SliceInput(mig.uuid, device.gpu.uuid, mig.gpu_instance, mig.compute_instance)
+        for device in inventory.devices
+        for mig in device.gpu.mig
+    )
+    return HealthInput(moment, gpus, events, parents=parents, slices=slices)
 
 
 class HealthKeeper:
@@ -116,10 +130,11 @@ class HealthKeeper:
             self._save()
         for change in changes:
             self._tell(change)
-        devices = tuple(
-            replace(device, unhealthy=device.unhealthy or self._why(device.gpu.uuid)) for device in inventory.devices
-        )
-        return replace(inventory, devices=devices), changes
+        return replace(inventory, devices=tuple(map(self._judged, inventory.devices))), changes
+
+    def _judged(self, device: Device) -> Device:
+        slices = tuple(replace(each, problem=each.problem or self._why(each.facts.uuid)) for each in device.slices)
+        return replace(device, unhealthy=device.unhealthy or self._why(device.gpu.uuid), slices=slices)
 
     def _why(self, uuid: str) -> str:
         state = self._state or NodeHealth()

@@ -62,6 +62,15 @@ class GpuInput(NamedTuple):
     absent: str = ""
 
 
+class SliceInput(NamedTuple):
+    """One MIG device of a GPU, with the numbers by which the driver blames it."""
+
+    uuid: str
+    gpu: str
+    gpu_instance: int
+    compute_instance: int
+
+
 class Moment(NamedTuple):
     """When a look happened: of which boot and driver load, and since when events are watched without a gap."""
 
@@ -88,6 +97,7 @@ class HealthInput(NamedTuple):
     events: tuple[XidEvent, ...] = ()
     verdicts: Mapping[str, Verdict] = _NOTHING
     parents: Mapping[str, str] = _NOTHING
+    slices: tuple[SliceInput, ...] = ()
 
 
 class Policy(NamedTuple):
@@ -146,7 +156,7 @@ class GpuHealth(NamedTuple):
 
 
 class NodeHealth(NamedTuple):
-    """All GPUs that were ever something to remember, by UUID."""
+    """All GPUs that were ever something to remember, and the MIG devices that something is open against, by UUID."""
 
     gpus: Mapping[str, GpuHealth] = _NOTHING
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from plugin.documents import list_of, member, optional, read_versioned, seconds, text, truth, whole
+from plugin.documents import list_of, member, members, optional, read_versioned, seconds, text, truth, whole
 from plugin.driver.reading import Counters
 from plugin.driver.uuid import is_gpu_uuid
 from plugin.health.model import Class, Finding, GpuHealth, NodeHealth, Verdict
+from plugin.health.slices import is_slice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ VERDICTS_SCHEMA = "grapnel.dev/verdicts/v1alpha1"
 MAX_BYTES = 4 * 1024 * 1024
 MAX_REASON = 256
 _MAX_GPUS = 1024
+_MAX_SLICES = 8192
 _MAX_TEXT = 1024
 _MAX_SECONDS = 1e12
 _MAX_TIMES = 64
@@ -30,7 +32,9 @@ _CLASSES = {kind.word: kind for kind in Class}
 def render_health(state: NodeHealth) -> str:
     """Return the text of the daemon's file."""
     gpus = {uuid: _gpu_to_json(gpu) for uuid, gpu in sorted(state.gpus.items())}
-    return json.dumps({"schema": HEALTH_SCHEMA, "gpus": gpus}, indent=2) + "\n"
+    slices = {uuid: gpus.pop(uuid) for uuid in tuple(gpus) if is_slice(uuid)}
+    more = {"slices": slices} if slices else {}
+    return json.dumps({"schema": HEALTH_SCHEMA, "gpus": gpus, **more}, indent=2) + "\n"
 
 
 def render_verdicts(verdicts: Mapping[str, Verdict]) -> str:
@@ -76,7 +80,11 @@ def _gpu_to_json(gpu: GpuHealth) -> dict[str, object]:
 
 def parse_health(content: bytes) -> NodeHealth:
     """Return what the daemon's file says; raises ValueError for one that this version does not understand."""
-    return NodeHealth({uuid: _parse_gpu(value) for uuid, value in _gpus(content, HEALTH_SCHEMA).items()})
+    slices = member(read_versioned(content, MAX_BYTES, HEALTH_SCHEMA), "slices", members, {})
+    if len(slices) > _MAX_SLICES or not all(map(is_slice, slices)):
+        raise ValueError(f"slices must be an object of at most {_MAX_SLICES} uuids of mig devices")
+    gpus = {**_gpus(content, HEALTH_SCHEMA), **slices}
+    return NodeHealth({uuid: _parse_gpu(value) for uuid, value in gpus.items()})
 
 
 def parse_verdicts(content: bytes) -> dict[str, Verdict]:

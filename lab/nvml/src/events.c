@@ -85,7 +85,7 @@ static bool take_event(const struct machine *machine, struct event_set *set, str
             set->seen = event->sequence;
         if (!device || !(set->types[device->position] & NVML_EVENT_XID))
             continue;
-        *taken = (struct nvml_event){device, NVML_EVENT_XID, event->xid, NVML_NOT_A_SLICE, NVML_NOT_A_SLICE};
+        *taken = (struct nvml_event){device, NVML_EVENT_XID, event->xid, event->gpu_instance, event->compute_instance};
         return true;
     }
     return false;

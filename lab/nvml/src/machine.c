@@ -89,7 +89,8 @@ static const struct field gpu_fields[] = {
     END_OF_TABLE};
 
 static const struct field event_fields[] = {
-    F(event, LARGE, sequence), F(event, UNSIGNED, gpu), F(event, UNSIGNED, xid), END_OF_TABLE};
+    F(event, LARGE, sequence), F(event, UNSIGNED, gpu), F(event, UNSIGNED, xid),
+    F(event, UNSIGNED, gpu_instance), F(event, UNSIGNED, compute_instance), END_OF_TABLE};
 
 static const struct field failure_fields[] = {
     S(failure, function), F(failure, SIGNED, gpu), F(failure, SIGNED, code), S(failure, driver), END_OF_TABLE};

@@ -93,6 +93,7 @@ struct event {
     uint64_t sequence; /* counts up for the life of a machine, so that a waiting process knows what it has seen */
     unsigned gpu;
     unsigned xid;
+    unsigned gpu_instance, compute_instance; /* that the driver blames; NVML's UINT_MAX for none */
 };
 
 struct failure {

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
+from plugin.driver.nvml.asking import ask
 from plugin.driver.nvml.telemetry import value_of
-from plugin.driver.nvml.trust import FAULTS, gpu_count, gpu_uuid
+from plugin.driver.nvml.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid
 from plugin.driver.reading import Counters, Reading
 
 if TYPE_CHECKING:
@@ -73,8 +74,24 @@ def read_condition(handle: _Handle) -> Reading:
         links_active=_active_links(handle),
         slowdowns=_slowdowns(handle),
         processes=_processes(handle),
+        slices=_slices(handle),
         recovery_action=_recovery_action(handle),
     )
+
+
+def _slices(handle: _Handle) -> tuple[tuple[str, int | None], ...]:
+    """Return the MIG devices of a GPU, and how many processes work on each."""
+    mode = _known(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    if mode is None or not mode[0]:
+        return ()
+    count = _known(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))) or 0
+    found = []
+    for index in range(min(count, MAX_MIG_DEVICES)):
+        device = ask(lambda index=index: pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))  # type: ignore[misc] # bound at once
+        uuid = None if device is None else ask(lambda device=device: str(pynvml.nvmlDeviceGetUUID(device)))  # type: ignore[misc] # bound at once
+        if uuid is not None:
+            found.append((uuid, _processes(device)))
+    return tuple(found)
 
 
 def _errors(handle: _Handle, kind: int, counter: int) -> int | None:

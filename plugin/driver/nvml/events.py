@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _WAIT_MS = 1000
 _PAUSE_S = 0.1  # a GPU with an error a millisecond is not looked at as often
 _MAX_AT_ONCE = 1024
+_NO_INSTANCE = 0xFFFFFFFF
 _MAX_KEPT = 4096  # while nobody takes them
 
 
@@ -112,7 +113,8 @@ class XidWatch:
             self._broken = reason(error)
             return False
         if data.eventType == pynvml.nvmlEventTypeXidCriticalError:
-            event = XidEvent(self._uuid(data.device), int(data.eventData))
+            instances = (_instance(data.gpuInstanceId), _instance(data.computeInstanceId))
+            event = XidEvent(self._uuid(data.device), int(data.eventData), *instances)
             with self._lock:
                 if len(self._events) < _MAX_KEPT:
                     self._events[event] = None
@@ -125,6 +127,11 @@ class XidWatch:
             with suppress(*FAULTS):
                 return str(pynvml.nvmlDeviceGetUUID(device))
         return known or ""
+
+
+def _instance(number: int) -> int | None:
+    """Return the number of an instance, None for what NVML says where an event is of none."""
+    return None if number == _NO_INSTANCE else int(number)
 
 
 def _address(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handles have no type

@@ -186,3 +186,15 @@ def test_a_layout_that_waits_for_its_turn_is_not_applied_at_the_start(node: CutN
 def test_nothing_is_declared_and_nothing_happens_at_the_start(node: CutNode) -> None:
     done = node.mig("apply", "--at-start")
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_an_error_of_one_slice_takes_that_slice_alone_out_of_service(node: CutNode) -> None:
+    with node.served():
+        node.kubelet.wait_for_devices(RESOURCE, 2)
+        node.apply({"1g.5gb": 3}, gpus=[1])
+        uuids = node.kubelet.wait_for_devices(ONE, 3)
+        bad = node.migs(1)[1]
+        state.update(node.library, lambda machine: machine.with_xid(1, 48, bad))
+        assert node.kubelet.wait_for_devices(ONE, 2) == [uuid for uuid in uuids if uuid != bad.uuid]
+        assert node.kubelet.healthy(RESOURCE) == [node.uuids[0]]
+        assert f"device={bad.uuid}" in node.log()

@@ -132,7 +132,8 @@ class Answers:
         if self._driver.is_let_go and not await _within(timeout_s, self._driver.closed.wait()):
             return {"problems": ["the driver does not answer: its session is still open"]}
         view, now = self._history.view, time.time()
-        if not self._offering.lacks_kubelet and not await view.ask_now(_ASK_S):
+        is_offered = bool(self._offering.resources) and not self._offering.lacks_kubelet
+        if not await view.ask_now(_ASK_S) and is_offered:
             return {"problems": [view.problem]}
         held = {device: [who] for device, who in view.held.everything.items()}
         for device in self._history.ledger.given_since(now - _STARTS_S):

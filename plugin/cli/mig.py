@@ -77,11 +77,14 @@ def show_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> in
         found = session.read()
     gpus = with_users(found, Users(minors=read_mig_minors(config.proc_root)))
     if as_json:
-        print(json.dumps({"gpus": [_gpu_to_json(gpu) for gpu in gpus]}, indent=2))
+        print(
+            json.dumps(
+                {"gpus": [_gpu_to_json(gpu) for gpu in gpus if not gpu.problem], "problems": _silent(gpus)}, indent=2
+            )
+        )
         return 0
     for gpu in gpus:
         if gpu.problem:
-            print(f"gpu {gpu.index}  does not answer: {gpu.problem}")
             continue
         waits = "" if gpu.is_pending is gpu.is_cut else f", {_MODES[gpu.is_pending]} after a reset"
         print(f"gpu {gpu.index}  {gpu.uuid}  {gpu.model}  mig {_MODES[gpu.is_cut]}{waits}")
@@ -90,15 +93,22 @@ def show_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> in
             print(f"  {instance}{used}")
         if gpu.profiles:
             print(f"  profiles: {', '.join(profile.name for profile in gpu.profiles)}")
+    for problem in _silent(gpus):
+        print(f"note: {problem}")
     return 0
+
+
+def _silent(gpus: Sequence[GpuLayout]) -> list[str]:
+    return [f"gpu {gpu.index} does not answer: {gpu.problem}" for gpu in gpus if gpu.problem]
 
 
 def _gpu_to_json(gpu: GpuLayout) -> dict[str, object]:
     return {
         "index": gpu.index,
         "uuid": gpu.uuid,
-        "problem": gpu.problem,
         "model": gpu.model,
+        "pciDeviceId": f"0x{gpu.pci_device_id:08X}",
+        "pciSubsystemId": f"0x{gpu.pci_subsystem_id:08X}",
         "migEnabled": gpu.is_cut,
         "migPending": gpu.is_pending,
         "instances": [{**instance_to_json(each), "holders": list(each.holders)} for each in gpu.instances],

@@ -15,7 +15,7 @@ from plugin.cli.holders import list_now, problems_of
 from plugin.devices.sharing import device_of
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver_change.release.record import utc
-from plugin.errors import AdminError, KubeletError, MigError
+from plugin.errors import AdminError, KubeletError, MigError, NodeDaemonError
 from plugin.mig_layout.carry_out import carry_out
 from plugin.mig_layout.holders import Users, with_users
 from plugin.mig_layout.nodes import make_nodes
@@ -86,7 +86,7 @@ class NodeChange:
         write_change(folder, change)
         try:
             users = self._users()
-        except (MigError, AdminError):
+        except NodeDaemonError:  # nothing was changed so far
             self._offer_again(left)
             raise
         for _ in range(_ROUNDS):

@@ -271,11 +271,11 @@ class Daemon:
         await self._admin.serve(config.admin_socket)
         await self._metrics.serve(config.metrics_address)
         await self._node.move(config)
-        if self._state.release is None:
-            self._driver.observe(config)
-        else:
+        if self._state.release is not None:
             self._offer(self._state.observation)
             self._node.show(self._state.observation, self._state.release.describe())
+        elif not self._mig.has_closed:
+            self._driver.observe(config)
         self._follow()
         self._others.follow(config)
 

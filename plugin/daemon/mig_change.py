@@ -10,8 +10,6 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.mig_layout.store import is_locked, read_change
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from plugin.mig_layout.record import Change
     from plugin.settings.node_config import NodeConfig
 
+_FILE = "mig-change.json"
 _UNDER_WAY = "its mig layout is being changed"
 _INTERRUPTED = "a change of its mig layout was interrupted"
 _HINT = "grapnel-node mig apply goes on with it, grapnel-node mig restore goes back"
@@ -65,8 +64,7 @@ class MigChanges:
             return
         self._is_released = is_released
         before = (self.change, self._is_under_way)
-        self.change = read_change(self.config.state_folder)
-        self._is_under_way = self.change is not None and is_locked(self.config.state_folder)
+        self._read()
         if before != (self.change, self._is_under_way):
             self._tell()
         self._let_go(is_released=is_released)
@@ -74,6 +72,15 @@ class MigChanges:
             self._changed()
         if self.change is not None and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.config.refresh_s, self._follow_again)
+
+    def _read(self) -> None:
+        folder = self.config.state_folder
+        if self.change is None and not (folder / _FILE).exists():
+            return
+        from plugin.mig_layout.store import is_locked, read_change  # noqa: PLC0415 - on most nodes never
+
+        self.change = read_change(folder)
+        self._is_under_way = self.change is not None and is_locked(folder)
 
     def _follow_again(self) -> None:
         self._timer = None

@@ -85,7 +85,7 @@ def sole_change(folder: Path, timeout_s: float) -> Iterator[None]:
         while not _locked(descriptor):
             if time.monotonic() > deadline:
                 raise ReleaseError(
-                    f"{folder}: another release or resume is under way",
+                    f"{folder}: another release, resume or change of mig layouts is under way",
                     "nothing was changed; try again when it has ended",
                 )
             time.sleep(_LOCK_POLL_S)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import stat
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +16,15 @@ import pytest
 from lab.kubelet import Container, Kubelet, Pod
 from lab.nvml import capabilities, state
 from lab.podresources.server import serving
+from plugin.driver_change.release.store import sole_change
 from plugin.mig_layout.record import Change, render_change
+from plugin.mig_layout.store import CHANGE_FILE, forget, write_change
 from tests.plugin.daemon.test_whole_daemon import Node
 from tests.plugin.daemon_process import RESOURCE, wait_until
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lab.nvml.machine import Mig
 
@@ -74,12 +77,11 @@ class CutNode(Node):
         return sorted((each.profile, each.placement_start) for each in self.migs(gpu))
 
     @contextmanager
-    def served(self) -> Iterator[None]:
+    def served(self) -> Iterator[subprocess.Popen[bytes]]:
         with ExitStack() as stack:
             stack.enter_context(self.kubelet)
             stack.enter_context(serving(self.folder / "kubelet", self.kubelet.device_manager.list_response))
-            stack.enter_context(self.running())
-            yield
+            yield stack.enter_context(self.running())
 
 
 @pytest.fixture
@@ -168,6 +170,24 @@ def test_a_change_that_was_interrupted_keeps_its_gpus_from_everybody_until_it_go
         node.kubelet.wait_for_devices(ONE, 2)
 
 
+def test_the_driver_is_let_go_for_a_change_of_the_mode_and_the_other_gpu_stays_offered(node: CutNode) -> None:
+    state_folder = node.folder / "state"
+    with node.served() as daemon:
+        node.kubelet.wait_for_devices(RESOURCE, 2)
+        maps = Path(f"/proc/{daemon.pid}/maps")
+        with sole_change(state_folder, 10.0):
+            change = Change("2026-11-23T23:00:00Z", frozenset({node.uuids[1]}), closes=True)
+            write_change(state_folder, change)
+            wait_until(lambda: "libnvidia-ml" not in maps.read_text(), node.log)
+            assert node.kubelet.wait_for_devices(RESOURCE, 1) == [node.uuids[0]]
+            daemon.send_signal(signal.SIGHUP)
+            wait_until(lambda: "configuration reloaded" in node.log(), node.log)
+            assert "libnvidia-ml" not in maps.read_text(), "a reload does not open it"
+            forget(state_folder, CHANGE_FILE)
+        node.kubelet.wait_for_devices(RESOURCE, 2)
+        assert "libnvidia-ml" in maps.read_text()
+
+
 def test_after_a_reboot_only_gpus_without_instances_are_cut(node: CutNode) -> None:
     node.apply({"1g.5gb": 3})
     other = node.migs(1)[:2]
@@ -198,3 +218,38 @@ def test_an_error_of_one_slice_takes_that_slice_alone_out_of_service(node: CutNo
         assert node.kubelet.wait_for_devices(ONE, 2) == [uuid for uuid in uuids if uuid != bad.uuid]
         assert node.kubelet.healthy(RESOURCE) == [node.uuids[0]]
         assert f"device={bad.uuid}" in node.log()
+
+
+def test_a_released_node_is_cut_and_offers_what_it_has_when_it_is_resumed(node: CutNode) -> None:
+    with node.served():
+        node.kubelet.wait_for_devices(RESOURCE, 2)
+        assert node.run("release").returncode in {0, NOT_AS_WANTED}  # 3: somebody on this machine cannot be looked into
+        node.apply({"3g.20gb": 2})
+        assert node.run("resume").returncode == 0
+        node.kubelet.wait_for_devices(THREE, 4)
+
+
+def test_what_is_and_what_would_be_is_told_as_json(node: CutNode) -> None:
+    node.apply({"1c.3g.20gb": 2}, gpus=[1])
+    whole, cut = json.loads(node.mig("show", "--json").stdout)["gpus"]
+    assert (whole["migEnabled"], whole["instances"], whole["pciDeviceId"]) == (False, [], "0x20B010DE")
+    assert cut["instances"] == [{"profile": "3g.20gb", "start": 0, "size": 4, "compute": [1, 1], "holders": []}]
+    node.declare({"7g.40gb": 1}, gpus=[1])
+    planned = node.mig("plan", "--json")
+    assert planned.returncode == NOT_AS_WANTED
+    untouched, changed = json.loads(planned.stdout)["gpus"]
+    assert (untouched["declared"], untouched["steps"]) == (False, [])
+    assert changed["steps"] == ["destroy 3g.20gb at 0:4 with compute slices 1+1", "create 7g.40gb at 0:8"]
+    done = json.loads(node.mig("apply", "--json").stdout)
+    assert [each["step"] for each in done["changed"]] == changed["steps"]
+    assert (done["waiting"], done["notes"]) == ({}, [each for each in done["notes"] if "only processes" in each])
+
+
+def test_a_layout_that_no_gpu_has_is_refused_by_all_verbs_and_nothing_is_changed(node: CutNode) -> None:
+    node.declare({"1g.10gb": 5})
+    assert node.mig("plan").returncode == 1
+    done = node.mig("apply")
+    assert done.returncode == 1
+    assert "there is no room for all of 1g.10gb" in done.stderr
+    assert "nothing was changed" in done.stderr
+    assert not (node.folder / "state/mig-before.json").exists()

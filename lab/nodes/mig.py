@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from lab.nvml.capabilities import minors
 
+if TYPE_CHECKING:
     from lab.nodes.node import Node
     from lab.nvml.machine import Machine, Mig
 
@@ -18,24 +18,22 @@ MAJOR = 4  # a kind of terminal, as the substitutes of GPUs
 FOLDER = "/dev/nvidia-caps"
 _LIST = "/proc/driver/nvidia-caps/mig-minors"
 _CAPABILITIES = "/proc/driver/nvidia/capabilities"
-_CONFIG, _MONITOR = 1, 2
-_GPU_INSTANCES, _COMPUTE_INSTANCES = 15, 8  # that there can be: the driver numbers all of them
 
 
 def capabilities(gpu_minor: int, mig: Mig) -> dict[str, int]:
     """Return the numbers of a MIG device's two capabilities by the driver's names."""
     instance = f"gpu{gpu_minor}/gi{mig.gpu_instance}"
     names = (f"{instance}/access", f"{instance}/ci{mig.compute_instance}/access")
-    known = _every_capability(gpu_minor + 1)
+    known = minors(gpu_minor + 1)
     return {name: known[name] for name in names}
 
 
 def show_capabilities(node: Node, machine: Machine) -> None:
     """Make files and device nodes for a machine's MIG devices on a running node, and no others."""
     hide_capabilities(node)
-    every = _every_capability(1 + max(gpu.minor_number for gpu in machine.gpus))
+    every = minors(1 + max(gpu.minor_number for gpu in machine.gpus))
     _write(node, _LIST, "".join(f"{name} {minor}\n" for name, minor in every.items()))
-    shown = {"config": _CONFIG, "monitor": _MONITOR}
+    shown = {name: every[name] for name in ("config", "monitor")}
     for gpu, mig in itertools.chain.from_iterable(((gpu, mig) for mig in gpu.migs) for gpu in machine.gpus):
         shown.update(capabilities(gpu.minor_number, mig))
     for name, minor in shown.items():
@@ -47,18 +45,6 @@ def show_capabilities(node: Node, machine: Machine) -> None:
 def hide_capabilities(node: Node) -> None:
     """Take all of it away."""
     node.run(["rm", "-rf", FOLDER, _LIST, _CAPABILITIES])
-
-
-def _every_capability(gpus: int) -> dict[str, int]:
-    return {name: number for number, name in enumerate(_names(gpus), _CONFIG)}
-
-
-def _names(gpus: int) -> Iterator[str]:
-    yield from ("config", "monitor")
-    for gpu, instance in itertools.product(range(gpus), range(_GPU_INSTANCES)):
-        yield f"gpu{gpu}/gi{instance}/access"
-        for number in range(_COMPUTE_INSTANCES):
-            yield f"gpu{gpu}/gi{instance}/ci{number}/access"
 
 
 def _file(name: str) -> str:

@@ -14,10 +14,10 @@ GPU_INSTANCES, COMPUTE_INSTANCES = 15, 8
 _FIRST = 3  # 1 is the right to configure MIG, 2 to monitor it
 
 
-def minors(gpu_minors: range) -> dict[str, int]:
-    """Return the minors of all capabilities of GPUs, by the driver's names."""
+def minors(gpus: int) -> dict[str, int]:
+    """Return the minors of all capabilities of so many GPUs, by the driver's names."""
     names = ["config", "monitor"]
-    for gpu in gpu_minors:
+    for gpu in range(gpus):
         for instance in range(GPU_INSTANCES):
             own = f"gpu{gpu}/gi{instance}"
             names += [f"{own}/access", *(f"{own}/ci{number}/access" for number in range(COMPUTE_INSTANCES))]
@@ -28,6 +28,6 @@ def write(proc: Path, gpus: int, *, major: int = 507) -> None:
     """Write `driver/nvidia-caps/mig-minors` for so many GPUs, and `devices` with the major of capability nodes."""
     folder = proc / "driver/nvidia-caps"
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"{name} {minor}\n" for name, minor in minors(range(gpus)).items()]
+    lines = [f"{name} {minor}\n" for name, minor in minors(gpus).items()]
     (folder / "mig-minors").write_text("".join(lines))
     (proc / "devices").write_text(f"Character devices:\n  1 mem\n195 nvidia\n{major} nvidia-caps\n\nBlock devices:\n")

@@ -159,6 +159,6 @@ def test_a_reload_forgets_instances_and_after_ampere_the_mode_as_well(tmp_path: 
 
 
 def test_capabilities_are_numbered_as_the_driver_numbers_them() -> None:
-    minors = capabilities.minors(range(2))
+    minors = capabilities.minors(2)
     names = ("config", "monitor", "gpu0/gi0/access", "gpu0/gi0/ci7/access", "gpu0/gi1/access", "gpu1/gi0/access")
     assert [minors[name] for name in names] == [1, 2, 3, 11, 12, 138]

@@ -101,7 +101,7 @@ def test_a_layout_is_applied_under_a_daemon_while_another_gpu_is_in_use(node: Cu
     assert node.places(1) == [("1g.5gb", 4), ("1g.5gb", 5), ("3g.20gb", 0)]
     assert state.read(node.library).gpus[0].mig_enabled is False
     assert slices == sorted(each.uuid for each in node.migs(1) if each.profile == "1g.5gb")
-    minors = capabilities.minors(range(2))
+    minors = capabilities.minors(2)
     given = next(each for each in node.migs(1) if each.uuid == answer.annotations["grapnel.dev/allocation"])
     own = f"gpu1/gi{given.gpu_instance}"
     wanted = [minors[f"{own}/access"], minors[f"{own}/ci0/access"]]

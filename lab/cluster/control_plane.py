@@ -25,6 +25,7 @@ from lab.cluster.api import Api
 from lab.cluster.certificates import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Certificates
 from lab.cluster.components import API_SERVER, NODE_GRACE_S, Layout, plan_components
 from lab.cluster.components import CONTROLLER_MANAGER as CONTROLLER_MANAGER_PROCESS
+from lab.cluster.components import SCHEDULER as SCHEDULER_PROCESS
 from lab.cluster.errors import ClusterError, StartError
 from lab.cluster.kubeconfig import render_kubeconfig
 from lab.cluster.status import ProcessStatus
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 SUPERVISOR = Path(__file__).with_name("supervise.py")
+SCHEDULER_CONFIG = "scheduler.json"
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
@@ -50,7 +52,7 @@ ENDED_TOO_OFTEN = 3  # starts; the controller manager may exit once if the API s
 class ControlPlane:
     """The control plane in ``folder``; ``port`` 0 picks a free port, which stays the same from then on.
 
-    ``extenders`` are those that the scheduler is started with, as in its configuration.
+    ``extenders`` are those that the scheduler is started with, as in its configuration; ``extended`` changes them.
     """
 
     def __init__(
@@ -133,6 +135,31 @@ class ControlPlane:
                     raise StartError(f"{problem} after {timeout_s:g} s", hint=self.log_tail(component))
                 time.sleep(POLL_S)
 
+    @contextlib.contextmanager
+    def extended(self, *extenders: dict[str, object]) -> Iterator[None]:
+        """Have the running scheduler ask these extenders as well within the block; it is restarted for it."""
+        before, self.extenders = self.extenders, [*self.extenders, *extenders]
+        self._restart_scheduler()
+        try:
+            yield
+        finally:
+            self.extenders = before
+            self._restart_scheduler()
+
+    def _restart_scheduler(self) -> None:
+        """End the scheduler, which its supervisor starts again, with its configuration as it is now."""
+        self._write_scheduler_config()
+        ended = self._scheduler().pid
+        os.kill(ended, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self._scheduler().pid in {0, ended}:
+            if time.monotonic() > deadline:
+                raise StartError("the scheduler did not start again", hint=self.log_tail(SCHEDULER_PROCESS))
+            time.sleep(POLL_S)
+
+    def _scheduler(self) -> ProcessStatus:
+        return next(process for process in self.status() if process.name == SCHEDULER_PROCESS)
+
     def stop(self) -> None:
         """End the processes in order; stored data stays."""
         supervisor = self._report().get("supervisor", -1)
@@ -176,7 +203,7 @@ class ControlPlane:
 
     def _layout(self) -> Layout:
         folder = self.folder.absolute()
-        config = folder / "scheduler.json" if self.extenders else None
+        config = folder / SCHEDULER_CONFIG
         return Layout(folder, self.programs, self.address, self.port, self.certificates, self._node_grace_s, config)
 
     def _report(self) -> dict[str, Any]:
@@ -223,15 +250,18 @@ class ControlPlane:
         layout = self._layout()
         for client in (ADMIN, CONTROLLER_MANAGER, SCHEDULER):
             write_atomic(layout.kubeconfig(client), self.render_kubeconfig(client), 0o600)
-        if layout.scheduler_config is not None:
-            config = {
-                "apiVersion": "kubescheduler.config.k8s.io/v1",
-                "kind": "KubeSchedulerConfiguration",
-                "clientConnection": {"kubeconfig": str(layout.kubeconfig(SCHEDULER))},
-                "leaderElection": {"leaderElect": False},
-                "extenders": list(self.extenders),
-            }
-            write_atomic(layout.scheduler_config, json.dumps(config))
+        self._write_scheduler_config()
+
+    def _write_scheduler_config(self) -> None:
+        layout = self._layout()
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(layout.kubeconfig(SCHEDULER))},
+            "leaderElection": {"leaderElect": False},
+            "extenders": list(self.extenders),
+        }
+        write_atomic(self.folder / SCHEDULER_CONFIG, json.dumps(config))
 
     def render_kubeconfig(self, client: str) -> str:
         """Return the kubeconfig of a client that has a certificate."""

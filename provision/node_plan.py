@@ -138,13 +138,15 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
 class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of the role ``node_daemon``; an empty ``node_daemon_archive`` leaves the installed daemon alone.
 
-    With ``node_daemon_reload`` the daemon is reloaded where it would be restarted. ``node_daemon_mig_files`` is the MIG
-    layout where the node lacks it; with ``node_daemon_mig_divide`` GPUs are divided as the layout has it.
+    ``node_daemon_absent`` are files to take away. With ``node_daemon_reload`` the daemon is reloaded where it would be
+    restarted. ``node_daemon_mig_files`` is the MIG layout where the node lacks it; with ``node_daemon_mig_divide`` GPUs
+    are divided as the layout has it.
     """
 
     node_daemon_archive: str = ""
     node_daemon_digest: str = ""
     node_daemon_files: tuple[FileContent, ...] = ()
+    node_daemon_absent: tuple[str, ...] = ()
     node_daemon_enabled: bool
     node_daemon_restart: bool = False
     node_daemon_reload: bool = False

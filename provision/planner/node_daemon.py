@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
+from provision.planner.device_classes import class_files, plan_removals
 from provision.planner.holders import DAEMON_UNIT
 from provision.planner.mig import plan_mig
 from provision.planner.part import Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
+from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
 from provision.spec.model import Entitlement
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
 # What the daemon reads again on SIGHUP, all of it; its unit and its code it does not.
-_RELOADED = frozenset({NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
+_RELOADED = frozenset({DECLARED_PATH, NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
 UNIT_PATH = f"/etc/systemd/system/{DAEMON_UNIT}"
 
 
@@ -41,8 +43,9 @@ def plan_node_daemon(
         return Part(problems=(_unsupported_python(facts, payload),))
     deployment = plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
-    files = (*_configuration(stack), FileContent(UNIT_PATH, payload.unit))
-    changes = (*deployment, *_writes(facts, stack, files))
+    classes = class_files(facts, stack)
+    files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit))
+    changes = (*deployment, *plan_removals(facts, stack), *_writes(facts, stack, files))
     restart = _restart(facts, changes, driver_changes=driver_changes)
     service = plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT)
     items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *service)
@@ -100,10 +103,14 @@ def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool)
         reason = "an earlier apply changed what the daemon reads and was interrupted before the restart"
     elif changes:
         reason = f"the daemon still runs with the former {', '.join(item.target for item in changes)}"
-        action = Action.RELOAD if all(item.target in _RELOADED for item in changes) else Action.RESTART
+        action = Action.RELOAD if all(_is_reloaded(item.target) for item in changes) else Action.RESTART
     else:
         return ()
     return (Item(role=Role.NODE_DAEMON, action=action, target=DAEMON_UNIT, reason=reason),)
+
+
+def _is_reloaded(target: str) -> bool:
+    return target in _RELOADED or target.startswith(f"{DEVICE_CLASSES}/")
 
 
 def _variables(
@@ -114,6 +121,7 @@ def _variables(
     return NodeDaemonVariables(
         node_daemon_archive=artifact.path if Action.DEPLOY in actions else "",
         node_daemon_digest=artifact.digest,
+        node_daemon_absent=tuple(item.target for item in items if item.action is Action.REMOVE),
         node_daemon_files=tuple(file for file in files if file.path in written),
         node_daemon_enabled=True,
         node_daemon_restart=Action.RESTART in actions or Action.RELOAD in actions,

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import msgspec
 
 from provision.regular_file import read_beginning
+from provision.spec.classes_beside import ClassFiles
+from provision.spec.device_rules import judge_together
 from provision.spec.document import MAX_BYTES, UNREADABLE, read_document
 from provision.spec.findings import Finding, dotted
 from provision.spec.mig_rules import CONFIG, judge_chosen, judge_config, unknown_layout
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.spec.findings import KeyPath
-    from provision.spec.model import StackSpec
+    from provision.spec.model import DeviceClass, StackSpec
+    from provision.spec.model.device_class import DeviceClassFile
     from provision.spec.remark import Remark
 
+CLASSES: Final[KeyPath] = ("plugin", "deviceClasses")
 _FILE: Final[KeyPath] = ("mig", "configFile")
 Value = TypeVar("Value")
 
@@ -42,15 +46,48 @@ class Read(Generic[Value]):
 
 @dataclass
 class Beside:
-    """The files beside a declaration that lies in `folder`; `findings` are about what stands in them."""
+    """The files beside a declaration that lies in `folder`."""
 
     folder: Path
-    findings: list[Finding] = field(default_factory=list)
+    _found: list[Finding] = field(default_factory=list)
     _configs: dict[str, Read[MigConfig]] = field(default_factory=dict)
+    _classes: ClassFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._classes = ClassFiles(self.folder)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong with the files that were read."""
+        return [*self._found, *self._classes.findings]
 
     def complete(self, spec: StackSpec) -> tuple[StackSpec, list[Remark]]:
         """Return a declaration with what its files say in their place, and the rules that only then can be judged."""
-        return self._with_layout(spec)
+        spec, of_mig = self._with_layout(spec)
+        spec, of_classes = self._with_classes(spec)
+        return spec, [*of_mig, *of_classes]
+
+    def _with_classes(self, spec: StackSpec) -> tuple[StackSpec, list[Remark]]:
+        plugin = spec.plugin
+        if not plugin.device_classes:
+            return spec, []
+        remarks: list[Remark] = []
+        written: dict[str, DeviceClass] = {}
+        described: dict[KeyPath, tuple[str, DeviceClassFile]] = {}
+        for index, source in enumerate(plugin.device_classes):
+            path: KeyPath = (*CLASSES, index)
+            read = self._classes.read(source)
+            if read.remark:
+                remarks.append(error(path, read.remark, read.hint))
+            elif read.written is not None and read.written.name in written:
+                remarks.append(error(path, f"{read.written.name} is listed twice", "a class is a file of that name"))
+            elif read.written is not None and read.described is not None:
+                written[read.written.name] = read.written
+                described[path] = (read.written.name, read.described)
+        remarks += judge_together(described, plugin.resource)
+        classes = tuple(written.values()) if len(written) == len(plugin.device_classes) else plugin.device_classes
+        plugin = msgspec.structs.replace(plugin, device_classes=classes)
+        return msgspec.structs.replace(spec, plugin=plugin), remarks
 
     def _with_layout(self, spec: StackSpec) -> tuple[StackSpec, list[Remark]]:
         mig = spec.mig
@@ -91,7 +128,7 @@ class Beside:
         findings = list(document.findings)
         if document.content is not UNREADABLE:
             findings += examine(document.content, MigConfig, document)
-        self.findings += findings
+        self._found += findings
         if findings:
             return Read()
         config = convert(document.content, MigConfig)
@@ -99,7 +136,7 @@ class Beside:
             Finding(each.severity, document.value_place(each.path), dotted(each.path), each.message, each.hint)
             for each in judge_config(config, ())
         ]
-        self.findings += judged
+        self._found += judged
         return Read(config)
 
 

@@ -78,6 +78,8 @@ def fits(value: object, kind: model.Type) -> bool:
             return isinstance(value, bool)
         case model.IntType():
             return isinstance(value, int) and not isinstance(value, bool)
+        case model.FloatType():
+            return isinstance(value, int | float) and not isinstance(value, bool)
         case _:
             return isinstance(value, str)
 
@@ -92,6 +94,8 @@ def word(kind: model.Type) -> str:
             return WORDS[bool]
         case model.IntType():
             return WORDS[int]
+        case model.FloatType():
+            return WORDS[float]
         case _:
             return WORDS[str]
 

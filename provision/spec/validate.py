@@ -120,6 +120,8 @@ class _Walk:
                 self._examine_text(value, kind, kind.type, path)
             case model.IntType():
                 self._examine_number(value, kind.type, path)
+            case model.FloatType():
+                self._examine_amount(value, kind.type, path)
 
     def _examine_union(self, value: object, kind: Kind, path: KeyPath) -> None:
         members = [each for each in kind.type.types if not isinstance(each, model.NoneType)]  # type: ignore[attr-defined]  # a UnionType, as the caller saw
@@ -152,7 +154,7 @@ class _Walk:
             self._report_text(key, kind, path, self.source.key_place(path))
 
     def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
-        if len(value) < kind.fewest:
+        if len(value) < max(kind.fewest, kind.type.min_length or 0):  # type: ignore[attr-defined]  # a VarTupleType, as the caller saw
             self.report(path, "needs at least one entry", "leave the key out for its default")
         for index, each in enumerate(value):
             here = (*path, index)
@@ -192,6 +194,11 @@ class _Walk:
             self.report(path, f"'{written}' is not a plain decimal number", f"YAML reads it as {value}")
         elif not (limits.ge or 0) <= value <= (limits.le or value):
             self.report(path, f"{value} is out of range", f"from {limits.ge} to {limits.le}")
+
+    def _examine_amount(self, value: float, limits: model.FloatType, path: KeyPath) -> None:
+        is_less = limits.ge is not None and value < limits.ge
+        if is_less or (limits.lt is not None and value >= limits.lt):
+            self.report(path, f"{value} is out of range", f"from {limits.ge}, and less than {limits.lt}")
 
     def _report_type(self, value: object, kind: model.Type, path: KeyPath) -> None:
         choices = allowed(kind)

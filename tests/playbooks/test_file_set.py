@@ -297,3 +297,42 @@ def test_a_path_that_is_given_twice_is_refused() -> None:
 def test_a_unit_is_the_name_of_a_service(unit: str) -> None:
     with pytest.raises(ConfigurationError, match="is not the name of a service"):
         Service(unit=unit, engine="", enabled=True, restart=True, timeout_s=2)
+
+
+def absent(machine: Machine) -> list[Change]:
+    """One file goes, another one changes."""
+    machine.write(DROP_IN, "old drop-in", mode=0o640)
+    return find_changes(machine.host, parse_files([{"path": MAIN, "content": "new", "mode": "0644"}], [DROP_IN, SPEC]))
+
+
+def test_a_file_is_taken_away_with_the_change_of_the_others(machine: Machine) -> None:
+    changes = absent(machine)
+
+    swap_in(machine.host, changes)
+
+    assert [change.after.path for change in changes] == [DROP_IN, MAIN]  # one that is not there is no change
+    assert not (machine.root / DROP_IN.lstrip("/")).exists()
+    assert find_changes(machine.host, [change.after for change in changes]) == []
+
+
+def test_a_file_that_was_taken_away_is_put_back_with_the_others(machine: Machine) -> None:
+    changes = absent(machine)
+    swap_in(machine.host, changes)
+
+    swap_back(machine.host, changes)
+
+    assert machine.read(DROP_IN) == "old drop-in"
+    assert (machine.root / DROP_IN.lstrip("/")).stat().st_mode & 0o777 == 0o640
+    assert not (machine.root / MAIN.lstrip("/")).exists()
+
+
+def test_nothing_is_taken_away_where_another_file_cannot_be_written(machine: Machine) -> None:
+    with pytest.raises(FileSetError, match="all files are as they were"):
+        swap_in(machine.host, absent(machine), FailingRename(1, errno.ENOSPC))
+
+    assert machine.read(DROP_IN) == "old drop-in"
+
+
+def test_a_path_to_take_away_is_checked_like_one_to_write() -> None:
+    with pytest.raises(FileSetError, match="is not an absolute path"):
+        parse_files([], ["/etc/../passwd"])

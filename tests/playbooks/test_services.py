@@ -421,3 +421,12 @@ def test_files_tell_text_mode_and_absence(machine: Machine) -> None:
     assert files["/etc/grapnel/hook.json"]["content"] is None
     assert files["/etc/more"] is None
     assert files[f"/run/grapnel/restart/{UNIT}"] is None
+
+
+def test_device_classes_are_told_without_what_lies_beside_them(machine: Machine) -> None:
+    for name in ("rdma-shared.json", ".rdma-shared.json.grapnel-new", "notes.txt"):
+        machine.write(f"/etc/grapnel/devices.d/{name}", "{}")
+
+    found = [path for path in read_files(machine.host, []) if path.startswith("/etc/grapnel/devices.d/")]
+
+    assert found == ["/etc/grapnel/devices.d/rdma-shared.json"]

@@ -258,7 +258,7 @@ def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> Node
     written = {each.path: make_file(each.content, each.mode) for each in texts}
     stopped = Service(load="loaded", active="inactive", enabled="disabled")
     service = RUNNING if variables.node_daemon_enabled else stopped
-    files = facts.files | written
+    files = facts.files | written | dict.fromkeys(variables.node_daemon_absent)
     if variables.node_daemon_restart:
         files.pop(f"{RESTART_MARKS}/grapnel-node.service", None)
     if variables.node_daemon_enabled:

@@ -46,12 +46,16 @@ class FileSetError(Exception):
 
 @dataclass(frozen=True)
 class FileText:
-    """One file; without an ``owner`` it belongs to the user that the module runs as, root on a node."""
+    """One file; without an ``owner`` it belongs to the user that the module runs as, root on a node.
+
+    ``is_absent``: it is to be taken away.
+    """
 
     path: str
     content: str
     mode: int
     owner: tuple[int, int] | None = None
+    is_absent: bool = False
 
     @property
     def is_secret(self) -> bool:
@@ -76,15 +80,16 @@ class Change:
         return self.after.is_secret or (self.before is not None and self.before.is_secret)
 
 
-def parse_files(given: Iterable[Mapping[str, Any]]) -> list[FileText]:
-    """Return files as a module is given them; raises `FileSetError`."""
-    wanted = [_parse_file(one) for one in given]
+def parse_files(given: Iterable[Mapping[str, Any]], absent: Iterable[str] = ()) -> list[FileText]:
+    """Return files as a module is given them, those to take away first; raises `FileSetError`."""
+    wanted = [_parse_file({"path": path, "content": "", "mode": "0644"}, is_absent=True) for path in absent]
+    wanted += [_parse_file(one) for one in given]
     if len({one.path for one in wanted}) < len(wanted):
         raise FileSetError("a path is given twice")
     return wanted
 
 
-def _parse_file(given: Mapping[str, Any]) -> FileText:
+def _parse_file(given: Mapping[str, Any], *, is_absent: bool = False) -> FileText:
     path, mode = str(given["path"]), str(given["mode"])
     if not path.startswith("/") or not path.isprintable() or os.path.normpath(path) != path:
         raise FileSetError(f"{path!r} is not an absolute path in normal form")
@@ -92,7 +97,7 @@ def _parse_file(given: Mapping[str, Any]) -> FileText:
         raise FileSetError(f"{path}: mode {mode!r} is not four octal digits such as '0644'")
     if given.get("withheld"):
         raise FileSetError(f"the text of {path} is left out of this plan, which is a copy for display")
-    return FileText(path, str(given["content"]), int(mode, 8))
+    return FileText(path, str(given["content"]), int(mode, 8), is_absent=is_absent)
 
 
 def find_changes(host: Host, wanted: list[FileText]) -> list[Change]:
@@ -126,14 +131,14 @@ def _present(host: Host, path: str, place: str) -> FileText | None:
 
 def _differs(change: Change) -> bool:
     before, after = change.before, change.after
-    if before is None:
-        return True
+    if before is None or after.is_absent:
+        return (before is None) is not after.is_absent
     return (before.content, before.mode, before.owner) != (after.content, after.mode, _OWN)
 
 
 def swap_in(host: Host, changes: list[Change], rename: Rename = os.replace) -> None:
     """Put every file in its place, or none; raises `FileSetError`."""
-    _exchange(host, [(change.place, change.after) for change in changes], rename)
+    _exchange(host, [(change.place, None if change.after.is_absent else change.after) for change in changes], rename)
 
 
 def swap_back(host: Host, changes: list[Change], rename: Rename = os.replace) -> None:

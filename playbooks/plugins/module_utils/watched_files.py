@@ -40,6 +40,7 @@ _FILES = (
     "/etc/crio/crio.conf.d/99-nvidia.conf",
     "/etc/docker/daemon.json",
     "/etc/grapnel/containerd/base-spec.json",
+    "/etc/grapnel/declared-devices.json",
     "/etc/grapnel/hook.json",
     "/etc/grapnel/mig-layout.json",
     "/etc/grapnel/node.json",
@@ -58,9 +59,11 @@ _FILES = (
 _CRIO_CONFIG = "/etc/crio/crio.conf"
 _CRIO_FOLDER = "/etc/crio/crio.conf.d"
 _FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", _CRIO_FOLDER)
+_CLASSES = "/etc/grapnel/devices.d"
 # Folders of OCI hook files that CRI-O and Podman read by themselves; CRI-O's configuration may name others.
 _HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
-_HOOK_SUFFIX = ".json"
+_HOOK_SUFFIX = _CLASS_SUFFIX = ".json"
+_MAX_CLASSES = 64
 _MAX_HOOK_FOLDERS = 6
 _MAX_HOOK_FILES = 32  # of one folder
 _COMMENT = re.compile(r"#[^\n]*")
@@ -71,7 +74,7 @@ _ABSOLUTE = re.compile(r"""["'](/[^"'\n]*)["']""")
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:
     """Return facts ``files``: what the planner always needs, files beside those, and ``more``; absent ones are None."""
     beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name))
-    paths = {*_FILES, *beside, *_hook_files(host), *more}
+    paths = {*_FILES, *beside, *_hook_files(host), *_class_files(host), *more}
     return {_as_text(path): _read_file(host, path) for path in sorted(paths)}
 
 
@@ -80,6 +83,12 @@ def _hook_files(host: Host) -> Iterator[str]:
     for folder in islice(dict.fromkeys([*_HOOK_FOLDERS, *_folders_of_crio(host)]), _MAX_HOOK_FOLDERS):
         names = [name for name in host.names(folder) if name.endswith(_HOOK_SUFFIX)]
         yield from (f"{folder}/{name}" for name in names[:_MAX_HOOK_FILES])
+
+
+def _class_files(host: Host) -> Iterator[str]:
+    """Paths of the node daemon's device classes, as many as it reads."""
+    names = [name for name in host.names(_CLASSES) if name.endswith(_CLASS_SUFFIX) and not is_leftover(name)]
+    return (f"{_CLASSES}/{name}" for name in names[:_MAX_CLASSES])
 
 
 def _folders_of_crio(host: Host) -> Iterator[str]:

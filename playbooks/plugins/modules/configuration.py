@@ -46,6 +46,11 @@ options:
     description: Longest time in seconds that the service may take to answer after a start.
     type: int
     default: 60
+  absent:
+    description: Files that are taken away, all or none, together with the change of the others.
+    type: list
+    elements: path
+    default: []
   files:
     description: The files.
     type: list
@@ -156,6 +161,7 @@ def main() -> None:
             "restart": {"type": "bool", "default": False},
             "reload": {"type": "bool", "default": False},
             "timeout_s": {"type": "int", "default": 60},
+            "absent": {"type": "list", "elements": "path", "default": []},
             "files": {
                 "type": "list",
                 "elements": "dict",
@@ -173,7 +179,7 @@ def main() -> None:
     host, paths = Host(), []
     try:
         service = Service(**{name: module.params[name] for name in _SERVICE})
-        changes = find_changes(host, parse_files(module.params["files"]))
+        changes = find_changes(host, parse_files(module.params["files"], module.params["absent"]))
         paths = [change.after.path for change in changes]
         steps = pending_steps(host, service)
         rehearse(host, service, changes)

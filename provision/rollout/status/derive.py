@@ -109,6 +109,8 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
         failed = situations.FAILED if where is None else situations.FAILED_IN[where]
         if record.kind is ChangeKind.REBOOT and where is not None and where.may_be_undone:
             failed = situations.FAILED_REBOOT
+        elif record.kind is ChangeKind.MIG and where is not None and where.may_be_undone:
+            failed = situations.FAILED_MIG
         if record.is_unrelated:
             failed = situations.UNRELATED
         reason = f"{record.reason}; {_LEFT_ALONE}" if view.is_skipped else record.reason
@@ -119,7 +121,9 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
         left = situations.LEFT_REBOOTING if reboots else situations.LEFT[_stage(record)]
         return NodeStatus(name=name, situation=left, since=record.since, reason=reason, record=record)
     left_s = measures.left_s(record, seen.time)
-    working = situations.REBOOTING if reboots else situations.WORKING[_stage(record)]
+    divides = record.kind is ChangeKind.MIG and record.phase is Phase.SWAP
+    working = situations.DIVIDING if divides else situations.WORKING[_stage(record)]
+    working = situations.REBOOTING if reboots else working
     return NodeStatus(name=name, situation=working, since=record.since, reason=reason, record=record, left_s=left_s)
 
 

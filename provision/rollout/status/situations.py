@@ -253,12 +253,28 @@ REBOOTING: Final = Situation(
     "it reboots, by `grapnel reboot`; what a boot forgets (MIG) is restored then",
     "verify, when it answers in another boot; failed, if it does not within half an hour",
 )
-AT_WORK: Final = (*WORKING.values(), REBOOTING)
+FAILED_MIG: Final = Situation(
+    "failed-in-mig",
+    "failed in a change of its MIG layout",
+    "its GPUs could not be divided as the new layout has it, or are not so afterwards, with the driver that it had; it "
+    "stays cordoned, with its GPUs out of service",
+    "it counts as a failure; the next apply begins with it",
+    "on the node: `grapnel-node mig plan`; correct the layout, or end what is in the way, then `grapnel apply`",
+    needs_somebody=True,
+)
+DIVIDING: Final = Situation(
+    "dividing",
+    "dividing its GPUs",
+    "its GPUs are divided by MIG as another layout has it",
+    "verify; if a GPU is in use or has no room, it has failed",
+)
+AT_WORK: Final = (*WORKING.values(), REBOOTING, DIVIDING)
 
 # In the order in which they are shown: what needs somebody first.
 SITUATIONS: Final = (
     *FAILED_IN.values(),
     FAILED_REBOOT,
+    FAILED_MIG,
     FAILED,
     UNRELATED,
     RETURNED,

@@ -21,6 +21,7 @@ from provision.spec.model.driver import (
 from provision.spec.model.mig import Mig, MigConfig, MigEntry
 from provision.spec.model.plugin import (
     AllocationPolicy,
+    DeviceClass,
     LabelTarget,
     MemoryLimits,
     MemoryUnits,
@@ -88,6 +89,7 @@ __all__ = [
     "Compile",
     "DaemonSets",
     "Day",
+    "DeviceClass",
     "Domains",
     "Drain",
     "Driver",

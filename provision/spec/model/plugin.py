@@ -14,6 +14,8 @@ from msgspec import Meta
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import (
     AbsolutePath,
+    DeviceClassName,
+    DeviceClassSource,
     DeviceId,
     DnsLabel,
     KubeconfigPath,
@@ -112,6 +114,13 @@ class MemoryUnits(Section, frozen=True, kw_only=True):
     unit_mib: Annotated[UnitMiB, doc("Memory of a unit, in MiB.")] = msgspec.field(name="unitMiB", default=1024)
 
 
+class DeviceClass(Section, frozen=True, kw_only=True):
+    """A kind of device other than NVIDIA's GPUs, whose file is written out."""
+
+    name: Annotated[DeviceClassName, doc("Name of the file on the node.")]
+    content: Annotated[str, Meta(max_length=65536), doc("The file's text.")]
+
+
 class Plugin(Section, frozen=True, kw_only=True):
     """The node daemon, which offers the node's GPUs to the kubelet."""
 
@@ -160,4 +169,12 @@ class Plugin(Section, frozen=True, kw_only=True):
         AllocationPolicy,
         doc("Which shared GPU a container gets; distributed: one that the fewest have; packed: that the most have."),
     ] = AllocationPolicy.DISTRIBUTED
+    device_classes: Annotated[
+        tuple[DeviceClassSource | DeviceClass, ...],
+        Meta(max_length=64),
+        doc(
+            "Other devices that are offered: names of classes that come with grapnel, and files NAME.json; a relative "
+            "path: from the declaration."
+        ),
+    ] = ()
     memory_units: Annotated[tuple[MemoryUnits, ...], doc("GPUs that are offered as units of their memory.")] = ()

@@ -194,6 +194,19 @@ DeviceId = Annotated[
         "0:1",
     ),
 ]
+_CLASS = "[a-z0-9][a-z0-9-]{0,39}"
+DeviceClassName = Annotated[
+    str, text(_CLASS, "the name of a device class: 40 small letters, digits and '-' at most", "rdma-shared")
+]
+DeviceClassSource = Annotated[
+    str,
+    text(
+        rf"({_CLASS}|/?([A-Za-z0-9_][A-Za-z0-9._-]*/)*{_CLASS}\.json)",
+        "a device class: one that comes with grapnel, or the path of a file NAME.json, without '..'",
+        "rdma-shared",
+        longest=255,
+    ),
+]
 LayoutName = Annotated[
     str,
     text(

@@ -59,6 +59,8 @@ BEYOND_SCHEMA = {
     "values-that-contradict",
     "scheduler-that-contradicts",
     "commands-are-missing",
+    "device-classes",
+    "device-classes-of-one-resource",
     "domains-of-nothing",
     "domains-that-contradict",
     "version-and-branch",

@@ -63,6 +63,17 @@ def test_a_node_that_an_engine_is_at_gets_on_by_itself(phase: Phase) -> None:
     assert not found.needs_somebody
 
 
+def test_a_change_of_mig_layouts_is_told_from_a_swap() -> None:
+    divides = view("n1", record(Phase.SWAP, kind=ChangeKind.MIG))
+    failed = record(Phase.FAILED, failed_in=Phase.SWAP, kind=ChangeKind.MIG)
+    drained = record(Phase.FAILED, failed_in=Phase.DRAIN, kind=ChangeKind.MIG)
+
+    assert only(status(divides, tenant=ADA, standing=standing(out=("n1",)))) is situations.DIVIDING
+    assert only(status(divides)) is situations.LEFT[Phase.SWAP]
+    assert only(status(view("n1", failed))) is situations.FAILED_MIG
+    assert only(status(view("n1", drained))) is situations.FAILED_IN[Phase.DRAIN]
+
+
 def test_a_reboot_is_told_from_a_swap() -> None:
     reboots = view("n1", record(Phase.SWAP, kind=ChangeKind.REBOOT))
     failed = record(Phase.FAILED, failed_in=Phase.VERIFY, kind=ChangeKind.REBOOT)

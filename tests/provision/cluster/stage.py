@@ -109,9 +109,11 @@ class Stage:
         self.set_pod_status(pod, {"phase": "Running", "conditions": READY})
 
 
-def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Wait; fail with ``what`` was waited for."""
+def wait_until(
+    is_true: Callable[[], bool], what: str, timeout_s: float = 60.0, *, explain: Callable[[], str] = str
+) -> None:
+    """Wait; fail with ``what`` was waited for, and what ``explain`` says of the state it is in instead."""
     deadline = time.monotonic() + timeout_s
     while not is_true():
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain: {what}"
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain: {what}\n{explain()}".rstrip()
         time.sleep(0.1)

@@ -38,4 +38,5 @@ class Dependencies:
     cgroup_folder: Path = Path("/sys/fs/cgroup")
     stall_s: float = STALL_S
     read_occupancy: Callable[[], Telemetry] | None = None
+    overuse_pace_s: float | None = None  # between two measurements; None: as usual
     mps_tools: Callable[[], Tools] | None = None  # None: those of the machine

@@ -62,7 +62,7 @@ class Overuse:
             self._spawn(self._keeper.follow())
 
     def _make(self) -> OveruseKeeper:
-        from plugin.overuse.keeper import OveruseKeeper  # noqa: PLC0415 - most nodes never need it
+        from plugin.overuse.keeper import PACE_S, OveruseKeeper  # noqa: PLC0415 - most nodes never need it
 
         return OveruseKeeper(
             questions=_Questions(self._ask, self._list_assignments, self._limits, self._dependencies),
@@ -70,6 +70,7 @@ class Overuse:
             answer=self._answer,
             unit_bytes=self._unit_bytes,
             logger=self._dependencies.logger,
+            pace_s=self._dependencies.overuse_pace_s or PACE_S,
         )
 
     def _answer(self) -> Answer | None:

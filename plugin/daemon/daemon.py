@@ -24,6 +24,7 @@ from plugin.daemon.mps_sharing import MpsSharing
 from plugin.daemon.node_object import OwnNode
 from plugin.daemon.observation_log import log_changes
 from plugin.daemon.other_devices import OtherDevices
+from plugin.daemon.overuse import Overuse
 from plugin.daemon.release_watch import ReleaseWatch
 from plugin.daemon.state import State
 from plugin.daemon.systemd import ServiceStatus, others_words, status_line
@@ -95,6 +96,17 @@ class Daemon:
             policy=lambda: self._config.memory_limits,
             cgroup_root=dependencies.cgroup_folder,
             logger=logger,
+        )
+        self._overuse = Overuse(
+            ask=self._driver.ask,
+            list_assignments=self._list_assignments,
+            limits=self._limits,
+            unit_bytes=self._unit_bytes,
+            cluster=self._node,
+            config=lambda: self._config,
+            is_in_service=lambda: self._state.release is None and not self._state.observation.waiting_for,
+            spawn=self._tasks.spawn,
+            dependencies=dependencies,
         )
         self._others = OtherDevices(self._offering, logger, self._tell_systemd)
         answers = Answers(
@@ -169,6 +181,7 @@ class Daemon:
             write_unit_sizes(self._config.state_folder, offering.unit_bytes, self._log)
         if offering.unit_bytes:
             self._limits.prepare()
+            self._overuse.prepare()
         self._history.view.be_urgent(bool(offering.waits))
         self._units.offered(*offering.memory_cards)
 

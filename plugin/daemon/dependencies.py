@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Dependencies:
     """The driver, the configuration, the service manager, and the folders of the machine.
 
-    `open_source` makes a source for one session with the driver; `read_telemetry` is called in the driver's thread.
+    `open_source` makes a source for one session with the driver; `read_telemetry` is called in the driver's thread, and
+    so is `read_occupancy`, which tells processes alone (None: NVML's).
     """
 
     open_source: Callable[[], GpuSource]
@@ -36,4 +37,6 @@ class Dependencies:
     log_folder: Path = Path("/var/log")
     cgroup_folder: Path = Path("/sys/fs/cgroup")
     stall_s: float = STALL_S
+    read_occupancy: Callable[[], Telemetry] | None = None
+    overuse_pace_s: float | None = None  # between two measurements; None: as usual
     mps_tools: Callable[[], Tools] | None = None  # None: those of the machine

@@ -49,6 +49,11 @@ class MemoryLimits:
             self._keeper = self._make_keeper()
         return self._keeper
 
+    @property
+    def containers(self) -> frozenset[str]:
+        """The ids of the containers that the driver keeps to a limit."""
+        return frozenset() if self._keeper is None else self._keeper.containers
+
     async def answer(self, content: dict[str, Any]) -> dict[str, Any]:
         """Answer the request `limit`."""
         return await self.prepare().answer(content)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from plugin.devices.observer import Observation
     from plugin.labels.features import Features
     from plugin.log import Logger
+    from plugin.overuse.keeper import Pod
     from plugin.settings.node_config import NodeConfig
 
 
@@ -32,6 +33,12 @@ class NodeObject(Protocol):
 
     def feature(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
         """Take what a NodeFeature object is to say; namespace "": there is to be none any more."""
+
+    def tell(self, reason: str, message: str, subject: str, *, is_warning: bool) -> None:
+        """Make an event of the Node; `subject` is the GPU."""
+
+    def evict(self, pods: tuple[Pod, ...]) -> None:
+        """Have these pods evicted, each once, and no others any more."""
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Take annotations that the Node is to carry beside all others, None for one that is to go."""
@@ -51,6 +58,12 @@ class NoNodeObject:
 
     def feature(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
         """Nothing is said."""
+
+    def tell(self, reason: str, message: str, subject: str, *, is_warning: bool) -> None:
+        """Nothing is said."""
+
+    def evict(self, pods: tuple[Pod, ...]) -> None:
+        """Nothing is asked for."""
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Nothing is said."""
@@ -84,6 +97,14 @@ class LazyNodeObject:
     def feature(self, namespace: str, labels: Mapping[str, str], features: Features | None) -> None:
         """Hand it on."""
         self._hand_on(lambda node: node.feature(namespace, labels, features))
+
+    def tell(self, reason: str, message: str, subject: str, *, is_warning: bool) -> None:
+        """Hand it on."""
+        self._hand_on(lambda node: node.tell(reason, message, subject, is_warning=is_warning))
+
+    def evict(self, pods: tuple[Pod, ...]) -> None:
+        """Hand them on."""
+        self._hand_on(lambda node: node.evict(pods))
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Hand them on."""
@@ -143,6 +164,14 @@ class OwnNode:
         """Hand it on, and to whichever Node comes next."""
         self._feature = (namespace, labels, features)
         self._node.feature(*self._feature)
+
+    def tell(self, reason: str, message: str, subject: str, *, is_warning: bool) -> None:
+        """Hand it on."""
+        self._node.tell(reason, message, subject, is_warning=is_warning)
+
+    def evict(self, pods: tuple[Pod, ...]) -> None:
+        """Hand them on; they are measured again for whichever Node comes next."""
+        self._node.evict(pods)
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Hand them on, and to whichever Node comes next."""

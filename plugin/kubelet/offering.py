@@ -7,11 +7,13 @@ Not here: where they come from, which resource a device belongs to, and how a re
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.allocation.table import EMPTY_TABLE, NoSharing, find_missing_channels, prepare_tables
 from plugin.devices.resources import NO_CARDS, MemoryCards, find_memory_cards, plan_offers, without_all, without_sharing
+from plugin.devices.sharing import SHARE, device_of, kind_of
 from plugin.errors import KubeletError, KubeletSilent
 from plugin.kubelet.device_plugin.nearby import Nearby
 from plugin.kubelet.hold_back import hold_back
@@ -85,6 +87,12 @@ class Offering:
     def offered(self) -> int:
         """How many GPUs, or units of them, a pod could be given."""
         return sum(offer.is_healthy for offers, _ in self._gpus.values() for offer in offers)
+
+    @property
+    def shares_of(self) -> Mapping[str, int]:
+        """Into how many shares each device is divided that is shared."""
+        offered = (offer.device_id for offers, _ in self._gpus.values() for offer in offers)
+        return Counter(device_of(device_id) for device_id in offered if kind_of(device_id) == SHARE)
 
     @property
     def others(self) -> Mapping[str, OtherResource]:

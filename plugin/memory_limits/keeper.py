@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plugin.errors import LimitError, LimitUnsupported, NoAnswer, NodeDaemonError
+from plugin.holders.cgroup import parse_cgroup
 from plugin.memory_limits.hierarchy import ROOT, full_path, is_there
 from plugin.memory_limits.request import check_group, parse_request
 from plugin.settings.node_config import LIMITS_OFF, LIMITS_REQUIRED
@@ -85,6 +86,11 @@ class LimitKeeper:
         """The groups with limits that this daemon has set and that are still there."""
         self._groups = {path: group for path, group in self._groups.items() if is_there(path)}
         return tuple(self._groups.values())
+
+    @property
+    def containers(self) -> frozenset[str]:
+        """The ids of the containers that the driver keeps to a limit."""
+        return frozenset(filter(None, (parse_cgroup(f"0::{path}").container_id for path in self._groups)))
 
     async def answer(self, content: dict[str, Any]) -> dict[str, Any]:
         """Answer the request `limit`; a wrong one gets an `error`."""

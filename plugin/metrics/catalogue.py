@@ -10,28 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plugin.metrics.exposition import Family
+from plugin.metrics.container_catalogue import CONTAINER_MEMORY
+from plugin.metrics.metric import POD_LABELS, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from plugin.metrics.exposition import Sample
+    from collections.abc import Callable
 
 _MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A name that may be on the page. `labels` are all that a sample of it can have."""
-
-    name: str
-    kind: str
-    help: str
-    labels: tuple[str, ...] = ()
-
-    def family(self, samples: Iterable[Sample]) -> Family:
-        """Return the family of these samples."""
-        return Family(self.name, self.kind, self.help, tuple(samples))
 
 
 @dataclass(frozen=True)
@@ -50,7 +35,6 @@ _TO_BYTES = Conversion("MiB to bytes, rounded down", lambda value: int(value * _
 
 _PCIE_WORDS = "the PCIe bus - including both protocol headers and data payloads - in bytes per second."
 
-POD_LABELS = ("container", "namespace", "pod")
 INSTANCE_LABELS = ("GPU_I_PROFILE", "GPU_I_ID")  # of a GPU that is cut by MIG
 GPU_LABELS = (
     *("gpu", "UUID", "pci_bus_id", "device", "modelName", *INSTANCE_LABELS, "Hostname", "DCGM_FI_DRIVER_VERSION"),
@@ -343,25 +327,6 @@ UNGIVEN_PROCESSES = Metric(
     "Processes of a pod on a GPU that the kubelet gave to none of its containers.",
     (*_PROCESS_LABELS, *POD_LABELS),
 )
-_CONTAINER_MEMORY_LABELS = ("gpu", "UUID", "Hostname", *POD_LABELS)
-CONTAINER_MEMORY_ALLOCATED = Metric(
-    "grapnel_container_gpu_memory_allocated_bytes",
-    "gauge",
-    "Memory of a GPU that the kubelet gave a container, as units of it.",
-    _CONTAINER_MEMORY_LABELS,
-)
-CONTAINER_MEMORY_LIMIT = Metric(
-    "grapnel_container_gpu_memory_limit_bytes",
-    "gauge",
-    "Memory of a GPU that the driver lets a container have.",
-    _CONTAINER_MEMORY_LABELS,
-)
-CONTAINER_MEMORY_USED = Metric(
-    "grapnel_container_gpu_memory_used_bytes",
-    "gauge",
-    "Memory of a GPU that a container with units of it has: counted for its limit, else the sum of its processes.",
-    _CONTAINER_MEMORY_LABELS,
-)
 HEALTH_TRANSITIONS = Metric(
     "grapnel_health_transitions_total", "counter", "Times a GPU became healthy or unhealthy.", ("UUID", "to")
 )
@@ -389,9 +354,7 @@ OWN_METRICS = (
     PROCESSES,
     PROCESS_MEMORY,
     UNGIVEN_PROCESSES,
-    CONTAINER_MEMORY_ALLOCATED,
-    CONTAINER_MEMORY_LIMIT,
-    CONTAINER_MEMORY_USED,
+    *CONTAINER_MEMORY,
     HEALTH_TRANSITIONS,
     DEVICE_ALLOCATIONS,
     RPC_DURATION,

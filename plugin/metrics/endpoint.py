@@ -92,6 +92,7 @@ def state_of(sources: Sources) -> NodeState:
         is_released=state.release is not None,
         is_registered=state.is_registered,
         others=sources.offering.others,
+        shares_of=sources.offering.shares_of,
     )
 
 

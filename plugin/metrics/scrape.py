@@ -18,7 +18,7 @@ from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, REGISTERED, RELEASED, TELEMETRY_UP
 from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import Sample, render
-from plugin.metrics.memory import allocated_memory, measure_containers, memory_families
+from plugin.metrics.memory import allocated_memory, fair_memory, measure_containers, memory_families
 from plugin.metrics.other_devices import other_family
 from plugin.metrics.sharing import listed_pids
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.log import Logger
     from plugin.memory_limits.units import UnitBytes
-    from plugin.metrics.catalogue import Metric
     from plugin.metrics.counters import Counters
     from plugin.metrics.exposition import Family
     from plugin.metrics.memory import Limited
+    from plugin.metrics.metric import Metric
     from plugin.other_devices.offered import OtherResource
 
     Telemetry: TypeAlias = "tuple[GpuTelemetry, ...] | None"  # None: there was no answer
@@ -53,6 +53,7 @@ class NodeState:
     is_released: bool
     is_registered: bool
     others: Mapping[str, OtherResource] = field(default_factory=dict)
+    shares_of: Mapping[str, int] = field(default_factory=dict)  # into how many a GPU is divided
 
 
 class DriverQuestion(Generic[_Answer]):
@@ -195,7 +196,8 @@ class Scrape:
         )
         allocated = allocated_memory(assignments, self._unit_bytes)
         limited = measured.limited if state.is_driver_up else {}
-        memory = measure_containers(allocated, limited, telemetry or (), measured.owners)
+        fair = fair_memory(assignments, state.shares_of, state.inventory)
+        memory = measure_containers(allocated, limited, telemetry or (), measured.owners, fair)
         return (
             *gpu_families(state.inventory, with_xid, attribution, self._hostname),
             *memory_families(memory, state.inventory, self._hostname),

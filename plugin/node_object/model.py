@@ -48,17 +48,27 @@ class NodeFeature(NamedTuple):
     instances: Mapping[str, tuple[Mapping[str, str], ...]] = MappingProxyType({})
 
 
+class Eviction(NamedTuple):
+    """A pod that is to go, and why. Another pod of its name has another uid."""
+
+    namespace: str
+    name: str
+    uid: str
+    why: str
+
+
 class Wanted(NamedTuple):
     """What the Node should show. Empty conditions, labels None: not known yet, so nothing is said of them.
 
     `annotations` are single ones: those that are not named stay as they are, and None is for one that is to go.
-    `feature` None: nobody asked for such an object.
+    `feature` None: nobody asked for such an object. `evictions`: pods of this node that are to go at the moment.
     """
 
     conditions: tuple[Condition, ...] = ()
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str | None] = MappingProxyType({})
     feature: NodeFeature | None = None
+    evictions: tuple[Eviction, ...] = ()
 
 
 class Known(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.node_object.conditions import conditions_of, with_changes
+from plugin.node_object.conditions import bounded, conditions_of, with_changes
 from plugin.node_object.labels import PREFIX, usable_labels
-from plugin.node_object.model import NodeFeature
+from plugin.node_object.model import Eviction, NodeFeature, Note
 from plugin.node_object.notes import notes_of
 from plugin.node_object.reporter import Reporter
 from plugin.node_object.session import utc_now
@@ -33,6 +33,26 @@ class FeatureSets(Protocol):
     @property
     def instances(self) -> Mapping[str, tuple[Mapping[str, str], ...]]:
         """The same for each instance of a feature."""
+
+
+class Going(Protocol):
+    """A pod that is to go."""
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def uid(self) -> str:
+        """Which one of that name it is."""
+
+    @property
+    def why(self) -> str:
+        """What it did, for people."""
 
 
 class ClusterNode:
@@ -75,6 +95,14 @@ class ClusterNode:
             self._feature = NodeFeature(self._feature.namespace)
         if self._feature is not None:
             self._reporter.feature(self._feature)
+
+    def tell(self, reason: str, message: str, subject: str, *, is_warning: bool) -> None:
+        """Make an event of the Node."""
+        self._reporter.note((Note(is_warning, reason, bounded(message), subject),))
+
+    def evict(self, pods: tuple[Going, ...]) -> None:
+        """Have these pods evicted, each once, and no others any more."""
+        self._reporter.evict(tuple(Eviction(each.namespace, each.name, each.uid, each.why) for each in pods))
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Take annotations that the Node is to carry beside all others, None for one that is to go."""

@@ -15,7 +15,7 @@ from plugin.node_object.labels import still_refused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.node_object.model import Condition, Known, NodeFeature, Wanted
+    from plugin.node_object.model import Condition, Eviction, Known, NodeFeature, Wanted
     from plugin.node_object.series import EventBook, Series
 
 MESSAGE_PACE_S = 60.0  # when only the words of a condition change
@@ -28,6 +28,7 @@ class Kind(Enum):
     READ = "the node"
     CONDITIONS = "conditions"
     ANNOTATIONS = "annotations"
+    EVICTIONS = "evictions"
     FEATURE = "the node's features"
     LABELS = "labels"
     EVENTS = "events"
@@ -76,6 +77,14 @@ class PatchAnnotations:
 
 
 @dataclass(frozen=True)
+class EvictPod:
+    """Have a pod go, as its budgets allow."""
+
+    pod: Eviction
+    kind = Kind.EVICTIONS
+
+
+@dataclass(frozen=True)
 class SendEvent:
     """Make an event, or count one up."""
 
@@ -84,7 +93,7 @@ class SendEvent:
     kind = Kind.EVENTS
 
 
-Step: TypeAlias = "ReadNode | PatchConditions | PatchAnnotations | ApplyFeature | ApplyLabels | SendEvent"
+Step: TypeAlias = "ReadNode | PatchConditions | PatchAnnotations | ApplyFeature | ApplyLabels | EvictPod | SendEvent"
 
 
 def next_step(
@@ -95,13 +104,14 @@ def next_step(
     `waits`: until when a kind of step is not tried. Without a known Node everything waits for it.
     """
     if known is None:
-        is_told = (wanted.conditions, wanted.annotations, wanted.feature, wanted.labels is not None)
+        is_told = (wanted.conditions, wanted.annotations, wanted.feature, wanted.evictions, wanted.labels is not None)
         has_work = any(is_told) or book.due_s() is not None
         candidates: list[tuple[Step | None, float | None]] = [(ReadNode(), float("-inf") if has_work else None)]
     else:
         series, annotations = book.due(now_s), annotations_to_set(known, wanted)
         candidates = [
             (PatchConditions(wanted.conditions), _conditions_due_s(known, wanted)),
+            _eviction(wanted),
             (PatchAnnotations(annotations, known.uid), float("-inf") if annotations else None),
             (_feature_step(known, wanted), _feature_due_s(known, wanted)),
             (ApplyLabels(labels_to_apply(known, wanted), known.uid), _labels_due_s(known, wanted)),
@@ -121,7 +131,11 @@ def next_step(
 def _kinds(known: Known | None) -> tuple[Kind, ...]:
     if known is None:
         return (Kind.READ,)
-    return (Kind.CONDITIONS, Kind.ANNOTATIONS, Kind.FEATURE, Kind.LABELS, Kind.EVENTS)
+    return (Kind.CONDITIONS, Kind.EVICTIONS, Kind.ANNOTATIONS, Kind.FEATURE, Kind.LABELS, Kind.EVENTS)
+
+
+def _eviction(wanted: Wanted) -> tuple[Step | None, float | None]:
+    return (EvictPod(wanted.evictions[0]), float("-inf")) if wanted.evictions else (None, None)
 
 
 def labels_to_apply(known: Known, wanted: Wanted) -> dict[str, str]:

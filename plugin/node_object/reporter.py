@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plugin.node_object.api.connection import Connection
     from plugin.node_object.api.credentials import Credentials
     from plugin.node_object.api.messages import Request
-    from plugin.node_object.model import Condition, NodeFeature, Note
+    from plugin.node_object.model import Condition, Eviction, NodeFeature, Note
 
 _AFTER_A_BUG_S = 600.0
 
@@ -78,6 +78,11 @@ class Reporter:
     def feature(self, feature: NodeFeature) -> None:
         """Have there be this NodeFeature object of the node."""
         if self._session.feature(feature):
+            self._wake.set()
+
+    def evict(self, pods: tuple[Eviction, ...]) -> None:
+        """Have these pods go, each once, and no others any more."""
+        if self._session.evict(pods):
             self._wake.set()
 
     def note(self, notes: tuple[Note, ...]) -> None:

@@ -5,6 +5,7 @@ Annotations: a JSON merge patch of single ones, with the uid.
 Labels: server-side apply, never forced, with the uid, so that it can neither make a Node nor take over another one.
 Features: server-side apply of a NodeFeature object, never forced, under the name of NVIDIA's feature discovery (its
 internal/lm/output.go, 0.19), owned by the Node: it goes with it.
+Evictions: policy/v1, of the pod with this uid alone; budgets are the API server's to respect.
 Events: v1, in namespace `default`, like the kubelet's own of its node.
 """
 
@@ -21,7 +22,7 @@ from plugin.node_object.labels import FIELD_MANAGER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.node_object.model import Condition
+    from plugin.node_object.model import Condition, Eviction
     from plugin.node_object.plan import ApplyFeature, ApplyLabels, PatchAnnotations, SendEvent
 
 _EVENTS = "/api/v1/namespaces/default/events"
@@ -30,7 +31,7 @@ MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 # Enough of the answer to a patch: not the whole Node, with its images.
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-NODE_FEATURES = "nodefeatures"
+NODE_FEATURES, EVICTIONS = "nodefeatures", "pods/eviction"
 _FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces"
 _MAX_NAME = 253
 _SUFFIX = 17
@@ -114,6 +115,18 @@ def patch_annotations(node: str, step: PatchAnnotations) -> Request:
     """Set annotations, and remove those that are None, if this is still the Node."""
     body = {"metadata": {"uid": step.uid, "annotations": dict(step.annotations)}}
     return _patch(_node(node), "nodes", MERGE, body)
+
+
+def evict_pod(pod: Eviction) -> Request:
+    """Have a pod evicted, unless another one has its name by now."""
+    place = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/eviction"
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
+    return Request("POST", place, "create", EVICTIONS, JSON, json.dumps(body).encode())
 
 
 def send_event(node: str, step: SendEvent, name: str) -> Request:

@@ -13,12 +13,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plugin.errors import ClusterError
-from plugin.node_object.answers import BAD_REQUEST, CONFLICT, FORBIDDEN, INVALID, NOT_FOUND, TOO_LARGE, node_state
+from plugin.node_object.answers import (
+    BAD_REQUEST,
+    BROKEN,
+    CONFLICT,
+    FORBIDDEN,
+    INVALID,
+    NOT_FOUND,
+    TOO_LARGE,
+    TOO_MANY,
+    node_state,
+)
 from plugin.node_object.api.budget import FIRST_WAIT_S, Backoff, Bucket
-from plugin.node_object.model import Known, Wanted
+from plugin.node_object.conditions import bounded
+from plugin.node_object.evictions import EvictionBook
+from plugin.node_object.model import Known, Note, Wanted
 from plugin.node_object.plan import (
     ApplyFeature,
     ApplyLabels,
+    EvictPod,
     Kind,
     PatchAnnotations,
     PatchConditions,
@@ -32,6 +45,7 @@ from plugin.node_object.requests import (
     apply_feature,
     apply_labels,
     event_name,
+    evict_pod,
     patch_annotations,
     patch_conditions,
     read_node,
@@ -46,15 +60,18 @@ if TYPE_CHECKING:
 
     from plugin.log import Logger
     from plugin.node_object.api.messages import Request
-    from plugin.node_object.model import Condition, NodeFeature, Note
+    from plugin.node_object.model import Condition, Eviction, NodeFeature
     from plugin.node_object.plan import Step
 
     Ask: TypeAlias = "Callable[[Request], dict[str, Any]]"
 
+EVIDENCE_S = 30.0  # that somebody asks for an eviction counts so long
+EVICTED = "GPUMemoryPodEvicted"
 _TOPIC = "kubernetes api"
 _OTHERS = "labels of others"
 _NEVER = (BAD_REQUEST, TOO_LARGE, INVALID)  # the same content will be refused again
 _OF_ONE_KIND = (*_NEVER, FORBIDDEN, NOT_FOUND, CONFLICT)  # the API serves: what was asked is what it does not want
+_OF_A_POD = (*_OF_ONE_KIND, TOO_MANY, BROKEN)  # a budget; two budgets of one pod
 
 
 def utc_now() -> str:
@@ -107,6 +124,8 @@ class Session:
         # From here on: of the thread that works.
         self._dropped = 0
         self._known: Known | None = None
+        self._evictions = EvictionBook()
+        self._evidence_s = float("-inf")  # when evictions were last asked for
         self._bucket = Bucket()
         self._backoff = Backoff(dependencies.chance, rhythm.retry_s)
         self._waits = {kind: Backoff(dependencies.chance, rhythm.retry_s) for kind in Kind}
@@ -126,6 +145,14 @@ class Session:
     def feature(self, feature: NodeFeature) -> bool:
         """Have there be this NodeFeature object; returns whether that is something new."""
         return self._want(self._wanted._replace(feature=feature))
+
+    def evict(self, pods: tuple[Eviction, ...]) -> bool:
+        """Have these pods go, each once, and no others any more; returns whether that is something new.
+
+        It has to be said again and again: what nobody says any more is not so any more.
+        """
+        self._evidence_s = self._dependencies.clock()
+        return self._want(self._wanted._replace(evictions=pods))
 
     def note(self, notes: tuple[Note, ...]) -> bool:
         """Make events; returns whether there are any."""
@@ -149,7 +176,10 @@ class Session:
                 return self._backoff.until_s - now_s
             with self._lock:
                 waits = {kind: each.until_s for kind, each in self._waits.items()}
-                step, due_s = next_step(self._known, self._wanted, self._book, now_s, waits)
+                is_fresh = now_s - self._evidence_s <= EVIDENCE_S
+                evictions = self._evictions.due(self._wanted.evictions if is_fresh else ())
+                wanted = self._wanted._replace(evictions=evictions)
+                step, due_s = next_step(self._known, wanted, self._book, now_s, waits)
             if step is None:
                 return None if due_s is None else due_s - now_s
             ready_s = self._bucket.ready_s(now_s)
@@ -179,6 +209,8 @@ class Session:
         elif isinstance(step, ApplyLabels):
             self._ask(apply_labels(self._node, step))
             self._know(labels=step.labels)
+        elif isinstance(step, EvictPod):
+            self._evict(step.pod)
         elif isinstance(step, ApplyFeature):
             self._apply_feature(step)
         elif isinstance(step, PatchAnnotations):
@@ -210,6 +242,19 @@ class Session:
         due_s = now_s + self._dependencies.later(self._rhythm.heartbeat_s)
         self._know(feature=step.feature, feature_told_s=now_s, feature_due_s=due_s)
 
+    def _evict(self, pod: Eviction) -> None:
+        try:
+            self._ask(evict_pod(pod))
+        except ClusterError as error:
+            if error.status != NOT_FOUND:
+                raise
+            self._evictions.taken(pod.uid)  # it has gone by itself
+            return
+        self._evictions.taken(pod.uid)
+        self._log.warning("pod evicted", pod=f"{pod.namespace}/{pod.name}", uid=pod.uid, why=pod.why)
+        what = f"{pod.namespace}/{pod.name} is evicted: {pod.why}"
+        self.note((Note(is_warning=True, reason=EVICTED, message=bounded(what), subject=pod.uid),))
+
     def _send_event(self, step: SendEvent) -> None:
         name = step.series.name or event_name(self._node, step.series.number)
         try:
@@ -231,6 +276,11 @@ class Session:
         hint = {"hint": error.hint} if error.hint else {}
         if error.owners and isinstance(step, ApplyLabels) and self._known is not None:
             self._leave_to_others(self._known, error.owners)
+            return
+        if isinstance(step, EvictPod) and error.status in _OF_A_POD:
+            self._evictions.refused(step.pod.uid)
+            self._log.standing(_topic(step.kind), f"{step.pod.namespace}/{step.pod.name}: {error.message}", **hint)
+            self._waits[step.kind].failed(now_s, error.retry_after_s)
             return
         if error.status not in _OF_ONE_KIND:
             self._backoff.failed(now_s, error.retry_after_s)

@@ -35,6 +35,7 @@ _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("auto", "socket", "watcher")
 LIMITS_OFF, LIMITS_PREFERRED, LIMITS_REQUIRED = MEMORY_LIMITS = ("off", "preferred", "required")
+OVERUSE_REPORT, OVERUSE_EVICT = MEMORY_OVERUSE = ("report", "evict")
 LABELS_AUTO, LABELS_FILE, LABELS_NODE, LABELS_FEATURE = LABELS = ("auto", "file", "node", "nodeFeature")
 _NAMESPACE = re.compile(_DNS_LABEL)
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
@@ -72,6 +73,8 @@ class NodeConfig:
     labels: str = LABELS_AUTO  # through what they reach the Node
     node_feature_namespace: str = "node-feature-discovery"
     memory_limits: str = LIMITS_PREFERRED  # of containers with units of memory, in the driver
+    memory_overuse: str = OVERUSE_REPORT  # what follows where the driver limits nobody
+    overuse_grace_s: float = 120.0
 
     @property
     def patterns(self) -> tuple[NamePattern, ...]:
@@ -123,6 +126,8 @@ KEYS = {
     "deviceClassesFolder": "device_classes",
     "memoryUnits": "memory_units",
     "memoryLimits": "memory_limits",
+    "memoryOveruse": "memory_overuse",
+    "overuseGraceSeconds": "overuse_grace_s",
     "labels": "labels",
     "nodeFeatureNamespace": "node_feature_namespace",
 }
@@ -218,6 +223,8 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "deviceClassesFolder": _path,
     "memoryUnits": parse_memory_units,
     "memoryLimits": _one_of(MEMORY_LIMITS),
+    "memoryOveruse": _one_of(MEMORY_OVERUSE),
+    "overuseGraceSeconds": _seconds(10, 86400),
     "labels": _one_of(LABELS),
     "nodeFeatureNamespace": _namespace,
 }

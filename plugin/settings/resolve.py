@@ -20,7 +20,7 @@ from plugin.health.xid import plan_policy
 from plugin.settings.kinds import show
 from plugin.settings.label_target import label_conflicts, label_warnings, plan_labels
 from plugin.settings.model import DaemonSettings
-from plugin.settings.node_config import LIMITS_REQUIRED
+from plugin.settings.node_config import IN_CLUSTER, LIMITS_REQUIRED, OVERUSE_EVICT
 from plugin.settings.share_rules import contradictions, plan_shares
 from plugin.settings.sharing import Sharing
 from plugin.settings.table import BY_NAME, NOTHING_TO_REQUIRE
@@ -62,7 +62,7 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
     resources = [pattern.resource for pattern in patterns] or [config.resource]
     is_mig_offered = settings["flags.migStrategy"].value != NONE
     here = [rule for rule in rules if rule.resource in resources or (is_mig_offered and _is_of_mig(rule, migs))]
-    wrong = (*contradictions(rules), *_mps_of_mig(here, migs), *label_conflicts(config, settings))
+    wrong = (*contradictions(rules), *_mps_of_mig(here, migs), *label_conflicts(config, settings), *_evictions(config))
     if wrong:
         raise ConfigError("; ".join(wrong), SETTINGS_HINT)
     problems = [*_not_yet(settings, answers)]
@@ -94,6 +94,13 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
             *about_answers,
         ),
     )
+
+
+def _evictions(config: NodeConfig) -> Iterator[str]:
+    """Yield what an eviction lacks: the API server keeps kubelets to their own pods, service accounts not."""
+    if config.memory_overuse == OVERUSE_EVICT and config.kubernetes_api in {"", IN_CLUSTER}:
+        api = f'kubernetesApi is "{config.kubernetes_api}"'
+        yield f"memoryOveruse evicts, and {api}: it takes the kubelet's kubeconfig, for pods of this node alone"
 
 
 def _words(effective: Effective) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ _DEFAULTS: Final[dict[str, object]] = {
     "labels": "auto",
     "nodeFeatureNamespace": "node-feature-discovery",
     "memoryLimits": "preferred",
+    "memoryOveruse": "report",
+    "overuseGraceSeconds": 120,
 }
 
 
@@ -39,6 +41,8 @@ def _choices(plugin: Plugin) -> dict[str, object]:
         "labels": plugin.labels.value,
         "nodeFeatureNamespace": plugin.node_feature_namespace,
         "memoryLimits": plugin.memory_limits.value,
+        "memoryOveruse": plugin.memory_overuse.value,
+        "overuseGraceSeconds": plugin.overuse_grace_seconds,
     }
     return {key: value for key, value in given.items() if value != _DEFAULTS[key]}
 

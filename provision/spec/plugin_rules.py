@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from provision.spec.model import LabelTarget, MigStrategy
+from provision.spec.model import LabelTarget, MemoryOveruse, MigStrategy
 from provision.spec.remark import error, warning
 
 if TYPE_CHECKING:
@@ -107,3 +107,5 @@ def _api(plugin: Plugin) -> Iterator[Remark]:
     hint = "write kubernetesApi, such as /etc/kubernetes/kubelet.conf"
     if plugin.labels in {LabelTarget.NODE, LabelTarget.NODE_FEATURE}:
         yield error((*SECTION, "labels"), f"{plugin.labels.value} needs the Kubernetes API", hint)
+    if plugin.memory_overuse is MemoryOveruse.EVICT:
+        yield error((*SECTION, "memoryOveruse"), "evict needs the Kubernetes API", hint)

@@ -33,7 +33,7 @@ class DaemonProcess:
         self.driver = node / "driver.json"
         self.log_path = node / "log"
         self._timing = timing
-        self.variables = {"USE_NODE_FEATURE_API": "true"}  # no file in the folder of the machine that tests
+        self.variables = {"GFD_OUTPUT_FILE": str(node / "gfd")}  # no file in the folder of the machine that tests
         self._process: subprocess.Popen[bytes] | None = None
         make_dev(node / "dev", gpu_count)
         (self.kubelet_root / "device-plugins").mkdir(parents=True)

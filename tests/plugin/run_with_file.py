@@ -42,6 +42,8 @@ def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -
         notify=notify,
         timing=timing,
         read_telemetry=lambda: read_telemetry(driver_path),
+        read_occupancy=lambda: read_telemetry(driver_path),
+        overuse_pace_s=2.0,
         proc_folder=driver_path.parent / "metrics/proc",
         log_folder=driver_path.parent / "metrics/log",
         stall_s=stall_s,

@@ -29,6 +29,9 @@ Replicas = Annotated[int, Meta(ge=2, le=1000)]
 UnitMiB = Annotated[int, Meta(ge=1, le=1048576)]
 
 
+GraceSeconds = Annotated[int, Meta(ge=10, le=86400)]
+
+
 class LabelTarget(Enum):
     """Through what labels reach the Node."""
 
@@ -36,6 +39,13 @@ class LabelTarget(Enum):
     FILE = "file"
     NODE = "node"
     NODE_FEATURE = "nodeFeature"
+
+
+class MemoryOveruse(Enum):
+    """What happens to a pod that uses more of a GPU's memory than its units."""
+
+    REPORT = "report"
+    EVICT = "evict"
 
 
 class MemoryLimits(Enum):
@@ -152,6 +162,16 @@ class Plugin(Section, frozen=True, kw_only=True):
             "required: none starts without its limit."
         ),
     ] = MemoryLimits.PREFERRED
+    memory_overuse: Annotated[
+        MemoryOveruse,
+        doc(
+            "What happens where the driver limits nothing, and a container uses more of a GPU's memory than its units; "
+            "report: it is told; evict: its pod is evicted, too, with the kubelet's credentials."
+        ),
+    ] = MemoryOveruse.REPORT
+    overuse_grace_seconds: Annotated[
+        GraceSeconds, doc("How long it must use too much without a break before its pod is evicted.")
+    ] = 120
     mig_strategy: Annotated[
         MigStrategy,
         doc(

@@ -16,6 +16,7 @@ SWITCHED_ON = (
     "plugin.node_object.",
     "plugin.metrics.",
     "plugin.memory_limits.",
+    "plugin.overuse.",
     "plugin.mps.",
     "plugin.gpushare.",
     "plugin.system.thread_calls",  # of the same
@@ -24,6 +25,7 @@ SWITCHED_ON = (
     "plugin.settings.document",
     "plugin.settings.yaml_file",
     "plugin.driver.nvml.memory_limits",
+    "plugin.driver.nvml.occupancy",
     "plugin.driver.nvml.telemetry",
     "plugin.driver.nvml.library",  # loaded before the daemon starts
 )

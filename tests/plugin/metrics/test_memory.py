@@ -11,7 +11,7 @@ from plugin.driver.memory_limit import GroupMemory
 from plugin.driver.telemetry import GpuProcess
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, DeviceAssignment, PodContainer
 from plugin.metrics.exposition import render
-from plugin.metrics.memory import ContainerMemory, allocated_memory, measure_containers, memory_families
+from plugin.metrics.memory import ContainerMemory, allocated_memory, fair_memory, measure_containers, memory_families
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import read_page
 
@@ -79,6 +79,26 @@ def test_what_the_driver_counts_for_a_limit_comes_first() -> None:
     assert memory.limits == {(SMALL, FIRST): GIB}
 
 
+def test_a_share_has_a_fair_part_and_no_promise() -> None:
+    assignments = (
+        DeviceAssignment(SMALL, "nvidia.com/gpu", (f"{FIRST}::0",)),
+        DeviceAssignment(LARGE, "nvidia.com/gpu", (f"{FIRST}::1", f"{FIRST}::3")),
+        DeviceAssignment(LARGE, "nvidia.com/gpu", (SECOND, f"{gpu(7).uuid}::0")),
+    )
+    whole = INVENTORY.devices[0].gpu.memory_bytes or 0
+    fair = fair_memory(assignments, {FIRST: 4, gpu(7).uuid: 4}, INVENTORY)
+    assert fair == {(SMALL, FIRST): whole // 4, (LARGE, FIRST): whole // 2}
+    processes = (GpuProcess(1, whole, None), GpuProcess(2, 200, None))
+    memory = measure_containers({}, {}, (telemetry(0)._replace(processes=processes),), OWNERS, fair)
+    assert memory.used == {(SMALL, FIRST): whole, (LARGE, FIRST): 200}
+    assert memory.over == {(SMALL, FIRST): whole - whole // 4, (LARGE, FIRST): 0}
+
+
+def test_what_is_beyond_the_units_is_told() -> None:
+    memory = ContainerMemory({(SMALL, FIRST): GIB, (LARGE, FIRST): GIB}, {}, {(SMALL, FIRST): 3 * GIB})
+    assert memory.over == {(SMALL, FIRST): 2 * GIB}
+
+
 def test_it_is_on_the_page_by_container_and_gpu() -> None:
     only_pod = PodContainer("b", "p", "")
     memory = ContainerMemory(
@@ -92,11 +112,13 @@ def test_it_is_on_the_page_by_container_and_gpu() -> None:
     of_pod = {"gpu": "1", "UUID": SECOND, "Hostname": "node-1", "namespace": "b", "pod": "p"}
     assert {name: [dict(labels) for labels in page.of(name)] for name in sorted(_names())} == {
         "grapnel_container_gpu_memory_allocated_bytes": [of_small, of_pod],
+        "grapnel_container_gpu_memory_fair_bytes": [],
         "grapnel_container_gpu_memory_limit_bytes": [of_small],
+        "grapnel_container_gpu_memory_over_bytes": [of_small],
         "grapnel_container_gpu_memory_used_bytes": [of_small],
     }
     assert gpu(7).uuid.encode() not in text
 
 
 def _names() -> set[str]:
-    return {f"grapnel_container_gpu_memory_{word}_bytes" for word in ("allocated", "limit", "used")}
+    return {f"grapnel_container_gpu_memory_{word}_bytes" for word in ("allocated", "fair", "limit", "over", "used")}

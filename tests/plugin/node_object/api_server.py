@@ -45,8 +45,10 @@ class State:
     uid: str = "uid-1"
     exists: bool = True
     labels: dict[str, tuple[str, str]] = field(default_factory=dict)  # value, owner
+    annotations: dict[str, str | None] = field(default_factory=dict)
     conditions: dict[str, dict[str, str]] = field(default_factory=dict)
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
+    evicted: list[tuple[str, str]] = field(default_factory=list)  # path and uid
     calls: list[tuple[str, str]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)  # one each for the next calls
     standing: dict[str, Failure] = field(default_factory=dict)  # for every call whose path has this in it
@@ -116,6 +118,9 @@ class _Handler(BaseHTTPRequestHandler):
         state, parts = self.server.state, urlsplit(self.path)
         if not self._is_known():
             return refusal(401, "Unauthorized")
+        if parts.path.endswith("/eviction"):
+            state.evicted.append((parts.path, body["deleteOptions"]["preconditions"]["uid"]))
+            return 201, {"kind": "Status", "status": "Success"}
         if parts.path.startswith("/api/v1/namespaces/default/events"):
             return self._event(parts.path.rpartition("/")[2], body)
         if not state.exists or parts.path.split("/")[4] != NODE:
@@ -125,6 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
         if parts.path.endswith("/status"):
             for row in body["status"]["conditions"]:
                 state.conditions[row["type"]] = {**state.conditions.get(row["type"], {}), **row}
+            return 200, self.server.document()
+        if "annotations" in body["metadata"]:
+            state.annotations |= body["metadata"]["annotations"]
             return 200, self.server.document()
         return self._apply(body["metadata"])
 
@@ -199,7 +207,7 @@ class ApiServer(ThreadingHTTPServer):
     def document(self) -> dict[str, Any]:
         state = self.state
         labels = {key: value for key, (value, _) in state.labels.items()}
-        metadata = {"name": NODE, "uid": state.uid, "labels": labels}
+        metadata = {"name": NODE, "uid": state.uid, "labels": labels, "annotations": state.annotations}
         return {"kind": "Node", "metadata": metadata, "status": {"conditions": list(state.conditions.values())}}
 
     def count(self, part: str) -> int:

@@ -35,6 +35,9 @@ class Simulation:
         self.features: dict[str, dict[str, Any]] = {}  # by namespace
         self.namespaces = {"node-feature-discovery"}
         self.features_are_of = ""  # whose they are, if not ours
+        self.evicted: list[str] = []  # uids, as often as they were
+        self.protected: set[str] = set()  # uids that a budget keeps
+        self.refusing_evictions: int | None = None
         self.events: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[float, str]] = []
         self.logger = WrittenLog()
@@ -84,6 +87,8 @@ class Simulation:
         body = json.loads(request.body) if request.body else {}
         if request.resource == "events":
             return self._event(request, body)
+        if request.resource == "pods/eviction":
+            return self._evict(body["deleteOptions"]["preconditions"]["uid"])
         if request.resource == "nodefeatures":
             return self._feature(body)
         if not self.exists:
@@ -105,6 +110,12 @@ class Simulation:
             return Answer(404)
         self.events[name] = {**self.events.get(name, {}), **body}
         return Answer(201, b"{}")
+
+    def _evict(self, uid: str) -> Answer:
+        if self.refusing_evictions or uid in self.protected:
+            return Answer(self.refusing_evictions or 429, b'{"message": "as told"}')
+        self.evicted.append(uid)
+        return Answer(201, b'{"status": "Success"}')
 
     def _feature(self, body: dict[str, Any]) -> Answer:
         namespace = body["metadata"]["namespace"]

@@ -206,3 +206,11 @@ def test_what_changes_nothing_is_noted_where_somebody_gave_it() -> None:
     assert resolved(NVIDIA_CDI_HOOK_PATH="/opt/nvidia-ctk").notes == (
         "NVIDIA_CDI_HOOK_PATH: nvidiaCTKPath changes nothing: the CDI file is the hook's, and names the hook itself",
     )
+
+
+@pytest.mark.parametrize("api", ["", "in-cluster"])
+def test_pods_are_evicted_with_the_kubelets_credentials_alone(api: str) -> None:
+    with pytest.raises(ConfigError, match="memoryOveruse evicts, and kubernetesApi is"):
+        resolved(NodeConfig(memory_overuse="evict", kubernetes_api=api))
+    kubelet = "/etc/kubernetes/kubelet.conf"
+    assert resolved(NodeConfig(memory_overuse="evict", kubernetes_api=kubelet)).config.memory_overuse == "evict"

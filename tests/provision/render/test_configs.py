@@ -48,11 +48,13 @@ def test_the_daemon_learns_whether_a_container_may_start_without_a_memory_limit(
     assert json.loads(render_node_config(stack))["memoryLimits"] == "required"
 
 
-def test_the_daemon_learns_through_what_labels_go() -> None:
+def test_the_daemon_learns_through_what_labels_go_and_what_follows_over_use() -> None:
     declared = {
         "kubernetesApi": "/etc/kubernetes/kubelet.conf",
         "labels": "nodeFeature",
         "nodeFeatureNamespace": "nfd",
+        "memoryOveruse": "evict",
+        "overuseGraceSeconds": 300,
     }
 
     rendered = json.loads(render_node_config(make_stack(plugin=declared)))

@@ -28,7 +28,7 @@ BEYOND_SCHEMA = {
     "bundle-without-repository",
     "control-character",
     "empty",
-    "labels-without-the-api",
+    "evict-without-the-api",
     "folder-without-bundle",
     "foreign-tags",
     "gates-that-contradict",

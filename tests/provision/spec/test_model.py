@@ -59,6 +59,8 @@ ACCEPTED: list[tuple[str, object]] = [
     ("plugin.memoryLimits", "required"),
     ("plugin.labels", "nodeFeature"),
     ("plugin.nodeFeatureNamespace", "nfd"),
+    ("plugin.memoryOveruse", "evict"),
+    ("plugin.overuseGraceSeconds", 86400),
     ("plugin.kubernetesApi", None),
     ("plugin.kubernetesApi", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig"),
     ("node.labels", {"a": "", "example.com/x_y": "A.1"}),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nvml import install, models
+from lab.nvml.machine import Ecc
 from plugin.driver.nvml.address import sysfs_address
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def test_a_replaced_library_is_the_one_of_the_next_session(tmp_path: Path) -> No
     script = """
 from pathlib import Path
 from lab.nvml import install, models
+from lab.nvml.machine import Ecc
 source = NvmlSource()
 for version in ("550.163.01", "560.35.05"):
     install(Path(sys.argv[1]), version, models.machine("a100-40gb", 1))
@@ -200,3 +202,18 @@ source.close()
 )
 def test_addresses_are_written_as_in_sysfs(bus_id: str, address: str) -> None:
     assert sysfs_address(bus_id) == address
+
+
+ECC_MODE = """
+source = NvmlSource()
+source.open()
+print(*(gpu.has_ecc for gpu in source.snapshot().gpus))
+source.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_snapshot_says_whether_ecc_is_on(tmp_path: Path) -> None:
+    machine = models.machine("a100-40gb", 3).with_gpu(1, ecc=Ecc(enabled=False)).with_gpu(2, ecc=Ecc(supported=False))
+    install(tmp_path, VERSION, machine)
+    assert run(tmp_path, ECC_MODE) == ["True False None"]

@@ -9,13 +9,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from plugin.log import Logger, configure
-from plugin.settings.load import load
+from plugin.settings.load import load, load_to_start
 
 if TYPE_CHECKING:
     from plugin.driver.nvml.library import NvmlSource
     from plugin.driver.nvml.telemetry import TelemetryReader
     from plugin.metrics.scrape import Telemetry
-    from plugin.settings.load import Invocation
+    from plugin.settings.load import Invocation, Loaded
     from plugin.settings.node_config import NodeConfig
 
 
@@ -46,10 +46,12 @@ class _Sources:
         self._invocation = invocation
         self._log = logger
         self.measurements = _Measurements()
-        self.config = self.read_config()
+        self.config = self._take(load_to_start(invocation))
 
-    def read_config(self) -> NodeConfig:
-        loaded = load(self._invocation)
+    def read_config(self, label: str | None = None) -> NodeConfig:
+        return self._take(load(self._invocation, label=label))
+
+    def _take(self, loaded: Loaded) -> NodeConfig:
         for note in loaded.resolved.notes:
             self._log.warning("about the settings", note=note)
         self.config = loaded.config

@@ -13,9 +13,10 @@ from plugin.devices.observer import snapshot_of_gpus
 from plugin.errors import AdminError
 from plugin.settings.explain import explain, notes_on_patterns, show_cell
 from plugin.settings.load import load
+from plugin.settings.store import read_heard_label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from plugin.devices.inventory import HostTree
     from plugin.driver.snapshot import GpuSource
@@ -56,6 +57,18 @@ def _models(config: NodeConfig) -> tuple[str, ...] | None:
         return None
 
 
+def _about_the_label(config: NodeConfig) -> Iterator[str]:
+    """Say what the daemon could not do with the label of its Node, and where nobody knows."""
+    by_label = config.settings.by_label
+    if by_label is None or not config.kubernetes_api:
+        return
+    heard = read_heard_label(config.state_folder)
+    if heard is None:
+        yield f"the value of label {by_label.label} is not known: the daemon has not heard it, or this is not root"
+    elif heard.problem:
+        yield f"label {by_label.label}: {heard.problem}"
+
+
 def explain_config(invocation: Invocation, *, as_json: bool) -> int:
     """Print every setting's value, where it came from, and why it changes nothing where that is so."""
     loaded = load(invocation)
@@ -63,7 +76,7 @@ def explain_config(invocation: Invocation, *, as_json: bool) -> int:
     of_classes, problems = explain_classes(loaded.config)
     lines = (*lines, *of_classes)
     patterns = notes_on_patterns(loaded.config.settings.patterns, _models(loaded.config))
-    notes = (*loaded.resolved.notes, *patterns, *problems)
+    notes = (*loaded.resolved.notes, *_about_the_label(loaded.config), *patterns, *problems)
     if as_json:
         settings = [
             {"name": line.name, "value": line.value, "origin": line.origin, "noEffect": line.effect or None}

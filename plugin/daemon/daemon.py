@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
 from plugin.daemon.coalesced import Coalesced
+from plugin.daemon.config_by_label import ConfigByLabel
 from plugin.daemon.container_hook import HookNotifier
 from plugin.daemon.deferred_imports import AFTER_S, load_deferred
 from plugin.daemon.driver_watch import DriverWatch
@@ -70,6 +71,8 @@ class Daemon:
         self._service = ServiceStatus(dependencies.notify)
         self._hook = HookNotifier(config, logger, self._tasks.spawn)
         self._node = OwnNode(config, logger)
+        self._reload_soon = Coalesced(self._reload, self._tasks.spawn)
+        self._by_label = ConfigByLabel(dependencies.read_config, self._reload_soon, self._node.annotate, logger)
         self._labels = LabelKeeper(logger)
         self._labels.on_change, self._labels.on_features = self._node.label, self._node.feature
         self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
@@ -120,7 +123,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, Coalesced(self._reload, self._tasks.spawn))
+        self._config = self._releases.config = await self._by_label.first(self._config, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
         loop.call_later(AFTER_S, load_deferred)
         self._tasks.spawn(self._labels.follow())
         self._history.start()
@@ -131,6 +135,7 @@ class Daemon:
         self._follow()
         self._driver.start()
         self._others.follow(self._config)
+        self._by_label.follow(self._config)
         await self._metrics.serve(self._config.metrics_address)
         await self._stop.wait()
         await self._shut_down()
@@ -265,12 +270,13 @@ class Daemon:
             pace_s=lambda: self._config.refresh_s,
             limits=self._limits,
             unit_bytes=self._unit_bytes,
+            config_problem=lambda: self._by_label.problem,
         )
         return await serve_metrics(address, sources, self._dependencies)
 
     async def _reload(self) -> None:
         try:
-            config = self._dependencies.read_config()
+            config = self._by_label.read_again()
         except ConfigError as error:
             self._log.warning("configuration not reloaded", problem=error.message, hint=error.hint)
             return
@@ -291,6 +297,7 @@ class Daemon:
             self._driver.observe(config)
         self._follow()
         self._others.follow(config)
+        self._by_label.follow(config)
 
     async def _shut_down(self) -> None:
         self._dependencies.notify("STOPPING=1")
@@ -299,6 +306,7 @@ class Daemon:
         self._mig.stop()
         self._tasks.cancel()
         self._others.close()
+        self._by_label.close()
         self._labels.close(stays=self._state.release is not None)
         await self._admin.close()
         await self._metrics.close()

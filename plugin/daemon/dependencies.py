@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from plugin.devices.stall import STALL_S
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from plugin.settings.node_config import NodeConfig
 
 
+class ReadConfig(Protocol):
+    """Reads the configuration; raises ConfigError."""
+
+    def __call__(self, label: str | None = None) -> NodeConfig:
+        """Return it. `label` is the value of the node's label, None for the one that is remembered."""
+
+
 @dataclass(frozen=True)
 class Dependencies:
     """The driver, the configuration, the service manager, and the folders of the machine.
@@ -28,7 +35,7 @@ class Dependencies:
     """
 
     open_source: Callable[[], GpuSource]
-    read_config: Callable[[], NodeConfig]
+    read_config: ReadConfig
     logger: Logger
     notify: Callable[[str], None]
     timing: Timing

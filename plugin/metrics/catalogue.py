@@ -302,6 +302,7 @@ REGISTRATIONS = Metric(
     "Registrations with a kubelet; all but the first are repeats.",
     ("resource",),
 )
+CONFIG_BY_LABEL = Metric("grapnel_config_by_label_up", "gauge", "Whether the node has the configuration of its label.")
 DEVICE_HEALTHY = Metric(
     "grapnel_device_healthy", "gauge", "Whether a pod may be given this GPU.", ("gpu", "UUID", "Hostname")
 )
@@ -309,17 +310,15 @@ OTHER_UNITS = Metric(
     "grapnel_other_device_units", "gauge", "Units of other devices that are offered.", ("resource", "class", "state")
 )
 _PROCESS_LABELS = ("gpu", "UUID", *INSTANCE_LABELS, "Hostname")
+_OWNER_LABELS = (*_PROCESS_LABELS, "owner")
 PROCESSES = Metric(
-    "grapnel_gpu_processes",
-    "gauge",
-    "Processes on a GPU by owner: pod, host (no pod), unknown.",
-    (*_PROCESS_LABELS, "owner"),
+    "grapnel_gpu_processes", "gauge", "Processes on a GPU by owner: pod, host (no pod), unknown.", _OWNER_LABELS
 )
 PROCESS_MEMORY = Metric(
     "grapnel_gpu_process_memory_bytes",
     "gauge",
     "Memory of the processes on a GPU by owner: pod, host (no pod), unknown.",
-    (*_PROCESS_LABELS, "owner"),
+    _OWNER_LABELS,
 )
 UNGIVEN_PROCESSES = Metric(
     "grapnel_gpu_ungiven_processes",
@@ -349,6 +348,7 @@ OWN_METRICS = (
     RELEASED,
     REGISTERED,
     REGISTRATIONS,
+    CONFIG_BY_LABEL,
     DEVICE_HEALTHY,
     OTHER_UNITS,
     PROCESSES,

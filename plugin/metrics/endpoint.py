@@ -49,7 +49,8 @@ class Driver(Protocol):
 class Sources:
     """What pages are made of. `list_assignments` asks the kubelet; `pace_s` is how often the driver is asked at most.
 
-    `unit_bytes` is the size of a device's units of memory, None where it is not offered in such.
+    `unit_bytes` is the size of a device's units of memory, None where it is not offered in such. `config_problem` is
+    why the node does not have the configuration of its label, "" where it has, None where it is not by label.
     """
 
     state: State
@@ -60,6 +61,7 @@ class Sources:
     pace_s: Callable[[], float]
     limits: LimitSource
     unit_bytes: UnitBytes
+    config_problem: Callable[[], str | None] = lambda: None
 
 
 class Dependencies(Protocol):
@@ -93,6 +95,7 @@ def state_of(sources: Sources) -> NodeState:
         is_registered=state.is_registered,
         others=sources.offering.others,
         shares_of=sources.offering.shares_of,
+        config_problem=sources.config_problem(),
     )
 
 

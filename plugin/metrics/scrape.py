@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from plugin import __version__
 from plugin.errors import NodeDaemonError
 from plugin.kubelet.pod_resources.attribution import holders_by_uuid
-from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, REGISTERED, RELEASED, TELEMETRY_UP
+from plugin.metrics.catalogue import (
+    BUILD_INFO,
+    CONFIG_BY_LABEL,
+    DRIVER_UP,
+    POD_RESOURCES_UP,
+    REGISTERED,
+    RELEASED,
+    TELEMETRY_UP,
+)
 from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import Sample, render
 from plugin.metrics.memory import allocated_memory, fair_memory, measure_containers, memory_families
@@ -54,6 +62,7 @@ class NodeState:
     is_registered: bool
     others: Mapping[str, OtherResource] = field(default_factory=dict)
     shares_of: Mapping[str, int] = field(default_factory=dict)  # into how many a GPU is divided
+    config_problem: str | None = None  # None where the configuration is not by label
 
 
 class DriverQuestion(Generic[_Answer]):
@@ -208,6 +217,7 @@ class Scrape:
             _flag(DRIVER_UP, is_so=state.is_driver_up),
             _flag(RELEASED, is_so=state.is_released),
             _flag(REGISTERED, is_so=state.is_registered),
+            *(() if state.config_problem is None else (_flag(CONFIG_BY_LABEL, is_so=not state.config_problem),)),
             _flag(TELEMETRY_UP, is_so=telemetry is not None),
             _flag(POD_RESOURCES_UP, is_so=measured.assignments is not None),
         )

@@ -6,12 +6,12 @@ Without anything to say the thread sleeps until the next heartbeat.
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING
 
 from plugin.errors import ClusterError
 from plugin.node_object.answers import UNAUTHORIZED, content_of
+from plugin.node_object.api.openssl import allow_openssl
 from plugin.node_object.session import Dependencies, Rhythm, Session
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ class Reporter:
             raise
 
     def _connect(self) -> Connection:
-        if sys.modules.get("ssl", sys) is None:
-            del sys.modules["ssl"]  # kept from asyncio (plugin.cli.run), which has been imported by now
+        allow_openssl()
         from plugin.node_object.api.connection import Connection  # noqa: PLC0415 - OpenSSL: not before it is needed
         from plugin.node_object.api.credentials import Credentials  # noqa: PLC0415 - the same
 

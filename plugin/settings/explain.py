@@ -55,6 +55,8 @@ def _settings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator
         "flags.plugin.passDeviceSpecs": (config.settings.answers.has_nodes, "flags.plugin.deviceListStrategy"),
         "flags.useNodeFeatureAPI": (bool(config.settings.labels.feature_namespace), "labels"),
         "flags.gfd.machineTypeFile": (str(config.sys_root / "class/dmi/id/product_name"), "sysRoot"),
+        "configFolder": (str(config.nvidia_config_folder or ""), "nvidiaConfigFolder"),
+        "defaultConfig": (config.nvidia_config_default, "nvidiaConfigDefault"),
         "kubeletSocket": (str(config.kubelet_root / "device-plugins/kubelet.sock"), "kubeletRoot"),
     }
     for name, effective in settings.items():

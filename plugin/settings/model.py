@@ -13,6 +13,7 @@ from plugin.settings.table import LABEL_FILE
 if TYPE_CHECKING:
     from plugin.devices.naming import NamePattern
     from plugin.devices.sharing import ShareRule
+    from plugin.settings.by_label import ByLabel
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class DaemonSettings:
     `patterns` is empty where nobody names resources: every GPU then is `resource` of node.json. `is_packed`: shares
     fill up a GPU before the next one is used. `mps_root` is the folder of control daemons of MPS, "" for our own.
     `driver_root` is where this process finds the driver's files.
-    `policy` says which XID errors count; its quiet time is node.json's.
+    `policy` says which XID errors count; its quiet time is node.json's. `by_label` is how the file of these decisions
+    was chosen, None where there is nothing to choose from.
     """
 
     patterns: tuple[NamePattern, ...] = ()
@@ -58,3 +60,4 @@ class DaemonSettings:
     driver_root: Path = Path("/")
     policy: Policy = _POLICY
     labels: LabelSettings = _LABELS
+    by_label: ByLabel | None = None

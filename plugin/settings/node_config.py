@@ -32,6 +32,7 @@ DEFAULT_NVIDIA_PATH = Path("/etc/grapnel/nvidia.yaml")
 _MAX_BYTES = 64 * 1024
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
+_CONFIG_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("auto", "socket", "watcher")
 LIMITS_OFF, LIMITS_PREFERRED, LIMITS_REQUIRED = MEMORY_LIMITS = ("off", "preferred", "required")
@@ -49,6 +50,8 @@ class NodeConfig:
 
     resource: str = "nvidia.com/gpu"
     nvidia_config: Path | None = DEFAULT_NVIDIA_PATH
+    nvidia_config_folder: Path | None = None  # the node's label names a file of it
+    nvidia_config_default: str = ""  # the name where there is no label
     settings: DaemonSettings = field(default_factory=DaemonSettings)  # of other sources: the file has no key for it
     origin: str = field(default="", compare=False)  # the file that was read
     given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
@@ -107,6 +110,8 @@ class NodeConfig:
 KEYS = {
     "resource": "resource",
     "nvidiaConfigFile": "nvidia_config",
+    "nvidiaConfigFolder": "nvidia_config_folder",
+    "nvidiaConfigDefault": "nvidia_config_default",
     "kubeletRoot": "kubelet_root",
     "registration": "registration",
     "hookPath": "hook_path",
@@ -152,6 +157,12 @@ def _path(value: object) -> Path:
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
         raise ValueError("must be an absolute path")
     return Path(value)
+
+
+def _config_name(value: object) -> str:
+    if not isinstance(value, str) or (value and not _CONFIG_NAME.fullmatch(value)):
+        raise ValueError('must be "" (none) or the name of a file of nvidiaConfigFolder, as a label can have it')
+    return value
 
 
 def _seconds(low: float, high: float) -> Callable[[object], float]:
@@ -204,6 +215,8 @@ def _node_name(value: object) -> str:
 _PARSERS: dict[str, Callable[[object], object]] = {
     "resource": parse_resource_name,
     "nvidiaConfigFile": lambda value: None if value is None else _path(value),
+    "nvidiaConfigFolder": lambda value: None if value is None else _path(value),
+    "nvidiaConfigDefault": _config_name,
     "kubeletRoot": _path,
     "registration": _one_of(REGISTRATIONS),
     "hookPath": _path,

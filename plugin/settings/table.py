@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 HINT = "the settings are described in docs/migrate.md"
 LABEL_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+CONFIG_LABEL = "nvidia.com/device-plugin.config"
+FALLBACKS = ("named", "single", "empty")
 LISTS = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 NOTHING_TO_REQUIRE = "without IMEX channels there is nothing to require"
 _CDI_FILE = "the CDI file is the hook's, and names the hook itself"
@@ -276,6 +278,43 @@ SETTINGS = (
         "the file that names the machine; class/dmi/id/product_name below sysRoot where it is not given",
         ("machine-type-file",),
         ("GFD_MACHINE_TYPE_FILE",),
+    ),
+    # The rest are of the config-manager beside NVIDIA's plugin (`cmd/config-manager/main.go`): this process, too.
+    Setting(
+        "configFolder",
+        PATH,
+        None,
+        "the folder of the files that the node's label chooses from; nvidiaConfigFolder where it is not given",
+        ("config-file-srcdir",),
+        ("CONFIG_FILE_SRCDIR",),
+        in_file=False,
+    ),
+    Setting(
+        "defaultConfig",
+        TEXT,
+        None,
+        "the file's name where the node has no label; nvidiaConfigDefault where it is not given",
+        ("default-config",),
+        ("DEFAULT_CONFIG",),
+        in_file=False,
+    ),
+    Setting(
+        "configFallbacks",
+        choices(*FALLBACKS),
+        (),
+        "without label and default: the file called default (named), the only one (single), none (empty)",
+        ("fallback-strategies",),
+        ("FALLBACK_STRATEGIES",),
+        in_file=False,
+    ),
+    Setting(
+        "configLabel",
+        TEXT,
+        CONFIG_LABEL,
+        "the label of the node that names the file",
+        ("node-label",),
+        ("NODE_LABEL",),
+        in_file=False,
     ),
 )
 # Feature discovery's own names of settings that the plugin has, too: here both are one process.

@@ -17,7 +17,7 @@ from plugin.log import Logger, configure
 from plugin.mps.control import Control
 from plugin.mps.keeper import Tools
 from plugin.mps.units import Units
-from plugin.settings.load import Invocation, load
+from plugin.settings.load import Invocation, load, load_to_start
 from tests.plugin.fakes import FileSource, read_telemetry
 
 MPS = "GRAPNEL_TEST_MPS"  # the folder of the simulated programs
@@ -37,7 +37,7 @@ def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -
     invocation = Invocation(config_path, {}, os.environ)
     dependencies = Dependencies(
         open_source=lambda: FileSource(driver_path),
-        read_config=lambda: load(invocation).config,
+        read_config=lambda label=None: load(invocation, label=label).config,
         logger=Logger(),
         notify=notify,
         timing=timing,
@@ -49,7 +49,7 @@ def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -
         stall_s=stall_s,
         mps_tools=_simulated_mps if MPS in os.environ else None,
     )
-    asyncio.run(run(load(invocation).config, dependencies))
+    asyncio.run(run(load_to_start(invocation).config, dependencies))
 
 
 if __name__ == "__main__":

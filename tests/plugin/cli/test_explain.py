@@ -12,6 +12,7 @@ from plugin.cli import main
 from plugin.errors import ConfigError
 from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import KEYS
+from plugin.settings.store import HeardLabel, write_heard_label
 from plugin.settings.table import SETTINGS
 
 
@@ -176,3 +177,41 @@ def test_the_beginning_of_an_option_is_not_an_option(node_json: str) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["config", "--config", node_json, "--mig-strat", "none"])
     assert raised.value.code == 2
+
+
+@pytest.fixture
+def by_label(tmp_path: Path) -> str:
+    folder = tmp_path / "nvidia.d"
+    folder.mkdir()
+    (folder / "shared").write_text("flags: {migStrategy: mixed}\n")
+    path = tmp_path / "by-label.json"
+    keys = {"nvidiaConfigFolder": str(folder), "kubernetesApi": "in-cluster", "stateFolder": str(tmp_path / "state")}
+    path.write_text(json.dumps(keys))
+    return str(path)
+
+
+def test_the_file_that_the_label_named_is_shown_with_its_origin(
+    capsys: pytest.CaptureFixture[str], by_label: str, tmp_path: Path
+) -> None:
+    write_heard_label(tmp_path / "state", HeardLabel("shared"))
+    lines = explained(capsys, "--config", by_label)
+    assert lines["nvidiaConfigFile"]["value"] == str(tmp_path / "nvidia.d/shared")
+    assert lines["nvidiaConfigFile"]["origin"] == "label nvidia.com/device-plugin.config"
+    assert lines["flags.migStrategy"]["value"] == "mixed"
+    assert lines["configFolder"]["origin"] == "follows nvidiaConfigFolder"
+
+
+@pytest.mark.parametrize(
+    ("heard", "words"),
+    [
+        pytest.param(None, "is not known: the daemon has not heard it, or this is not root", id="not heard"),
+        pytest.param(HeardLabel("shared", "x", "x cannot be used: no"), "config: x cannot be used: no", id="refused"),
+    ],
+)
+def test_what_the_daemon_could_not_do_with_the_label_is_noted(
+    capsys: pytest.CaptureFixture[str], by_label: str, tmp_path: Path, heard: HeardLabel | None, words: str
+) -> None:
+    if heard is not None:
+        write_heard_label(tmp_path / "state", heard)
+    assert main(["config", "--explain", "--config", by_label]) == 0
+    assert words in capsys.readouterr().err

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,16 +43,20 @@ class State:
     """What the server holds, and what it was asked."""
 
     uid: str = "uid-1"
+    version: int = 7
     exists: bool = True
     labels: dict[str, tuple[str, str]] = field(default_factory=dict)  # value, owner
-    annotations: dict[str, str | None] = field(default_factory=dict)
     conditions: dict[str, dict[str, str]] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
     evicted: list[tuple[str, str]] = field(default_factory=list)  # path and uid
     calls: list[tuple[str, str]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)  # one each for the next calls
     standing: dict[str, Failure] = field(default_factory=dict)  # for every call whose path has this in it
     tokens: set[str] = field(default_factory=set)  # accepted beside certificates
+    watches: int = 0  # that have begun
+    told: int = 0  # events of watches
+    ended: int = 0  # another number ends all of them
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -63,7 +67,41 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing is printed."""
 
     def do_GET(self) -> None:
-        self._answer({})
+        query = dict(parse_qsl(urlsplit(self.path).query))
+        if query.get("watch") != "true":
+            self._answer({})
+        elif not self._is_refused():
+            self._watch(query)
+
+    def _is_refused(self) -> bool:
+        """Answer a watch that is not to begin."""
+        state = self.server.state
+        with self.server.lock:
+            state.calls.append((self.command, self.path))
+            failure = next((each for part, each in state.standing.items() if part in self.path), None)
+        if failure is not None:
+            self._fail(failure)
+        return failure is not None
+
+    def _watch(self, query: dict[str, str]) -> None:
+        """Tell of the Node as it is, and again whenever its labels have changed. There is no version to begin with."""
+        state = self.server.state
+        assert query["fieldSelector"] == f"metadata.name={NODE}"
+        state.watches += 1
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        ended, told, what = state.ended, None, "ADDED"
+        while state.ended == ended:
+            labels = dict(state.labels)
+            if labels != told:
+                line = json.dumps({"type": what, "object": self.server.document()}).encode() + b"\n"
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                told, what = labels, "MODIFIED"
+                state.told += 1
+            time.sleep(0.01)
+        self.wfile.write(b"0\r\n\r\n")
 
     def do_POST(self) -> None:
         self._answer(self._body())
@@ -132,7 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
                 state.conditions[row["type"]] = {**state.conditions.get(row["type"], {}), **row}
             return 200, self.server.document()
         if "annotations" in body["metadata"]:
-            state.annotations |= body["metadata"]["annotations"]
+            merged = {**state.annotations, **body["metadata"]["annotations"]}
+            state.annotations = {key: value for key, value in merged.items() if value is not None}
             return 200, self.server.document()
         return self._apply(body["metadata"])
 
@@ -207,7 +246,13 @@ class ApiServer(ThreadingHTTPServer):
     def document(self) -> dict[str, Any]:
         state = self.state
         labels = {key: value for key, (value, _) in state.labels.items()}
-        metadata = {"name": NODE, "uid": state.uid, "labels": labels, "annotations": state.annotations}
+        metadata = {
+            "name": NODE,
+            "uid": state.uid,
+            "resourceVersion": str(state.version),
+            "labels": labels,
+            "annotations": state.annotations,
+        }
         return {"kind": "Node", "metadata": metadata, "status": {"conditions": list(state.conditions.values())}}
 
     def count(self, part: str) -> int:

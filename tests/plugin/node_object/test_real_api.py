@@ -153,7 +153,7 @@ def test_the_role_of_a_pod_is_enough_and_no_more_than_needed(
         assert not running.logger.lines("level=warning")
     who = "--as=system:serviceaccount:default:bound"
     kubectl = [str(control_plane.programs / "kubectl"), f"--kubeconfig={control_plane.kubeconfig}", "auth", "can-i"]
-    for asked in ("list nodes", "delete nodes", "list events", "get secrets", "list pods"):
+    for asked in ("list nodes", "watch nodes", "delete nodes", "list events", "get secrets", "list pods"):
         done = subprocess.run([*kubectl, *asked.split(), who], capture_output=True, text=True, check=False)
         assert done.stdout.strip() == "no", asked
 

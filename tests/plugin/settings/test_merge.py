@@ -31,6 +31,7 @@ def texts(kind: Kind) -> st.SearchStrategy[str]:
         "packed",
         "all",
         "79,48",
+        "named,single",
     )
     fitting = [text for text in (*candidates, "/a", "/b/c", "some words", "0", "30s") if _is_a(kind, text)]
     return st.sampled_from(fitting)

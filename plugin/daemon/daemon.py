@@ -123,6 +123,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        is_due = asyncio.Event()
+        loop.add_signal_handler(signal.SIGHUP, is_due.set)
         self._config = self._releases.config = await self._by_label.first(self._config, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
         loop.call_later(AFTER_S, load_deferred)
@@ -137,6 +139,8 @@ class Daemon:
         self._others.follow(self._config)
         self._by_label.follow(self._config)
         await self._metrics.serve(self._config.metrics_address)
+        if is_due.is_set():
+            self._reload_soon()
         await self._stop.wait()
         await self._shut_down()
         if self._crash is not None:

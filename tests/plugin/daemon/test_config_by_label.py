@@ -176,6 +176,18 @@ def test_a_first_start_can_be_stopped_while_it_waits(node: Node) -> None:
     assert node.daemon.stop() == 0
 
 
+def test_sighup_while_a_first_start_waits_is_heard_afterwards(node: Node) -> None:
+    node.server.state.standing["/"] = Failure(503)
+    node.configure(nvidiaConfigDefault="by-2")
+    node.daemon.start()
+    node.daemon.wait_for_log("refuses watch nodes (503)")
+    node.configure(nvidiaConfigDefault="by-3")
+    node.daemon.signal(signal.SIGHUP)
+    node.server.state.standing.clear()
+    node.kubelet.wait_for_devices(RESOURCE, 6)
+    node.daemon.wait_for_log("configuration reloaded")
+
+
 def test_sighup_begins_and_ends_the_choice(node: Node) -> None:
     node.label("by-3")
     node.configure(nvidiaConfigFolder=None)

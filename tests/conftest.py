@@ -1,13 +1,15 @@
-"""For all tests: how long hypothesis looks, and what is looked at only when it is asked for."""
+"""For all tests: how long hypothesis looks, what failures tell, and what is looked at only when it is asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-if TYPE_CHECKING:
-    import pytest
+# A failed assertion of a module that tests share tells what it found, as one of a test does.
+_SHARED = (each.stem for each in Path(__file__).parent.iterdir() if each != Path(__file__))
+pytest.register_assert_rewrite(*(f"tests.{name}" for name in _SHARED))
 
 # It judges what is found, never how long a busy machine took to find it.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

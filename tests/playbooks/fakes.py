@@ -86,7 +86,7 @@ class Kernel:
     """The driver's modules, behind ``modprobe``, ``modinfo`` and ``rmmod``, and its services behind ``systemctl``.
 
     A module is in use while another needs it, a process has a device node open, or somebody uses it whom no process
-    shows. ``broken`` are modules that cannot be loaded.
+    shows. ``broken`` are modules that cannot be loaded. No time goes by: systemd refuses the sixth start of a service.
     """
 
     NEEDS: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -98,6 +98,7 @@ class Kernel:
     }
     SERVICE = "nvidia-persistenced.service"
     _SERVICE_PID = 640
+    _START_LIMIT = 5
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class Kernel:
         self.broken: set[str] = set()
         self._hidden: set[str] = set()
         self.service_runs = False
+        self._starts = 0
         self._versions: dict[str, str] = {}
         self._pids: set[int] = set()
         for name in self.NEEDS:
@@ -124,6 +126,7 @@ class Kernel:
         machine.teach(f"systemctl show --property LoadState --value {self.SERVICE}", "loaded\n")
         machine.teach(f"systemctl stop {self.SERVICE}", self.stop_service)
         machine.teach(f"systemctl start {self.SERVICE}", self.start_service)
+        machine.teach(f"systemctl reset-failed {self.SERVICE}", self._forget_starts)
         if loaded is not None:
             for name in ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", *more):
                 self._versions[name] = loaded
@@ -160,8 +163,15 @@ class Kernel:
         if "nvidia" not in self._versions:
             return _finished(1, stderr=f"Job for {self.SERVICE} failed.\n")
         if not self.service_runs:
+            self._starts += 1
+            if self._starts > self._START_LIMIT:
+                return _finished(1, stderr="start of the service was attempted too often\n")
             self.service_runs = True
             self.add_process(self._SERVICE_PID, "nvidia-persiste", self.SERVICE)
+        return _finished(0)
+
+    def _forget_starts(self) -> Finished:
+        self._starts = 0
         return _finished(0)
 
     def stop_service(self) -> Finished:

@@ -106,6 +106,17 @@ def test_the_driver_s_services_are_stopped_and_run_again(machine: Machine) -> No
     assert done[-1] == f"systemctl start {Kernel.SERVICE}"
 
 
+def test_a_driver_that_is_exchanged_often_in_a_short_time_has_its_services(machine: Machine) -> None:
+    """A swap failed because the swaps and returns before it had started the service five times."""
+    kernel = Kernel(machine, OLD, OLD, service=True)
+
+    for version in (NEW, OLD) * 4:
+        kernel.on_disk = version
+        exchange(machine, version)
+
+    assert kernel.service_runs
+
+
 def test_whoever_holds_a_gpu_is_named_before_anything_is_changed(machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True)
     kernel.add_process(4711, "train", "job.scope")

@@ -52,7 +52,12 @@ def stop(host: Host, services: list[str]) -> str:
 
 
 def start(host: Host, services: list[str]) -> str:
-    """Start services; returns why that failed, empty when they run."""
+    """Start services; returns why that failed, empty when they run.
+
+    However often they were started before: systemd would refuse the sixth start within ten seconds, and the driver with
+    it (`StartLimitBurst=` in systemd.unit(5)). A swap and its way back start a service twice, others may have, too.
+    """
+    _tell(host, "reset-failed", services)  # what systemd does not know yet was not started too often
     return _tell(host, "start", services)
 
 

@@ -89,10 +89,12 @@ KILL_UNIT = """\
 systemctl kill --signal=KILL --kill-whom=all grapnel-driver.service
 wait; cat /run/ended /run/said
 """
-# It has a GPU open, so that the module cannot be unloaded before it is stopped.
+# It has a GPU open, so that the module cannot be unloaded before it is stopped. systemd would refuse its sixth start:
+# with its default, ten seconds, only where a machine is quick enough for so many swaps.
 PERSISTENCE_UNIT = """\
 [Unit]
 ConditionPathExists=/dev/nvidia0
+StartLimitIntervalSec=1h
 [Service]
 ExecStart=sleep infinity
 StandardInput=file:/dev/nvidia0
@@ -206,7 +208,7 @@ class DrivenNode(Staging):
             f"libcuda.so.{version}",
             f"# {version}",
             "active",
-        ]
+        ], found
 
 
 class PackagedNode(DrivenNode):

@@ -79,16 +79,15 @@ def test_the_steps_that_are_cut_are_all_that_are_written_down(node: DrivenNode, 
 def test_a_swap_and_a_way_back_that_are_killed_come_to_their_end(node: DrivenNode, newer: str, place: str) -> None:
     node.cut(place, "swap", newer)
     there = node.swap(newer)
+    assert (there["state"], there["reason"], there["verb"]) == ("done", "", "swap")
     assert steps_of_last_run(node)[-3:] == FORWARD_STEPS[-3:], "the initramfs is not forgotten"
     node.assert_has(NEW)
 
     node.cut(place, "back")
     back = node.back()
+    assert (back["state"], back["reason"], back["verb"]) == ("done", "", "back")
     assert steps_of_last_run(node)[-3:] == FORWARD_STEPS[-3:], "the initramfs is not forgotten"
     node.assert_has(OLD)
-
-    assert (there["state"], there["reason"], there["verb"]) == ("done", "", "swap")
-    assert (back["state"], back["reason"], back["verb"]) == ("done", "", "back")
 
 
 @pytest.mark.usefixtures("broken")
@@ -113,10 +112,10 @@ def test_a_node_that_loses_its_power_has_the_new_driver_once_the_swap_goes_on(
     node.cut_power(place, "swap", newer)
 
     record = node.swap(newer)
-    node.assert_has(NEW)
-    back = node.back()
-
     assert (record["state"], record["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+    back = node.back()
     assert back["state"] == "done", back["reason"]
     node.assert_has(OLD)
 

@@ -103,8 +103,8 @@ def test_the_collection_of_a_release_finds_an_applied_node_as_declared(
     operator = replace(controller, programs=installed)
     archive = str(next(release.glob("grapnel-node-*.tar.gz")))
 
-    got = operator.run("ansible-galaxy", "collection", "install", archive, "-p", "collections", "--offline")
-    site = "collections/ansible_collections/grapnel/node/site.yml"
+    got = operator.run("ansible-galaxy", "collection", "install", archive, "--offline")
+    site = ".ansible/collections/ansible_collections/grapnel/node/site.yml"
     stack = ["-e", f"grapnel_stack_file={controller.folder / 'grapnel.yaml'}"]
     done = operator.run("ansible-playbook", site, "-i", "inventory.yaml", "--limit", gpu_node.name, *stack)
 

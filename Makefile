@@ -3,7 +3,7 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test fuzz model e2e check lab bench cluster cluster-status cluster-down environment supported-gpus clean
+.PHONY: help demo quick test fuzz model e2e check lab bench cluster cluster-status cluster-down environment supported-gpus release clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
@@ -34,5 +34,7 @@ environment: ## host packages and .venv only
 	@$(TASK) environment
 supported-gpus: environment ## renew the list of GPUs: FILE=supported-gpus.json of a driver, DRIVER=its version
 	@.venv/bin/python -P -m tasks.supported_gpus '$(FILE)' '$(DRIVER)'
+release:    environment ## make the wheel, the collection's archive, checksums and bill of materials in dist/release
+	@.venv/bin/python -P -m tasks.release
 clean:      ## remove what this checkout built (the XDG cache stays)
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .ansible

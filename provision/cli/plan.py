@@ -88,7 +88,7 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
         "--payload",
         type=Path,
         metavar="DIR",
-        help="archives for the nodes (default: $GRAPNEL_PAYLOAD, else dist/payload beside the declaration)",
+        help="archives for nodes (default: $GRAPNEL_PAYLOAD, dist/payload beside the declaration, those of a release)",
     )
     parser.add_argument(
         "--keep-artifacts", type=Path, metavar="DIR", help="keep Ansible's output and events of every run in DIR"
@@ -273,6 +273,6 @@ def payload_folder(asked: Path | None, environment: Mapping[str, str], declarati
         return Path(environment["GRAPNEL_PAYLOAD"])
     candidates = (
         declaration.absolute().parent / "dist" / "payload",
-        Path(sys.prefix) / "share" / "grapnel" / "payload",
+        Path(provision.__file__).parent / "_payload" / "archives",  # of a release's wheel
     )
     return next((folder for folder in candidates if folder.is_dir()), store.payload_folder(environment))

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.machine.folders import cache_dir
 from lab.nodes import NodeSpec, Site
+from tasks.environment import uv_path
+from tasks.progress import Progress
 from tests.worker import of_this_worker
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 VERSION = "550.163.01"
 OLD_VERSION = "535.309.01"  # the one that a Debian 12 node can have
 TIMEOUT_S = 300
+_OF_A_CHECKOUT = frozenset({"PYTHONPATH", "VIRTUAL_ENV", "GRAPNEL_PAYLOAD", "ANSIBLE_COLLECTIONS_PATH"})
 
 # What a plan must leave as it is: packages and their holds, configuration, releases, the units that run.
 FINGERPRINT = """
@@ -36,10 +40,14 @@ systemctl show -p ExecMainStartTimestampMonotonic --value containerd grapnel-nod
 
 @dataclass(frozen=True)
 class Controller:
-    """An operator's folder with a declaration and an inventory, and the commands run in it."""
+    """An operator's folder with a declaration and an inventory, and the commands run in it.
+
+    ``programs`` is where an installed release has its commands; without it, they are this checkout's.
+    """
 
     folder: Path
     timeout_s: float = field(default=TIMEOUT_S, kw_only=True)
+    programs: Path | None = field(default=None, kw_only=True)
 
     def declare(self, version: str = VERSION) -> None:
         """Write the declaration; the module is the lab's."""
@@ -48,13 +56,14 @@ class Controller:
         self.folder.joinpath("grapnel.yaml").write_text(text)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a person in the checkout's environment, who has no kubeconfig."""
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        payload = str(ROOT / "dist" / "payload")
+        """Return the environment of a person who has no kubeconfig."""
+        path = f"{self.programs or Path(sys.executable).parent}:{os.environ['PATH']}"
         nobody = {"HOME": str(self.folder), "KUBECONFIG": ""}
-        own = {"PATH": path, "GRAPNEL_PAYLOAD": payload, "NO_COLOR": "1", "COLUMNS": "140"}
-        state = {"XDG_STATE_HOME": str(self.folder / "state")}
-        return {**os.environ, **nobody, **own, **state}
+        own = {"PATH": path, "NO_COLOR": "1", "COLUMNS": "140", "XDG_STATE_HOME": str(self.folder / "state")}
+        if self.programs is None:
+            return {**os.environ, **nobody, **own, "GRAPNEL_PAYLOAD": str(ROOT / "dist" / "payload")}
+        others = {name: value for name, value in os.environ.items() if name not in _OF_A_CHECKOUT}
+        return {**others, **nobody, **own}
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder to its end."""
@@ -111,12 +120,33 @@ def controller(site: Site, tmp_path: Path) -> Controller:
 
 
 @pytest.fixture(scope="session")
-def gpu_node(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """A Debian 13 node that ``grapnel apply`` has brought to its declaration."""
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a release of this checkout."""
+    folder = tmp_path_factory.mktemp("release") / "made"
+    argv = [sys.executable, "-P", "-m", "tasks.release", "--output", str(folder)]
+    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def installed(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of the release's wheel, installed in an empty environment; packages come from uv's cache alone."""
+    home = tmp_path_factory.mktemp("installed") / "environment"
+    uv = str(uv_path(Progress(log_dir=cache_dir() / "logs")))
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(home)], check=True)
+    wheel = str(next(release.glob("*.whl")))
+    argv = [uv, "pip", "install", "--quiet", "--offline", "--python", str(home / "bin" / "python"), wheel]
+    subprocess.run(argv, check=True, cwd=home)
+    return home / "bin"
+
+
+@pytest.fixture(scope="session")
+def gpu_node(site: Site, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """A Debian 13 node that ``grapnel apply`` of an installed release has brought to its declaration."""
     node = site.up(NodeSpec("n1", suite="trixie", gpus=4, driver_module=VERSION))
     folder = tmp_path_factory.mktemp("controller")
     folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)
-    controller = Controller(folder)
+    controller = Controller(folder, programs=installed)
     controller.declare()
     controller.converge("n1")
     return node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from lab.nodes import NodeSpec
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lab.nodes import Node, Site
     from tests.journey.conftest import Controller
 
@@ -92,3 +95,19 @@ def test_ansible_playbook_does_the_same_on_debian_12(site: Site, controller: Con
     assert controller.plan_items("old") == []
     assert node.run(["nvidia-smi", "-L"]).stdout.count("GPU-") == 1
     site.remove("old")
+
+
+def test_the_collection_of_a_release_finds_an_applied_node_as_declared(
+    gpu_node: Node, controller: Controller, release: Path, installed: Path
+) -> None:
+    operator = replace(controller, programs=installed)
+    archive = str(next(release.glob("grapnel-node-*.tar.gz")))
+
+    got = operator.run("ansible-galaxy", "collection", "install", archive, "--offline")
+    site = ".ansible/collections/ansible_collections/grapnel/node/site.yml"
+    stack = ["-e", f"grapnel_stack_file={controller.folder / 'grapnel.yaml'}"]
+    done = operator.run("ansible-playbook", site, "-i", "inventory.yaml", "--limit", gpu_node.name, *stack)
+
+    assert got.returncode == 0, got.stdout + got.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed=0" in done.stdout, done.stdout

@@ -124,12 +124,16 @@ def test_exit_code_of_apply(statuses: list[Status], code: int) -> None:
     assert exit_code([NodeResult("n1", status) for status in statuses]) == code
 
 
-def test_payload_is_looked_for_in_order(tmp_path: Path) -> None:
+def test_payload_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declaration = tmp_path / "grapnel.yaml"
     asked, named = tmp_path / "asked", str(tmp_path / "named")
     assert payload_folder(asked, {"GRAPNEL_PAYLOAD": named}, declaration) == asked
     assert payload_folder(None, {"GRAPNEL_PAYLOAD": named}, declaration) == Path(named)
     assert payload_folder(None, {"XDG_CACHE_HOME": str(tmp_path)}, declaration) == tmp_path / "grapnel" / "payload"
+    own = tmp_path / "site-packages" / "provision" / "_payload" / "archives"
+    own.mkdir(parents=True)
+    monkeypatch.setattr("provision.__file__", str(own.parents[1] / "__init__.py"))
+    assert payload_folder(None, {}, declaration) == own
     (tmp_path / "dist" / "payload").mkdir(parents=True)
     assert payload_folder(None, {}, declaration) == tmp_path / "dist" / "payload"
 

@@ -1,0 +1,79 @@
+"""``python -m tasks.release [--output DIR]``: what ``make release`` runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.payload.build import build_payload
+from provision.payload.errors import PayloadError
+from provision.payload.libraries import CachedLibraries
+from provision.payload.sources import find_sources
+from provision.payload.store import cache_folder
+from tasks.release.bill_of_materials import render_bill
+from tasks.release.notes import NotesError, notes_of
+from tasks.release.sums import render_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[2]
+PAYLOAD = "GRAPNEL_WHEEL_PAYLOAD"  # tasks/release/wheel_hook.py
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make the release; 1 when a part of it cannot be made."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.release", description="make a release")
+    parser.add_argument("--output", type=Path, default=ROOT / "dist" / "release", metavar="DIR")
+    output = parser.parse_args(arguments).output.absolute()
+    try:
+        with tempfile.TemporaryDirectory(prefix="grapnel-release-") as folder:
+            made = _make(Path(folder))
+            _replace(output, made)
+    except (PayloadError, NotesError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"error: {' '.join(error.cmd[:6])} failed:\n{error.stderr}", file=sys.stderr)
+        return 1
+    for path in sorted(output.iterdir()):
+        print(f"{path.stat().st_size:>12,} {path}")
+    return 0
+
+
+def _make(folder: Path) -> Path:
+    """Make all files in a folder of their own, so that a release is there whole or not at all."""
+    release, payload = folder / "release", folder / "payload"
+    release.mkdir()
+    sources = find_sources(ROOT)
+    libraries = CachedLibraries(sources.requirements, cache_folder(os.environ) / "libraries", os.environ)
+    build_payload(payload, sources, libraries)
+    _run([sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(release)], {PAYLOAD: str(payload)})
+    wheel = next(release.glob("*.whl"))
+    galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
+    _run([galaxy, "collection", "build", str(ROOT / "playbooks"), "--output-path", str(release)], {})
+    version = wheel.name.split("-")[1]
+    (release / "CHANGES.md").write_text(notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version))
+    (release / "sbom.cdx.json").write_text(render_bill(version, ROOT / "requirements"))
+    (release / "SHA256SUMS").write_text(render_sums(release))
+    return release
+
+
+def _run(argv: Sequence[str], environment: dict[str, str]) -> None:
+    subprocess.run(argv, cwd=ROOT, env={**os.environ, **environment}, check=True, capture_output=True, text=True)
+
+
+def _replace(output: Path, made: Path) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.move(made, output)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""What a release has, and that it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tasks.release.sums import render_sums
+
+pytestmark = pytest.mark.functional
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release") / "made"
+    argv = [sys.executable, "-P", "-m", "tasks.release", "--output", str(folder)]
+    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
+    return folder
+
+
+def test_the_wheel_carries_whole_archives_for_nodes(release: Path) -> None:
+    wheel = zipfile.ZipFile(next(release.glob("*.whl")))
+    home = "provision/_payload/archives"
+    manifest = json.loads(wheel.read(f"{home}/manifest.json"))
+
+    archives = [manifest["hook"], manifest["driver"], *manifest["node"].values()]
+    assert sorted(manifest["node"]) == ["3.11", "3.13"]
+    for each in archives:
+        content = wheel.read(f"{home}/{each['name']}")
+        assert len(content) == each["size_bytes"]
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            assert archive.getnames()
+
+
+def test_the_wheel_names_what_it_needs(release: Path) -> None:
+    wheel = zipfile.ZipFile(next(release.glob("*.whl")))
+    metadata = wheel.read(next(name for name in wheel.namelist() if name.endswith("/METADATA"))).decode()
+
+    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
+    assert any("ansible-core" in line for line in needed)
+    assert "Requires-Python: >=3.11" in metadata
+
+
+def test_the_collection_has_nothing_but_its_own(release: Path) -> None:
+    with tarfile.open(next(release.glob("grapnel-node-*.tar.gz"))) as archive:
+        names = archive.getnames()
+
+    assert "plugins/modules/facts.py" in names
+    assert not [name for name in names if name.startswith((".", "collections")) or "__pycache__" in name]
+
+
+def test_the_sums_are_those_of_all_files(release: Path) -> None:
+    for line in (release / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((release / name).read_bytes()).hexdigest() == digest
+    named = {line.split("  ")[1] for line in (release / "SHA256SUMS").read_text().splitlines()}
+    assert named == {path.name for path in release.iterdir()} - {"SHA256SUMS"}
+
+
+def test_sums_are_in_the_form_that_sha256sum_checks(tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("x")
+    (tmp_path / "SUMS").write_text(render_sums(tmp_path))
+    subprocess.run(["sha256sum", "--check", "--quiet", "SUMS"], cwd=tmp_path, check=True)

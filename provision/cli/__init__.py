@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from provision import __version__
+from provision.cli.exit_codes import epilog_of
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.terminal import print_error, print_traceback
 from provision.errors import ExitCode, GrapnelError, UsageError
@@ -123,6 +124,7 @@ def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     for name, verb in verbs.items():
         subparser = subparsers.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY, allow_abbrev=False)
         verb.configure(subparser)
+        subparser.epilog = epilog_of(name)
         subparser.set_defaults(run=verb.run)
     return parser
 

@@ -28,6 +28,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_NOT_AS_WANTED = 3  # done, and what was found is not as it should be
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+
 
 class NodeDaemonError(Exception):
     """An expected failure: a message that names the thing, and a hint."""

@@ -1,7 +1,6 @@
 """The command line of the node daemon: arguments in, exit codes out.
 
-0 done, 1 expected failure, 2 usage, 3 not as wanted (`release`: still held, `verify`: not as expected, `mig`: in use),
-70 a bug. Everything heavy is imported by the verb that needs it.
+What the exit codes mean is in `plugin.cli.exit_codes`. Everything heavy is imported by the verb that needs it.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from plugin.cli.options import invocation_of
-from plugin.errors import NodeDaemonError
+from plugin.errors import EXIT_BUG, EXIT_FAILURE, EXIT_INTERRUPTED, NodeDaemonError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-_EXIT_FAILURE = 1
-_EXIT_BUG = 70
 _PLAIN = 3  # words of `run --config FILE`
 
 
@@ -123,13 +120,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         failure: BaseException = error
-        code = _EXIT_FAILURE
+        code = EXIT_FAILURE
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug gets its exit code
         print(f"grapnel-node: bug: {error!r}; run again with --debug and report it", file=sys.stderr)
         failure = error
-        code = _EXIT_BUG
+        code = EXIT_BUG
     if arguments.debug:
         raise failure
     return code

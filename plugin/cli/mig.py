@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.nvml import mig_instances
 from plugin.driver.nvml.library import NvmlSource
-from plugin.errors import MigError
+from plugin.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, MigError
 from plugin.mig_layout.holders import Users, with_users
 from plugin.mig_layout.plan import plan_layout
 from plugin.mig_layout.store import read_layout
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from plugin.settings.node_config import NodeConfig
 
 DEFAULT_LAYOUT = Path("/etc/grapnel/mig-layout.json")
-EXIT_NOT_AS_WANTED = 3
 _MODES = {None: "not supported", True: "on", False: "off"}
 
 
@@ -82,7 +81,7 @@ def show_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> in
                 {"gpus": [_gpu_to_json(gpu) for gpu in gpus if not gpu.problem], "problems": _silent(gpus)}, indent=2
             )
         )
-        return 0
+        return EXIT_OK
     for gpu in gpus:
         if gpu.problem:
             continue
@@ -95,7 +94,7 @@ def show_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> in
             print(f"  profiles: {', '.join(profile.name for profile in gpu.profiles)}")
     for problem in _silent(gpus):
         print(f"note: {problem}")
-    return 0
+    return EXIT_OK
 
 
 def _silent(gpus: Sequence[GpuLayout]) -> list[str]:
@@ -143,8 +142,8 @@ def plan_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, a
     else:
         print_plans(plans)
     if any(plan.is_wrong for plan in plans):
-        return 1
-    return EXIT_NOT_AS_WANTED if any(plan.steps or plan.refusal for plan in plans) else 0
+        return EXIT_FAILURE
+    return EXIT_NOT_AS_WANTED if any(plan.steps or plan.refusal for plan in plans) else EXIT_OK
 
 
 def plan_to_json(plan: GpuPlan) -> dict[str, object]:

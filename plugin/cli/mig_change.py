@@ -11,11 +11,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from plugin.cli.mig import EXIT_NOT_AS_WANTED, Session, config_of, declared, plan_to_json
+from plugin.cli.mig import Session, config_of, declared, plan_to_json
 from plugin.cli.mig_steps import NodeChange
 from plugin.driver_change.release.record import utc
 from plugin.driver_change.release.store import sole_change
-from plugin.errors import MigError
+from plugin.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, MigError
 from plugin.mig_layout.holders import with_users
 from plugin.mig_layout.plan import plan_layout, plan_return
 from plugin.mig_layout.record import Before, cuts_of
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from plugin.cli.mig_steps import Outcome
     from plugin.mig_layout.model import GpuLayout, GpuPlan
 
-_EXIT_FAILURE = 1
-
 
 def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, as_json: bool, at_start: bool) -> int:
     """Cut the GPUs as declared; returns 0, 3 where some could not be changed now, 1 where one failed.
@@ -37,11 +35,11 @@ def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, 
     `at_start`: only GPUs without any instance, as after a reboot, and nothing where this layout was never applied.
     """
     if at_start and read_layout(layout_path) is None:
-        return 0
+        return EXIT_OK
     config, layout = config_of(config_path), declared(layout_path)
     folder, wanted = config.state_folder, hashlib.sha256(repr(layout).encode()).hexdigest()
     if at_start and not _was_applied(folder, wanted):
-        return 0
+        return EXIT_OK
 
     def plan(gpus: Sequence[GpuLayout]) -> tuple[GpuPlan, ...]:
         plans = plan_layout(layout, gpus)
@@ -105,7 +103,7 @@ def restore_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
 
 
 def _report(outcome: Outcome, *, as_json: bool) -> int:
-    code = _EXIT_FAILURE if outcome.failed else EXIT_NOT_AS_WANTED if outcome.waiting else 0
+    code = EXIT_FAILURE if outcome.failed else EXIT_NOT_AS_WANTED if outcome.waiting else EXIT_OK
     if as_json:
         document = {
             "changed": [{"uuid": step.uuid, "step": str(step)} for step in outcome.done],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plugin import __version__
+from plugin.cli.exit_codes import epilog_of
 from plugin.cli.options import add_options
 
 _MAX_TIMEOUT_S = 600
@@ -45,6 +46,8 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     _add_explain_verb(verbs, configured)
     _add_mig_verbs(verbs, configured)
     _add_gpushare_verbs(verbs, common)
+    for name, made in verbs.choices.items():
+        made.epilog = epilog_of(name)
     return parser
 
 

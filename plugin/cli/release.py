@@ -16,7 +16,16 @@ from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.root import HOST
 from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
 from plugin.driver_change.release.store import forget_release, read_release, sole_change, write_release
-from plugin.errors import AdminError, ConfigError, DriverNotReady, NoAnswer, NodeDaemonError
+from plugin.errors import (
+    EXIT_FAILURE,
+    EXIT_NOT_AS_WANTED,
+    EXIT_OK,
+    AdminError,
+    ConfigError,
+    DriverNotReady,
+    NoAnswer,
+    NodeDaemonError,
+)
 from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
 
     States = Callable[[Path, float], Mapping[str, GpuState]]
 
-EXIT_NOT_AS_WANTED = 3
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STATUS_S = 5.0
 _STATES_S = 5.0
@@ -132,7 +140,7 @@ def release_node(
     listing = list_now(config.sys_root, proc)
     problems += problems_of(listing)
     _print_release(release, listing.holders, problems, as_json=as_json)
-    return EXIT_NOT_AS_WANTED if listing.holders else 0
+    return EXIT_NOT_AS_WANTED if listing.holders else EXIT_OK
 
 
 def _print_release(release: Release, holders: Sequence[Holder], problems: list[str], *, as_json: bool) -> None:
@@ -152,10 +160,10 @@ def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
         was_released = forget_release(config.state_folder)
         answer = _look(config, deadline, "the release is forgotten")
     if answer is None:
-        offered, problems, code = 0, [f"{NO_DAEMON}: GPUs are offered when it starts"], 0
+        offered, problems, code = 0, [f"{NO_DAEMON}: GPUs are offered when it starts"], EXIT_OK
     else:
         offered, problems = int(answer.get("offered", 0)), list(map(str, answer.get("problems", [])))
-        code = 0 if offered else 1
+        code = EXIT_OK if offered else EXIT_FAILURE
     if as_json:
         print(json.dumps({"offered": offered, "problems": problems}, indent=2))
     else:

@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.cli.release import BOOT_ID, EXIT_NOT_AS_WANTED
+from plugin.cli.release import BOOT_ID
 from plugin.driver.kernel_log import KMSG
 from plugin.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
 from plugin.driver_change.release.store import read_release
 from plugin.driver_change.verification.checks import verify
 from plugin.driver_change.verification.inspection import Host, find
 from plugin.driver_change.verification.model import Check, result_to_json, wanted
-from plugin.errors import ExpectationError
+from plugin.errors import EXIT_NOT_AS_WANTED, EXIT_OK, ExpectationError
 from plugin.health.model import Policy
 from plugin.settings.load import Invocation, load
 
@@ -72,4 +72,4 @@ def verify_node(
         print(json.dumps(result_to_json(checks), indent=2))
     else:
         print("\n".join(map(_line, checks)))
-    return 0 if all(check.ok for check in checks) else EXIT_NOT_AS_WANTED
+    return EXIT_OK if all(check.ok for check in checks) else EXIT_NOT_AS_WANTED

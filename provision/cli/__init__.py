@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from provision import __version__
+from provision.cli.exit_codes import epilog_of
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.terminal import print_error, print_traceback
 from provision.errors import ExitCode, GrapnelError, UsageError
@@ -26,7 +27,7 @@ __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 VERBS: Final = (
     *("init", "check", "plan", "simulate", "stage", "apply", "status"),
     *("pause", "resume", "skip", "retry", "abandon", "rollback", "reboot"),
-    *("remove", "doctor", "bundle"),
+    *("remove", "doctor", "bundle", "completion"),
 )
 
 
@@ -100,12 +101,21 @@ def _unknown_verb(word: str) -> UsageError:
     return UsageError(f"unknown verb '{word}'", hint=hint)
 
 
+class _WholeLines(argparse.HelpFormatter):
+    """Makes room for the longest verb, whose indentation argparse forgets, so that no verb has a line of its own."""
+
+    def format_help(self) -> str:
+        self._action_max_length += self._indent_increment
+        return super().format_help()
+
+
 def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     """Return the parser that knows these verbs."""
     parser = argparse.ArgumentParser(
         prog="grapnel",
         description="Turns Linux machines into GPU nodes from one declaration.",
         epilog="`grapnel VERB --help` shows the options of a verb.",
+        formatter_class=_WholeLines,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"grapnel {__version__}")
@@ -114,8 +124,14 @@ def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     for name, verb in verbs.items():
         subparser = subparsers.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY, allow_abbrev=False)
         verb.configure(subparser)
+        subparser.epilog = epilog_of(name)
         subparser.set_defaults(run=verb.run)
     return parser
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """Return the parser that knows every verb: for what is written about all of them."""
+    return build_parser({name: import_verb(name) for name in VERBS})
 
 
 def _reader_went_away() -> int:

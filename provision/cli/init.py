@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.cli.options import DECLARATION, debug_argument
-from provision.errors import GrapnelError
+from provision.errors import ExitCode, GrapnelError
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     write_declaration(args.file, render_template(), force=args.force)
     print(f"wrote {args.file}")
     print(f"next: set spec.driver.version or branch in it, then run `grapnel check {args.file}`")
-    return 0
+    return ExitCode.DONE
 
 
 def write_declaration(path: Path, text: str, *, force: bool) -> None:

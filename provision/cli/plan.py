@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
 
 SUMMARY: Final = "show what apply would change on each node"
-CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
     parser.add_argument(
-        "--exit-code", action="store_true", help=f"exit with {CHANGES} when there is something to change"
+        "--exit-code", action="store_true", help=f"exit with {ExitCode.CHANGES} when there is something to change"
     )
 
 
@@ -148,7 +147,7 @@ def _exit_code(answers: Mapping[str, Assessment | Failure], prepared: Prepared, 
     results = [settled(node, answer) for node, answer in answers.items()]
     if prepared.refusals or any(result is not None and not result.is_good for result in results):
         return ExitCode.FAILED
-    return CHANGES if tell_changes and prepared.is_change else ExitCode.DONE
+    return ExitCode.CHANGES if tell_changes and prepared.is_change else ExitCode.DONE
 
 
 def assess_fleet(

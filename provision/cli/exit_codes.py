@@ -1,0 +1,77 @@
+"""Says what the exit codes of each verb mean: for help texts, man page and `docs/exit-codes.md`, which tests compare.
+
+The codes themselves are `provision.errors.ExitCode`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from provision.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OF_ALL: Final[Mapping[ExitCode, str]] = {
+    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.BUG: "a bug",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+_CHANGED: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "every node is where it should be, or was skipped on purpose",
+    ExitCode.FAILED: "a node is not, or nobody consented",
+}
+_ASKED: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "noted for every node",
+    ExitCode.FAILED: "refused for a node",
+}
+_WRITTEN: Final[Mapping[ExitCode, str]] = {ExitCode.DONE: "written", ExitCode.FAILED: "not written"}
+_NOTED: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "noted, or it was so already",
+    ExitCode.FAILED: "it could not be noted",
+}
+OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
+    "init": _WRITTEN,
+    "check": {ExitCode.DONE: "no error; there may be warnings", ExitCode.FAILED: "errors were found"},
+    "plan": {
+        ExitCode.DONE: "every node has a plan",
+        ExitCode.FAILED: "a node has none, or its plan is refused",
+        ExitCode.CHANGES: "with --exit-code: every node has a plan, and there is something to change",
+    },
+    "simulate": {
+        ExitCode.DONE: "the roll-out comes to its end with every seed",
+        ExitCode.FAILED: "it stops with a seed",
+    },
+    "stage": {ExitCode.DONE: "every driver is staged, or need not be", ExitCode.FAILED: "one is not"},
+    "apply": _CHANGED,
+    "status": {
+        ExitCode.DONE: "every node is in service, or gets there by itself",
+        ExitCode.FAILED: "a node needs somebody, or the state cannot be read",
+    },
+    "pause": _NOTED,
+    "resume": _NOTED,
+    "skip": _ASKED,
+    "retry": _ASKED,
+    "abandon": {
+        ExitCode.DONE: _ASKED[ExitCode.DONE],
+        ExitCode.FAILED: "refused for a node, one could not be put back into service, or nobody consented",
+    },
+    "rollback": _CHANGED,
+    "reboot": _CHANGED,
+    "remove": _CHANGED,
+    "doctor": {
+        ExitCode.DONE: "nothing stands in the way of a driver change",
+        ExitCode.FAILED: "something does, or a node could not be looked at",
+    },
+    "bundle": {
+        ExitCode.DONE: "written, or every byte is as it should be",
+        ExitCode.FAILED: "not written, or damaged",
+    },
+    "completion": _WRITTEN,
+}
+
+
+def epilog_of(verb: str) -> str:
+    """Return the codes of a verb as one paragraph for the end of its help text."""
+    codes = {**OF_VERBS.get(verb, {}), **OF_ALL}
+    return f"exit codes: {'; '.join(f'{int(code)} {codes[code]}' for code in sorted(codes))}"

@@ -27,7 +27,7 @@ __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 VERBS: Final = (
     *("init", "check", "plan", "simulate", "stage", "apply", "status"),
     *("pause", "resume", "skip", "retry", "abandon", "rollback", "reboot"),
-    *("remove", "doctor", "bundle", "completion"),
+    *("remove", "doctor", "drift", "bundle", "completion"),
 )
 
 

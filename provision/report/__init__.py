@@ -8,6 +8,8 @@ from provision.report.builds import builds_document, render_builds
 from provision.report.console import make_console
 from provision.report.doctor import doctor_document, render_diagnoses
 from provision.report.document import plans_document
+from provision.report.drift import render_drift
+from provision.report.drift_document import drift_document
 from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
 from provision.report.plans import render_plans
@@ -25,11 +27,13 @@ __all__ = [
     "View",
     "builds_document",
     "doctor_document",
+    "drift_document",
     "make_console",
     "open_view",
     "plans_document",
     "render_builds",
     "render_diagnoses",
+    "render_drift",
     "render_node_status",
     "render_plans",
     "render_results",

@@ -20,12 +20,14 @@ from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.notify.news import Message
 from provision.payload.store import Manifest
+from provision.report.drift_document import DriftDocument
 from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, type] = {
     "bundle": BundleList,
+    "drift": DriftDocument,
     "driver-change": DriverChange,
     "node-facts": NodeFacts,
     "node-plan": NodePlan,

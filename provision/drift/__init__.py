@@ -1,0 +1,11 @@
+"""Compares nodes with their declaration after the fact: what differs, on which nodes, and who changed it. Pure.
+
+The planner decides what differs, as for `grapnel apply`; here its items become differences in the words of somebody who
+wants to know what happened. How they are shown belongs to ``provision.report``.
+"""
+
+from provision.drift.compare import differences_of
+from provision.drift.group import Case, Comparison, group
+from provision.drift.model import Difference, Kind, Subject
+
+__all__ = ["Case", "Comparison", "Difference", "Kind", "Subject", "differences_of", "group"]

@@ -1,0 +1,59 @@
+"""Turns the items of a node's plan into differences: what is as it should not be, without the work that follows."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from provision.drift.model import Difference, Kind, Subject
+from provision.node_plan import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from provision.node_plan import Item, NodePlan
+
+_KINDS: Final[Mapping[Action, Kind]] = {
+    Action.INSTALL: Kind.VERSION,
+    Action.UPGRADE: Kind.VERSION,
+    Action.DOWNGRADE: Kind.VERSION,
+    Action.REMOVE: Kind.VERSION,
+    Action.STAGE: Kind.VERSION,
+    Action.HOLD: Kind.HOLD,
+    Action.UNHOLD: Kind.HOLD,
+    Action.WRITE: Kind.FILE,
+    Action.START: Kind.SERVICE,
+    Action.RESTART: Kind.SERVICE,
+    Action.ENABLE: Kind.SERVICE,
+    Action.DISABLE: Kind.SERVICE,
+    Action.RELOAD: Kind.MODULE,
+    Action.LOAD: Kind.MODULE,
+    Action.DEPLOY: Kind.SOFTWARE,
+    Action.DIVIDE: Kind.MIG,
+    Action.REPAIR: Kind.INTERRUPTED,
+}
+
+
+def differences_of(plan: NodePlan) -> tuple[Difference, ...]:
+    """Return the differences of a node, in the order of its plan; none for one that is as declared.
+
+    Restarts and staging count only where nothing else differs, as otherwise they follow from the rest. A file whose
+    text depends on a package that is missing is no difference yet.
+    """
+    items = [item for item in plan.items if item.action is not Action.STAGE and not _is_foreseen(item)]
+    causes = [item for item in items if item.action is not Action.RESTART]
+    grouped = groupby(causes or items or plan.items, key=lambda item: (_KINDS[item.action], item.role, item.reason))
+    return tuple(
+        Difference(kind, role, reason, tuple(map(_subject, together))) for (kind, role, reason), together in grouped
+    )
+
+
+def _is_foreseen(item: Item) -> bool:
+    """Tell whether an item is about something that cannot be compared yet; packages are known when they wait, too."""
+    return item.deferred and item.action is Action.WRITE
+
+
+def _subject(item: Item) -> Subject:
+    if item.action in {Action.WRITE, Action.RESTART}:  # a digest, or the version that a pin is for, says nothing here
+        return Subject(item.target)
+    return Subject(item.target, item.from_, item.to)

@@ -1,0 +1,92 @@
+"""A plan becomes differences, and equal differences of many nodes become one case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.drift import Kind, Subject, differences_of, group
+from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
+from provision.render.containerd import DROP_IN_PATH
+from tests.provision.planner.test_drift import DRIFT
+from tests.provision.samples import configured, edit_file, edit_package, make_facts, plan, replace
+
+if TYPE_CHECKING:
+    from provision.fleet.facts import NodeFacts
+
+ABSENT = f"{DROP_IN_PATH} is absent"
+
+
+def named(facts: NodeFacts, node: str) -> NodePlan:
+    return replace(plan(facts), node=node)
+
+
+def item(action: Action, target: str = "x", **more: object) -> Item:
+    given = {"role": Role.DRIVER, "reason": "for a reason", **more}
+    return Item(action=action, target=target, **given)  # type: ignore[arg-type] # fields of the item, by name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "reason"), [(one[0], one[2]) for one in DRIFT.values()], ids=DRIFT.keys())
+def test_what_somebody_changed_is_one_difference(change: object, reason: str) -> None:
+    found = differences_of(plan(change(configured())))  # type: ignore[operator] # a function of facts
+
+    assert [one.reason for one in found] == [reason]
+
+
+def test_a_node_as_declared_differs_in_nothing() -> None:
+    assert differences_of(plan(configured())) == ()
+
+
+def test_packages_that_differ_for_one_reason_are_one_difference_with_versions() -> None:
+    facts = edit_package(edit_package(configured(), "libcuda1", version="550.1-1"), "nvidia-smi", version="550.1-1")
+
+    (found,) = differences_of(plan(facts))
+
+    assert (found.kind, found.reason) == (Kind.VERSION, "declared driver is 550.163.01")
+    assert found.subjects == (
+        Subject("libcuda1", "550.1-1", "550.163.01-2"),
+        Subject("nvidia-smi", "550.1-1", "550.163.01-2"),
+    )
+
+
+def test_files_whose_text_cannot_be_known_yet_are_left_out() -> None:
+    reasons = [one.reason for one in differences_of(plan(make_facts()))]
+
+    assert "no container engine is installed" in reasons
+    assert "depends on the configuration that the engine's package brings" not in reasons
+
+
+@pytest.mark.parametrize("action", Action, ids=lambda action: action.value)
+def test_a_plan_that_is_not_empty_is_a_difference_whatever_is_in_it(action: Action) -> None:
+    assert differences_of(NodePlan(node="n1", items=(item(action),)))
+
+
+def test_equal_nodes_are_one_case() -> None:
+    bad = edit_file(configured(), DROP_IN_PATH, None)
+    plans = {name: named(bad, name) for name in ("n1", "n2")} | {"n3": named(configured(), "n3")}
+
+    seen = group(plans)
+
+    (case,) = seen.cases
+    assert (case.difference.reason, case.nodes, case.disruption) == (ABSENT, ("n1", "n2"), Disruption.RESTART_RUNTIME)
+    assert (seen.as_declared, seen.drifted, seen.problems) == (("n3",), ("n1", "n2"), {})
+
+
+def test_the_most_frequent_case_comes_first() -> None:
+    rare, frequent = item(Action.START, reason="rare"), item(Action.HOLD, reason="frequent")
+    plans = {
+        "n1": NodePlan(node="n1", items=(rare, frequent)),
+        "n2": NodePlan(node="n2", items=(frequent,)),
+    }
+
+    assert [case.difference.reason for case in group(plans).cases] == ["frequent", "rare"]
+
+
+def test_a_node_with_problems_is_unknown_and_its_differences_are_told_nevertheless() -> None:
+    problem = Problem(code="cursed", message="cursed", hint="")
+    seen = group({"n1": NodePlan(node="n1", items=(item(Action.HOLD),), problems=(problem,))})
+
+    assert (seen.as_declared, seen.drifted, seen.problems) == ((), (), {"n1": (problem,)})
+    assert [case.nodes for case in seen.cases] == [("n1",)]

@@ -1,0 +1,131 @@
+"""What `grapnel drift` shows of a fleet."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+from provision.apply.model import Failure, Status
+from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
+from provision.report import drift_document, make_console, render_drift, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+APPLY = ("grapnel", "apply")
+LOST = Failure(Status.UNREACHABLE, "no route to host")
+OLD = Item(
+    role=Role.DRIVER, action=Action.UPGRADE, target="libcuda1", from_="550.1", to="550.2", reason="declared is 550.2"
+)
+DROP_IN = Item(role=Role.RUNTIME, action=Action.WRITE, target="/etc/x", reason="/etc/x is absent")
+RESTART = Item(
+    role=Role.RUNTIME,
+    action=Action.RESTART,
+    target="containerd.service",
+    reason="it reads /etc/x",
+    disruption=Disruption.RESTART_RUNTIME,
+)
+
+
+def plans(count: int, different: Mapping[str, tuple[Item, ...]]) -> dict[str, NodePlan]:
+    names = [f"n{number:04}" for number in range(count)]
+    return {name: NodePlan(node=name, items=different.get(name, ())) for name in names}
+
+
+def shown(of_nodes: Mapping[str, NodePlan], failures: Mapping[str, Failure] | None = None) -> list[str]:
+    stream = io.StringIO()
+    show(make_console(stream, width=80), render_drift(of_nodes, failures or {}, APPLY))
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+def test_a_thousand_equal_nodes_read_like_one() -> None:
+    assert shown(plans(1000, {})) == ["1000 nodes: 1000 as declared"]
+
+
+def test_two_nodes_of_a_thousand_are_named_with_versions_and_the_command_that_mends_them() -> None:
+    assert shown(plans(1000, {"n0017": (OLD,), "n0203": (OLD,)})) == [
+        "version: declared is 550.2",
+        "  2 nodes: n0017, n0203",
+        "  libcuda1 is 550.1, declared 550.2",
+        "  mend: grapnel apply --limit n0017,n0203",
+        "",
+        "1000 nodes: 998 as declared, 2 drifted",
+    ]
+
+
+def test_a_thousand_nodes_that_drifted_alike_are_mended_together() -> None:
+    assert shown(plans(1000, {f"n{number:04}": (OLD,) for number in range(1000)})) == [
+        "version: declared is 550.2",
+        "  1000 nodes: n0000 to n0999",
+        "  libcuda1 is 550.1, declared 550.2",
+        "  mend: grapnel apply",
+        "",
+        "1000 nodes: 1000 drifted",
+    ]
+
+
+def test_what_mending_costs_is_said() -> None:
+    assert "  mend: grapnel apply --limit n0000  (restarts the container engine)" in shown(
+        plans(1, {"n0000": (DROP_IN, RESTART)})
+    )
+
+
+def test_what_a_reason_is_about_is_said_where_it_does_not_say_so() -> None:
+    pin = Item(role=Role.DRIVER, action=Action.WRITE, target="/etc/apt/preferences.d/p", reason="the pin was changed")
+
+    assert "  /etc/apt/preferences.d/p" in shown(plans(1, {"n0000": (pin,)}))
+
+
+def test_nodes_that_all_differ_in_something_else_do_not_fill_the_screen() -> None:
+    different = {
+        f"n{number:04}": (Item(role=Role.RUNTIME, action=Action.WRITE, target="f", reason=f"f {number}"),)
+        for number in range(500)
+    }
+
+    lines = shown(plans(500, different))
+
+    assert "and 460 more differences on 460 nodes: --json has all" in lines
+    assert len(lines) < 250
+
+
+def test_nodes_that_could_not_be_compared_are_told_by_their_reason() -> None:
+    bad = {n: NodePlan(node=n, problems=(Problem(code="cursed", message=f"{n} is odd", hint="look"),)) for n in "ab"}
+
+    assert shown(bad, {"c": LOST, "d": LOST}) == [
+        "unreachable: c, d",
+        "  no route to host",
+        "cursed: a, b",
+        "  the node is odd",
+        "  hint: look",
+        "",
+        "4 nodes: 4 could not be compared",
+    ]
+
+
+def test_nothing_that_a_node_says_reaches_the_terminal_as_it_is() -> None:
+    evil = Item(
+        role=Role.DRIVER, action=Action.INSTALL, target="a\x1b[2J", from_="1\nx: y", reason="r\x1b[31m\nfile: /"
+    )
+
+    lines = shown(plans(1, {"n0000": (evil,)}))
+
+    assert not any("\x1b" in line or line.startswith(("file:", "x:")) for line in lines)
+
+
+def test_a_command_that_is_pasted_runs_nothing_that_a_name_says() -> None:
+    (line,) = [line for line in shown({"$(x)": NodePlan(node="$(x)", items=(OLD,))}) if "mend" in line]
+
+    assert line.endswith("--limit '$(x)'")
+
+
+def test_the_document_has_every_node_of_every_difference() -> None:
+    of_nodes = plans(40, {f"n{number:04}": (OLD,) for number in range(20)})
+
+    document = json.loads(drift_document(of_nodes, {"lost": LOST}, APPLY))
+
+    (difference,) = document["differences"]
+    assert len(document["asDeclared"]) == len(document["drifted"]) == len(difference["nodes"]) == 20
+    assert difference["mend"] == f"grapnel apply --limit {','.join(document['drifted'])}"
+    assert difference["subjects"] == [{"name": "libcuda1", "found": "550.1", "declared": "550.2"}]
+    assert document["unknown"] == [{"node": "lost", "code": "unreachable", "message": "no route to host", "hint": ""}]

@@ -36,7 +36,7 @@ class Playbooks:
 
     ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once. ``offline``: no package source
     is contacted for facts; ``offline_nodes`` are those of which this is true in any case. ``mig_nodes`` are asked how
-    their GPUs are divided.
+    their GPUs are divided. With ``traces`` all of them are asked who changed them.
     """
 
     collection: Path
@@ -47,6 +47,7 @@ class Playbooks:
     offline: bool = False
     offline_nodes: frozenset[str] = frozenset()
     mig_nodes: frozenset[str] = frozenset()
+    traces: bool = False
 
     def facts(self, nodes: Iterable[str]) -> RunRequest:
         """Gather the facts of nodes; never in check mode, because gathering changes nothing."""
@@ -55,7 +56,11 @@ class Playbooks:
             playbook=self.collection / "facts.yml",
             inventory=self.inventory,
             nodes=names,
-            extra_vars={**self._network(names), **self._mig(names)},
+            extra_vars={
+                **self._network(names),
+                **self._mig(names),
+                **({"grapnel_traces": True} if self.traces else {}),
+            },
             forks=max(1, min(self.forks, len(names))),
             timeout_s=FACTS_TIMEOUT_S,
             environment=self.environment,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.converge import assess
@@ -11,15 +12,15 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.cli.options import DECLARATION, common_arguments, load_fleet
 from provision.cli.plan import CHANGES, build_context, bundle_argument, run_arguments
+from provision.drift import group
 from provision.errors import ExitCode
 from provision.report import drift_document, make_console, open_view, render_drift, show
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from provision.apply.context import ApplyContext
-    from provision.node_plan import NodePlan
 
 SUMMARY: Final = "show what differs from the declaration, and what mends it"
 
@@ -42,21 +43,25 @@ def run(args: argparse.Namespace) -> int:
 def show_drift(context: ApplyContext, nodes: Sequence[str], apply: Sequence[str], *, as_json: bool) -> int:
     """Print how nodes differ; return 0 if none does, 3 if some do, 1 if one could not be compared."""
     with cancel_on_signals() as cancel, open_view(make_console(sys.stderr), tuple(nodes), time.monotonic) as view:
-        answers = assess(context, nodes, view, cancel)
+        answers = assess(_with_traces(context), nodes, view, cancel)
     failures = {node: one for node, one in answers.items() if isinstance(one, Failure)}
-    plans = {node: one.plan for node, one in answers.items() if not isinstance(one, Failure)}
+    known = {node: one for node, one in answers.items() if not isinstance(one, Failure)}
+    seen = group(
+        {node: one.plan for node, one in known.items()},
+        {node: one.facts for node, one in known.items()},
+    )
     if as_json:
-        print(drift_document(plans, failures, apply))
+        print(drift_document(seen, failures, apply))
     else:
-        show(make_console(sys.stdout), render_drift(plans, failures, apply))
-    return ExitCode.FAILED if failures else _exit_code(plans.values())
-
-
-def _exit_code(plans: Iterable[NodePlan]) -> int:
-    every = tuple(plans)
-    if any(plan.problems for plan in every):
+        show(make_console(sys.stdout), render_drift(seen, failures, apply))
+    if failures or seen.problems:
         return ExitCode.FAILED
-    return ExitCode.DONE if all(plan.is_empty for plan in every) else CHANGES
+    return CHANGES if seen.drifted else ExitCode.DONE
+
+
+def _with_traces(context: ApplyContext) -> ApplyContext:
+    """Return a context whose nodes are asked who changed them; `apply` has no use for it."""
+    return replace(context, playbooks=replace(context.playbooks, traces=True))
 
 
 def apply_command(args: argparse.Namespace) -> tuple[str, ...]:

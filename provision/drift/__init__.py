@@ -7,5 +7,6 @@ wants to know what happened. How they are shown belongs to ``provision.report``.
 from provision.drift.compare import differences_of
 from provision.drift.group import Case, Comparison, group
 from provision.drift.model import Difference, Kind, Subject
+from provision.drift.origin import Origin, origins
 
-__all__ = ["Case", "Comparison", "Difference", "Kind", "Subject", "differences_of", "group"]
+__all__ = ["Case", "Comparison", "Difference", "Kind", "Origin", "Subject", "differences_of", "group", "origins"]

@@ -6,22 +6,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from provision.drift.compare import differences_of
+from provision.drift.origin import origins
 from provision.node_plan import Disruption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from provision.drift.model import Difference
+    from provision.drift.origin import Origin
+    from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan, Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A difference with its nodes. ``disruption`` is the most that `grapnel apply` costs one of them."""
+    """A difference with its nodes. ``disruption`` is the most that `grapnel apply` costs one of them.
+
+    ``origins`` are what is known of where it comes from, by node; empty where nothing is.
+    """
 
     difference: Difference
     nodes: tuple[str, ...]
     disruption: Disruption
+    origins: Mapping[str, tuple[Origin, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class Comparison:
     problems: Mapping[str, tuple[Problem, ...]]
 
 
-def group(plans: Mapping[str, NodePlan]) -> Comparison:
+def group(plans: Mapping[str, NodePlan], facts: Mapping[str, NodeFacts]) -> Comparison:
     """Return the comparison of nodes by their plans; nodes and equal cases keep their order."""
     found: dict[Difference, list[str]] = {}
     drifted = []
@@ -47,10 +54,7 @@ def group(plans: Mapping[str, NodePlan]) -> Comparison:
             found.setdefault(difference, []).append(node)
         if differences and not plan.problems:
             drifted.append(node)
-    cases = [
-        Case(difference, tuple(dict.fromkeys(nodes)), _most(plans[node].disruption for node in nodes))
-        for difference, nodes in found.items()
-    ]
+    cases = [_case(difference, tuple(dict.fromkeys(nodes)), plans, facts) for difference, nodes in found.items()]
     return Comparison(
         cases=tuple(sorted(cases, key=lambda case: -len(case.nodes))),
         as_declared=tuple(node for node, plan in plans.items() if plan.is_empty),
@@ -59,5 +63,13 @@ def group(plans: Mapping[str, NodePlan]) -> Comparison:
     )
 
 
-def _most(disruptions: Iterable[Disruption]) -> Disruption:
-    return max(disruptions, key=list(Disruption).index)
+def _case(
+    difference: Difference, nodes: tuple[str, ...], plans: Mapping[str, NodePlan], facts: Mapping[str, NodeFacts]
+) -> Case:
+    known = {node: origins(difference, facts[node]) for node in nodes}
+    return Case(
+        difference,
+        nodes,
+        max((plans[node].disruption for node in nodes), key=list(Disruption).index),
+        {node: those for node, those in known.items() if those},
+    )

@@ -31,6 +31,7 @@ from provision.fleet.driver_facts import (
 from provision.fleet.errors import FactsError
 from provision.fleet.fact import COMMAND, MESSAGE, Fact, tidy
 from provision.fleet.mig_facts import MigState  # noqa: TC001 - msgspec resolves the annotations
+from provision.fleet.traces import Traces  # noqa: TC001 - msgspec resolves the annotations
 from provision.printable import printable
 from provision.strict_json import MalformedError
 
@@ -234,6 +235,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     pending_reboot: PendingReboot | None = None
     driver: DriverState = DriverState()
     mig: MigState | None = None
+    traces: Traces | None = None
 
     def file(self, path: str) -> FileState | None:
         """Return the state of a file, None when it is absent (or was not asked for)."""

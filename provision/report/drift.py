@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from provision.drift import Kind, group
+from provision.drift import Kind
 from provision.node_plan import Disruption
 from provision.report.console import Text
 from provision.report.doctor import runs
@@ -14,15 +15,15 @@ from provision.report.mending import mending
 from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
     from provision.apply.model import Failure
     from provision.drift import Case, Comparison, Difference
-    from provision.node_plan import NodePlan
 
 CASES_SHOWN: Final = 40  # so that nodes that all say something else do not fill the screen
+ORIGINS_SHOWN: Final = 4  # of one difference
 _INDENT: Final = 2
 _TOLD: Final = frozenset({Kind.VERSION, Kind.SOFTWARE, Kind.MODULE, Kind.MIG})  # where values say more than the reason
 _COSTS: Final = {
@@ -33,14 +34,11 @@ _COSTS: Final = {
 }
 
 
-def render_drift(
-    plans: Mapping[str, NodePlan], failures: Mapping[str, Failure], apply: Sequence[str]
-) -> Iterator[RenderableType]:
+def render_drift(seen: Comparison, failures: Mapping[str, Failure], apply: Sequence[str]) -> Iterator[RenderableType]:
     """Yield a block for each difference, the nodes that could not be compared, and a summary line.
 
     ``apply`` are the words of the command that mends the whole fleet; a block names its nodes behind them.
     """
-    seen = group(plans)
     for case in seen.cases[:CASES_SHOWN]:
         yield from _case(case, apply)
         yield ""
@@ -59,6 +57,8 @@ def _case(case: Case, apply: Sequence[str]) -> Iterator[RenderableType]:
     yield hanging(_INDENT, Text.assemble(of, (names(runs(case.nodes)), "cyan")))
     for line in _told(difference) if difference.kind in _TOLD else _unnamed(difference):
         yield hanging(_INDENT, Text(line))
+    for line in _came_from(case):
+        yield hanging(_INDENT, Text.assemble(("since: ", "cyan"), line))
     cost = (f"  ({_COSTS[case.disruption]})" if case.disruption in _COSTS else "", DISRUPTION_STYLES[case.disruption])
     yield hanging(_INDENT, Text.assemble(("mend: ", "green"), mending(apply, case.nodes), cost))
 
@@ -80,6 +80,30 @@ def _told(difference: Difference) -> Iterator[str]:
         is_are = "is" if len(those) == 1 else "are"
         wanted = "" if declared is None else f", declared {short(declared)}"
         yield f"{names(those)} {is_are} {'absent' if found is None else short(found)}{wanted}"
+
+
+def _came_from(case: Case) -> Iterator[str]:
+    """Yield how the nodes came to differ, what was done alike once; which nodes, where it is not all of them."""
+    alike: dict[str, dict[str, int]] = defaultdict(dict)
+    for node, origins in case.origins.items():
+        for origin in origins:
+            alike[origin.says][node] = origin.time
+    ranked = sorted(alike.items(), key=lambda entry: -len(entry[1]))
+    for says, times in ranked[:ORIGINS_SHOWN]:
+        where = "" if len(times) == len(case.nodes) else f" ({names(runs(list(times)))})"
+        yield f"{_moments(times.values())}, {says}{where}"
+    if len(ranked) > ORIGINS_SHOWN:
+        yield f"and {len(ranked) - ORIGINS_SHOWN} others: --json has all"
+
+
+def _moments(times: Collection[int]) -> str:
+    first, last = moment(min(times)), moment(max(times))
+    return first if first == last else f"{first} to {last}"
+
+
+def moment(seconds: int) -> str:
+    """Return a time that a node gave, in UTC."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _unknown(seen: Comparison, failures: Mapping[str, Failure]) -> Iterator[RenderableType]:

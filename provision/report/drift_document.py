@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from provision.drift import Kind, group
+from provision.drift import Kind  # noqa: TC001 - msgspec resolves the annotations
 from provision.node_plan import Disruption, Role  # noqa: TC001 - msgspec resolves the annotations
 from provision.printable import printable_json
 from provision.report.mending import mending
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from provision.apply.model import Failure
-    from provision.drift import Case
-    from provision.node_plan import NodePlan
+    from provision.drift import Case, Comparison
 
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
 SCHEMA: Final = "grapnel.dev/drift/v1alpha1"
 
 
@@ -29,6 +30,14 @@ class SubjectDocument(msgspec.Struct, frozen=True, kw_only=True):
     declared: str | None
 
 
+class OriginDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What the records of a node tell of how it came to differ."""
+
+    node: str
+    says: str
+    time: Time
+
+
 class DifferenceDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A difference with the nodes that have it. ``disruption`` is the most that ``mend`` costs one of them."""
 
@@ -37,6 +46,7 @@ class DifferenceDocument(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     subjects: tuple[SubjectDocument, ...]
     nodes: tuple[str, ...]
+    origins: tuple[OriginDocument, ...]
     disruption: Disruption
     mend: str
 
@@ -60,9 +70,8 @@ class DriftDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     differences: tuple[DifferenceDocument, ...]
 
 
-def drift_document(plans: Mapping[str, NodePlan], failures: Mapping[str, Failure], apply: Sequence[str]) -> str:
+def drift_document(seen: Comparison, failures: Mapping[str, Failure], apply: Sequence[str]) -> str:
     """Return it as JSON; ``apply`` are the words of the command that mends the whole fleet."""
-    seen = group(plans)
     problems = (
         UnknownDocument(node=node, code=one.code, message=one.message, hint=one.hint)
         for node, of_node in seen.problems.items()
@@ -91,6 +100,11 @@ def _difference(case: Case, apply: Sequence[str]) -> DifferenceDocument:
         reason=one.reason,
         subjects=tuple(SubjectDocument(name=s.name, found=s.found, declared=s.declared) for s in one.subjects),
         nodes=case.nodes,
+        origins=tuple(
+            OriginDocument(node=node, says=origin.says, time=datetime.fromtimestamp(origin.time, UTC))
+            for node, origins in case.origins.items()
+            for origin in origins
+        ),
         disruption=case.disruption,
         mend=mending(apply, case.nodes, is_whole=True),
     )

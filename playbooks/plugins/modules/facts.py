@@ -36,6 +36,10 @@ options:
     description: Whether the node daemon's program is asked how the GPUs are divided by MIG.
     type: bool
     default: false
+  traces:
+    description: Whether the node's records are read for who changed it, logs of packages, times of files and units.
+    type: bool
+    default: false
   files:
     description: Files to report beside those that the planner always needs.
     type: list
@@ -87,6 +91,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.preflight.pending_reb
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.secure_boot import read_secure_boot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.unattended import read_unattended
+from ansible_collections.grapnel.node.plugins.module_utils.traces.read import read_traces
 from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
 
@@ -104,19 +109,32 @@ class Waits:
     lock_timeout_s: float
 
 
-def gather(host: Host, waits: Waits, clock: Clock, files: list[str], *, mig: bool = False) -> dict[str, Any]:
-    """Return all facts of a node; how its GPUs are divided with ``mig`` alone, as that asks the driver."""
+@dataclass(frozen=True)
+class More:
+    """What is asked beside what the planner always needs.
+
+    Files; how GPUs are divided, which asks the driver; and who changed the node, which reads logs.
+    """
+
+    files: list[str]
+    mig: bool = False
+    traces: bool = False
+
+
+def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]:
+    """Return all facts of a node."""
     manager = find_facts(host)
     packages = _read_packages(host, manager, waits, clock)  # first: it waits for a transaction that changes the rest
     services = read_units(host)
     kernels = read_kernels(host)
+    watched = read_files(host, more.files)
     return {
         "schema": SCHEMA,
         "node": read_identity(host),
         **read_hardware(host),
         **packages,
         "module": read_module(host, kernels),
-        "files": read_files(host, files),
+        "files": watched,
         "services": services,
         "engines": read_engines(host),
         "installed": read_installations(host),
@@ -133,7 +151,8 @@ def gather(host: Host, waits: Waits, clock: Clock, files: list[str], *, mig: boo
         "pending_reboot": read_pending_reboot(host),
         "initramfs": read_initramfs(host),
         "driver": read_driver_state(host),
-        "mig": read_mig(host) if mig else None,
+        "mig": read_mig(host) if more.mig else None,
+        "traces": read_traces(host, clock, manager.NAME, watched, services) if more.traces else None,
     }
 
 
@@ -163,6 +182,7 @@ def main() -> None:
             "refresh_timeout_s": {"type": "int", "default": 120},
             "lock_timeout_s": {"type": "int", "default": 60},
             "mig": {"type": "bool", "default": False},
+            "traces": {"type": "bool", "default": False},
             "files": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -170,7 +190,8 @@ def main() -> None:
     freshness = Freshness(module.params["max_age_s"], module.params["refresh_timeout_s"])
     waits = Waits(freshness if module.params["refresh"] else None, module.params["lock_timeout_s"])
     try:
-        facts = gather(Host(), waits, Clock(), module.params["files"], mig=module.params["mig"])
+        more = More(**{name: module.params[name] for name in ("files", "mig", "traces")})
+        facts = gather(Host(), waits, Clock(), more)
     except HostError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, facts=facts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.drift import Kind, Subject, differences_of, group
+from provision.drift import Comparison, Kind, Subject, differences_of, group
 from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
 from provision.render.containerd import DROP_IN_PATH
 from tests.provision.planner.test_drift import DRIFT
@@ -20,6 +20,10 @@ ABSENT = f"{DROP_IN_PATH} is absent"
 
 def named(facts: NodeFacts, node: str) -> NodePlan:
     return replace(plan(facts), node=node)
+
+
+def compare(plans: dict[str, NodePlan]) -> Comparison:
+    return group(plans, dict.fromkeys(plans, make_facts()))
 
 
 def item(action: Action, target: str = "x", **more: object) -> Item:
@@ -67,7 +71,7 @@ def test_equal_nodes_are_one_case() -> None:
     bad = edit_file(configured(), DROP_IN_PATH, None)
     plans = {name: named(bad, name) for name in ("n1", "n2")} | {"n3": named(configured(), "n3")}
 
-    seen = group(plans)
+    seen = compare(plans)
 
     (case,) = seen.cases
     assert (case.difference.reason, case.nodes, case.disruption) == (ABSENT, ("n1", "n2"), Disruption.RESTART_RUNTIME)
@@ -81,12 +85,12 @@ def test_the_most_frequent_case_comes_first() -> None:
         "n2": NodePlan(node="n2", items=(frequent,)),
     }
 
-    assert [case.difference.reason for case in group(plans).cases] == ["frequent", "rare"]
+    assert [case.difference.reason for case in compare(plans).cases] == ["frequent", "rare"]
 
 
 def test_a_node_with_problems_is_unknown_and_its_differences_are_told_nevertheless() -> None:
     problem = Problem(code="cursed", message="cursed", hint="")
-    seen = group({"n1": NodePlan(node="n1", items=(item(Action.HOLD),), problems=(problem,))})
+    seen = compare({"n1": NodePlan(node="n1", items=(item(Action.HOLD),), problems=(problem,))})
 
     assert (seen.as_declared, seen.drifted, seen.problems) == ((), (), {"n1": (problem,)})
     assert [case.nodes for case in seen.cases] == [("n1",)]

@@ -6,13 +6,21 @@ import io
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
+import pytest
+
 from provision.apply.model import Failure, Status
+from provision.drift import Comparison, group
+from provision.fleet.facts import InstalledPackage
+from provision.fleet.traces import FileTrace, PackageTrace, Traces
 from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
 from provision.report import drift_document, make_console, render_drift, show
+from tests.provision.samples import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+INSTALLED = {"libcuda1": InstalledPackage(version="550.1", source="x")}
 APPLY = ("grapnel", "apply")
 LOST = Failure(Status.UNREACHABLE, "no route to host")
 OLD = Item(
@@ -33,9 +41,14 @@ def plans(count: int, different: Mapping[str, tuple[Item, ...]]) -> dict[str, No
     return {name: NodePlan(node=name, items=different.get(name, ())) for name in names}
 
 
+def seen(of_nodes: Mapping[str, NodePlan], traces: Traces | None = None) -> Comparison:
+    facts = make_facts(packages=INSTALLED, traces=traces)
+    return group(of_nodes, dict.fromkeys(of_nodes, facts))
+
+
 def shown(of_nodes: Mapping[str, NodePlan], failures: Mapping[str, Failure] | None = None) -> list[str]:
     stream = io.StringIO()
-    show(make_console(stream, width=80), render_drift(of_nodes, failures or {}, APPLY))
+    show(make_console(stream, width=80), render_drift(seen(of_nodes), failures or {}, APPLY))
     return [line.rstrip() for line in stream.getvalue().splitlines()]
 
 
@@ -122,10 +135,52 @@ def test_a_command_that_is_pasted_runs_nothing_that_a_name_says() -> None:
 def test_the_document_has_every_node_of_every_difference() -> None:
     of_nodes = plans(40, {f"n{number:04}": (OLD,) for number in range(20)})
 
-    document = json.loads(drift_document(of_nodes, {"lost": LOST}, APPLY))
+    document = json.loads(drift_document(seen(of_nodes), {"lost": LOST}, APPLY))
 
     (difference,) = document["differences"]
     assert len(document["asDeclared"]) == len(document["drifted"]) == len(difference["nodes"]) == 20
     assert difference["mend"] == f"grapnel apply --limit {','.join(document['drifted'])}"
     assert difference["subjects"] == [{"name": "libcuda1", "found": "550.1", "declared": "550.2"}]
     assert document["unknown"] == [{"node": "lost", "code": "unreachable", "message": "no route to host", "hint": ""}]
+
+
+APT = PackageTrace(action="upgrade", time=1777615923, version="550.1", command="apt-get upgrade", user="ada (1000)")
+WRITTEN = Traces(packages={"libcuda1": APT}, files={"/etc/x": FileTrace(folder=1777615923)})
+LINES = {
+    OLD: "  since: 2026-05-01 06:12 UTC, changed by `apt-get upgrade` of ada (1000)",
+    DROP_IN: "  since: 2026-05-01 06:12 UTC, something was last added to its folder, or",
+}
+
+
+def lines_of(comparison: Comparison) -> list[str]:
+    stream = io.StringIO()
+    show(make_console(stream, width=80), render_drift(comparison, {}, APPLY))
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(("item", "line"), LINES.items(), ids=["a package", "a file"])
+def test_who_changed_it_is_said_once_for_all_nodes(item: Item, line: str) -> None:
+    lines = lines_of(seen(plans(1000, {f"n{number:04}": (item,) for number in range(1000)}), WRITTEN))
+
+    assert lines.count(line) == 1
+
+
+def test_nodes_that_were_changed_in_another_way_are_named() -> None:
+    of_nodes = plans(3, {f"n{number:04}": (OLD,) for number in range(3)})
+    by_hand = Traces(packages={"libcuda1": msgspec.structs.replace(APT, command="", user="", time=1777615983)})
+    facts = {node: make_facts(packages=INSTALLED, traces=WRITTEN) for node in of_nodes}
+    facts["n0002"] = make_facts(packages=INSTALLED, traces=by_hand)
+
+    lines = lines_of(group(of_nodes, facts))
+
+    assert "  since: 2026-05-01 06:12 UTC, changed by `apt-get upgrade` of ada (1000)" in lines
+    assert " ".join(lines).count("(n0000, n0001)") == 1
+    assert " ".join(lines).count("(n0002)") == 1
+
+
+def test_the_document_has_the_origin_of_every_node() -> None:
+    document = json.loads(drift_document(seen(plans(2, {"n0000": (OLD,)}), WRITTEN), {}, APPLY))
+
+    assert document["differences"][0]["origins"] == [
+        {"node": "n0000", "says": "changed by `apt-get upgrade` of ada (1000)", "time": "2026-05-01T06:12:03Z"}
+    ]

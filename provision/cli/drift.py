@@ -11,7 +11,7 @@ from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.cli.options import DECLARATION, common_arguments, load_fleet
-from provision.cli.plan import CHANGES, build_context, bundle_argument, run_arguments
+from provision.cli.plan import build_context, bundle_argument, run_arguments
 from provision.drift import group
 from provision.errors import ExitCode
 from provision.report import drift_document, make_console, open_view, render_drift, show
@@ -56,7 +56,7 @@ def show_drift(context: ApplyContext, nodes: Sequence[str], apply: Sequence[str]
         show(make_console(sys.stdout), render_drift(seen, failures, apply))
     if failures or seen.problems:
         return ExitCode.FAILED
-    return CHANGES if seen.drifted else ExitCode.DONE
+    return ExitCode.CHANGES if seen.drifted else ExitCode.DONE
 
 
 def _with_traces(context: ApplyContext) -> ApplyContext:

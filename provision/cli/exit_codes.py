@@ -63,6 +63,11 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.DONE: "nothing stands in the way of a driver change",
         ExitCode.FAILED: "something does, or a node could not be looked at",
     },
+    "drift": {
+        ExitCode.DONE: "every node is as declared",
+        ExitCode.FAILED: "a node could not be compared, or cannot be brought to its declaration",
+        ExitCode.CHANGES: "every node could be compared, and one differs",
+    },
     "bundle": {
         ExitCode.DONE: "written, or every byte is as it should be",
         ExitCode.FAILED: "not written, or damaged",

@@ -63,10 +63,11 @@ def pods_of(page: Page) -> dict[str, str | None]:
 
 
 def test_a_page_has_gpus_pods_and_what_the_kubelet_asked(kubelet: Kubelet, node: Node, port: int) -> None:
-    with node, serving(kubelet.folder.parent, one_container("train-0", RESOURCE, UUIDS[1])):
+    with node:
         kubelet.wait_for_devices(RESOURCE, 2)
         kubelet.allocate(RESOURCE, 1, "train-0", device_ids=[UUIDS[1]])
-        page = scrape(port)
+        with serving(kubelet.folder.parent, one_container("train-0", RESOURCE, UUIDS[1])):
+            page = scrape(port)
     assert pods_of(page) == {UUIDS[0]: None, UUIDS[1]: "train-0"}
     assert list(page.of("container_accelerator_duty_cycle").values()) == [11]
     assert page.of("grapnel_device_allocations_total") == {(("UUID", UUIDS[1]),): 1}

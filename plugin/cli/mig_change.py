@@ -16,10 +16,11 @@ from plugin.cli.mig_steps import NodeChange
 from plugin.driver_change.release.record import utc
 from plugin.driver_change.release.store import sole_change
 from plugin.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, MigError
+from plugin.mig_layout.change.store import forget, read_change
 from plugin.mig_layout.holders import with_users
 from plugin.mig_layout.plan import plan_layout, plan_return
 from plugin.mig_layout.record import Before, cuts_of
-from plugin.mig_layout.store import BEFORE_FILE, forget, read_before, read_change, read_layout, write_before
+from plugin.mig_layout.store import BEFORE_FILE, read_before, read_layout, write_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +39,13 @@ def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, 
         return EXIT_OK
     config, layout = config_of(config_path), declared(layout_path)
     folder, wanted = config.state_folder, hashlib.sha256(repr(layout).encode()).hexdigest()
-    if at_start and not _was_applied(folder, wanted):
-        return EXIT_OK
+    known = read_before(folder)
+    if at_start and (known is None or known.wanted != wanted):
+        return EXIT_OK  # what is declared and was not applied yet waits for its turn
 
     def plan(gpus: Sequence[GpuLayout]) -> tuple[GpuPlan, ...]:
         plans = plan_layout(layout, gpus)
-        return _only_empty(plans, gpus, interrupted) if at_start else plans
+        return plans if not at_start or known is None else _only_empty(plans, gpus, known, interrupted)
 
     def remember(gpus: Sequence[GpuLayout]) -> None:
         """Keep what a change to the same layout, which was begun and not ended, knows of the time before it."""
@@ -61,27 +63,24 @@ def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, 
     return _report(outcome, as_json=as_json)
 
 
-def _was_applied(folder: Path, wanted: str) -> bool:
-    """Whether GPUs were cut so, or were being, before: what is declared and not applied yet waits for its turn."""
-    before = read_before(folder)
-    return before is not None and before.wanted == wanted
-
-
 def _note_applied(folder: Path, wanted: str, session: Session) -> None:
     """Remember that the GPUs are cut so, also where nothing had to be changed for it."""
-    before = read_before(folder)
-    if before is None:
-        write_before(folder, Before(utc(time.time()), wanted, cuts_of(with_users(session.read())), is_done=True))
-    elif before.wanted != wanted or not before.is_done:
-        write_before(folder, replace(before, wanted=wanted, is_done=True))
+    now, before = cuts_of(with_users(session.read())), read_before(folder)
+    noted = replace(before or Before(utc(time.time()), wanted, now), wanted=wanted, is_done=True, after=now)
+    if noted != before:
+        write_before(folder, noted)
 
 
 def _only_empty(
-    plans: Sequence[GpuPlan], gpus: Sequence[GpuLayout], interrupted: frozenset[str]
+    plans: Sequence[GpuPlan], gpus: Sequence[GpuLayout], known: Before, interrupted: frozenset[str]
 ) -> tuple[GpuPlan, ...]:
-    """Leave GPUs alone that have instances: they are as somebody wants them, or a drained node changes them."""
+    """Cut GPUs without instances as they were; others are as somebody wants them, or a drained node changes them."""
     cut = {gpu.uuid for gpu in gpus if gpu.instances} - interrupted
-    return tuple(replace(plan, steps=(), refusal="") if plan.uuid in cut else plan for plan in plans)
+    again = {gpu.uuid: known.after[gpu.uuid] for gpu in gpus if gpu.uuid in known.after.keys() - interrupted}
+    same = {plan.uuid: plan for plan in plan_return(again, gpus)}
+    return tuple(
+        replace(plan, steps=(), refusal="") if plan.uuid in cut else same.get(plan.uuid, plan) for plan in plans
+    )
 
 
 def restore_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:

@@ -17,10 +17,10 @@ from plugin.driver.capabilities import read_mig_minors
 from plugin.driver_change.release.record import utc
 from plugin.errors import AdminError, KubeletError, MigError, NodeDaemonError
 from plugin.mig_layout.carry_out import carry_out
+from plugin.mig_layout.change.record import Change
+from plugin.mig_layout.change.store import CHANGE_FILE, forget, read_change, write_change
 from plugin.mig_layout.holders import Users, with_users
 from plugin.mig_layout.nodes import make_nodes
-from plugin.mig_layout.record import Change
-from plugin.mig_layout.store import CHANGE_FILE, forget, read_change, write_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,15 +10,16 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from plugin.mig_layout.change.store import is_locked, read_change
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plugin.devices.inventory import Device, Inventory
     from plugin.log import Logger
-    from plugin.mig_layout.record import Change
+    from plugin.mig_layout.change.record import Change
     from plugin.settings.node_config import NodeConfig
 
-_FILE = "mig-change.json"
 _UNDER_WAY = "its mig layout is being changed"
 _INTERRUPTED = "a change of its mig layout was interrupted"
 _HINT = "grapnel-node mig apply goes on with it, grapnel-node mig restore goes back"
@@ -75,10 +76,6 @@ class MigChanges:
 
     def _read(self) -> None:
         folder = self.config.state_folder
-        if self.change is None and not (folder / _FILE).exists():
-            return
-        from plugin.mig_layout.store import is_locked, read_change  # noqa: PLC0415 - on most nodes never
-
         self.change = read_change(folder)
         self._is_under_way = self.change is not None and is_locked(folder)
 

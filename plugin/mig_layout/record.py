@@ -1,12 +1,12 @@
-"""What is remembered of a change: how the GPUs were cut before, and which of them are being changed. Pure.
+"""What is remembered of a change: how the GPUs were cut before, and since. Pure.
 
-Both are files of the state folder, with one writer at a time (`store`). Not here: the files themselves.
+Not here: the file itself (`store`), and what a change under way is (`change`).
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plugin.documents import list_of, member, members, read_versioned, text, truth, whole
@@ -20,31 +20,21 @@ if TYPE_CHECKING:
     Cut = tuple[bool, tuple[Instance, ...]]  # whether MIG mode is on, and the instances
 
 BEFORE_SCHEMA = "grapnel.dev/mig-before/v1alpha1"
-CHANGE_SCHEMA = "grapnel.dev/mig-change/v1alpha1"
 MAX_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Before:
-    """How GPUs were cut, by UUID, before they were changed to what `wanted` names. `is_done`: they were."""
+    """How GPUs were cut, by UUID, before they were changed to what `wanted` names. `is_done`: they were.
+
+    `after` is how they are cut since: after a reboot every instance gets its place again, and with it its UUID.
+    """
 
     since: str
     wanted: str
     gpus: Mapping[str, Cut]
     is_done: bool = False
-
-
-@dataclass(frozen=True)
-class Change:
-    """The GPUs that are being changed, which nobody is given. `closes`: the driver must not be open for it.
-
-    `problem` says why the file cannot be understood: then nobody knows which GPUs these are.
-    """
-
-    since: str
-    uuids: frozenset[str] = frozenset()
-    closes: bool = False
-    problem: str = ""
+    after: Mapping[str, Cut] = field(default_factory=dict)
 
 
 def cuts_of(gpus: Iterable[GpuLayout]) -> dict[str, Cut]:
@@ -57,26 +47,37 @@ def cuts_of(gpus: Iterable[GpuLayout]) -> dict[str, Cut]:
 
 def render_before(before: Before) -> str:
     """Return the text of the file."""
-    gpus = {
+    head = {"schema": BEFORE_SCHEMA, "since": before.since, "wanted": before.wanted, "isDone": before.is_done}
+    cuts = {"gpus": _cuts_to_json(before.gpus), "after": _cuts_to_json(before.after)}
+    return json.dumps({**head, **cuts}, indent=2) + "\n"
+
+
+def _cuts_to_json(cuts: Mapping[str, Cut]) -> dict[str, object]:
+    return {
         uuid: {
             "migEnabled": is_cut,
             "instances": [
                 {"profile": i.profile, "start": i.start, "size": i.size, "compute": list(i.compute)} for i in instances
             ],
         }
-        for uuid, (is_cut, instances) in before.gpus.items()
+        for uuid, (is_cut, instances) in cuts.items()
     }
-    head = {"schema": BEFORE_SCHEMA, "since": before.since, "wanted": before.wanted, "isDone": before.is_done}
-    return json.dumps({**head, "gpus": gpus}, indent=2) + "\n"
 
 
 def parse_before(content: bytes) -> Before:
     """Return what a file says; raises ValueError."""
     document = read_versioned(content, MAX_BYTES, BEFORE_SCHEMA)
-    gpus = {uuid: _parse_cut(cut) for uuid, cut in member(document, "gpus", members).items()}
     return Before(
-        member(document, "since", text()), member(document, "wanted", text()), gpus, member(document, "isDone", truth)
+        since=member(document, "since", text()),
+        wanted=member(document, "wanted", text()),
+        gpus=member(document, "gpus", _parse_cuts),
+        is_done=member(document, "isDone", truth),
+        after=member(document, "after", _parse_cuts, {}),
     )
+
+
+def _parse_cuts(value: object) -> dict[str, Cut]:
+    return {uuid: _parse_cut(cut) for uuid, cut in members(value).items()}
 
 
 def _parse_cut(value: object) -> Cut:
@@ -90,16 +91,3 @@ def _parse_instance(value: object) -> Instance:
         profile=member(value, "profile", text(64)),
         compute=member(value, "compute", list_of(whole())),
     )
-
-
-def render_change(change: Change) -> str:
-    """Return the text of the file."""
-    document = {"schema": CHANGE_SCHEMA, "since": change.since, "gpus": sorted(change.uuids), "closes": change.closes}
-    return json.dumps(document, indent=2) + "\n"
-
-
-def parse_change(content: bytes) -> Change:
-    """Return what a file says; raises ValueError."""
-    document = read_versioned(content, MAX_BYTES, CHANGE_SCHEMA)
-    uuids = member(document, "gpus", list_of(text(128)))
-    return Change(member(document, "since", text()), frozenset(uuids), member(document, "closes", truth))

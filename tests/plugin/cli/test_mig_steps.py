@@ -9,10 +9,11 @@ import pytest
 
 from plugin.cli.mig_steps import NodeChange
 from plugin.errors import MigError
+from plugin.mig_layout.change.store import read_change
 from plugin.mig_layout.document import parse_layout
 from plugin.mig_layout.plan import plan_layout, plan_return
 from plugin.mig_layout.record import Before, cuts_of
-from plugin.mig_layout.store import read_before, read_change, write_before
+from plugin.mig_layout.store import read_before, write_before
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.mig_layout.driver import Killed, MemoryDriver
 

@@ -17,8 +17,8 @@ from lab.kubelet import Container, Kubelet, Pod
 from lab.nvml import capabilities, state
 from lab.podresources.server import serving
 from plugin.driver_change.release.store import sole_change
-from plugin.mig_layout.record import Change, render_change
-from plugin.mig_layout.store import CHANGE_FILE, forget, write_change
+from plugin.mig_layout.change.record import Change, render_change
+from plugin.mig_layout.change.store import CHANGE_FILE, forget, write_change
 from tests.plugin.daemon.test_whole_daemon import Node
 from tests.plugin.daemon_process import RESOURCE, wait_until
 
@@ -185,7 +185,7 @@ def test_the_driver_is_let_go_for_a_change_of_the_mode_and_the_other_gpu_stays_o
             assert "libnvidia-ml" not in maps.read_text(), "a reload does not open it"
             forget(state_folder, CHANGE_FILE)
         node.kubelet.wait_for_devices(RESOURCE, 2)
-        assert "libnvidia-ml" in maps.read_text()
+        wait_until(lambda: "libnvidia-ml" in maps.read_text(), node.log)
 
 
 def test_after_a_reboot_only_gpus_without_instances_are_cut(node: CutNode) -> None:
@@ -194,6 +194,16 @@ def test_after_a_reboot_only_gpus_without_instances_are_cut(node: CutNode) -> No
     state.update(node.library, lambda machine: machine.with_gpu(0, migs=()).with_gpu(1, migs=other))
     assert node.mig("apply", "--at-start").returncode == 0
     assert (len(node.migs(0)), node.migs(1)) == (3, other)
+
+
+def test_after_a_reboot_every_instance_has_the_place_and_the_uuid_that_it_had(node: CutNode) -> None:
+    node.apply({"3g.20gb": 1, "1g.5gb": 1})
+    node.apply({"1g.5gb": 2})
+    before = {(each.uuid, each.placement_start) for each in node.migs(0)}
+    assert {start for _, start in before} == {0, 4}, "one has kept its place"
+    state.update(node.library, lambda machine: machine.with_gpu(0, migs=()))
+    assert node.mig("apply", "--at-start").returncode == 0
+    assert {(each.uuid, each.placement_start) for each in node.migs(0)} == before
 
 
 def test_a_layout_that_waits_for_its_turn_is_not_applied_at_the_start(node: CutNode) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from plugin.driver_change.release.store import sole_change
 from plugin.errors import MigError
+from plugin.mig_layout.change.record import Change, parse_change, render_change
+from plugin.mig_layout.change.store import CHANGE_FILE, forget, is_locked, read_change, write_change
 from plugin.mig_layout.model import Instance
-from plugin.mig_layout.record import Before, Change, cuts_of, parse_before, parse_change, render_before, render_change
-from plugin.mig_layout.store import CHANGE_FILE, forget, is_locked, read_change, read_layout, write_change
+from plugin.mig_layout.record import Before, cuts_of, parse_before, render_before
+from plugin.mig_layout.store import read_layout
 from tests.plugin.mig_layout.gpus import gpu, instance
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ CHANGE = Change("2026-11-23T23:00:00Z", frozenset({"GPU-0", "GPU-1"}), closes=Tr
 
 def test_what_was_before_is_read_as_it_was_written() -> None:
     gpus = cuts_of([gpu(instance("3g.40gb", 4, 1, 2, number=3, holders=("pod a",))), gpu(index=1, is_cut=False)])
-    before = Before("2026-11-23T23:00:00Z", "digest", gpus)
+    before = Before("2026-11-23T23:00:00Z", "digest", gpus, is_done=True, after=gpus)
     assert gpus["GPU-0"] == (True, (Instance(4, 4, "3g.40gb", (1, 2)),)), "neither numbers nor users are remembered"
     assert parse_before(render_before(before).encode()) == before
 

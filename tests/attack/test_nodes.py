@@ -86,7 +86,8 @@ def stealing_plan() -> dict[str, object]:
     runtime = {"runtime_engine": "containerd", "runtime_service": "containerd.service", "runtime_hook_digest": ""}
     nothing = {"runtime_packages": [], "runtime_files": [], "runtime_restart": False, "runtime_reload": False}
     daemon = {"node_daemon_archive": SECRET, "node_daemon_digest": "0" * 64, "node_daemon_files": []}
-    switches = {"node_daemon_enabled": True, "node_daemon_restart": False}
+    switches = {"node_daemon_enabled": True, "node_daemon_restart": False, "node_daemon_reload": False}
+    switches |= {"node_daemon_absent": [], "node_daemon_mig_files": [], "node_daemon_mig_divide": False}
     roles = {"runtime": runtime | nothing | {"runtime_hook_archive": ""}, "node_daemon": daemon | switches}
     return {"schema": "grapnel.dev/plan/v1alpha1", "node": HOSTILE, "items": [], "problems": [], "roles": roles}
 

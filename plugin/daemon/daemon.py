@@ -106,6 +106,7 @@ class Daemon:
             limits=self._limits,
             unit_bytes=self._unit_bytes,
             cluster=self._node,
+            history=self._history,
             config=lambda: self._config,
             is_in_service=lambda: self._state.release is None and not self._state.observation.waiting_for,
             spawn=self._tasks.spawn,

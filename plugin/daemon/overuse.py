@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from plugin.daemon.dependencies import Dependencies
     from plugin.daemon.memory_limits import MemoryLimits
     from plugin.driver.telemetry import GpuTelemetry
+    from plugin.history.keeper import HistoryKeeper
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.memory_limits.units import UnitBytes
-    from plugin.overuse.keeper import Answer, Cluster, OveruseKeeper
+    from plugin.overuse.keeper import Answer, Cluster, OveruseKeeper, Pod
     from plugin.overuse.measure import Owner
     from plugin.overuse.owners import OwnerReader
     from plugin.settings.node_config import NodeConfig
@@ -39,6 +40,7 @@ class Overuse:
         limits: MemoryLimits,
         unit_bytes: UnitBytes,
         cluster: Cluster,
+        history: HistoryKeeper,
         config: Callable[[], NodeConfig],
         is_in_service: Callable[[], bool],
         spawn: Callable[[Awaitable[None]], None],
@@ -48,7 +50,7 @@ class Overuse:
         self._list_assignments = list_assignments
         self._limits = limits
         self._unit_bytes = unit_bytes
-        self._cluster = cluster
+        self._cluster = _Teller(cluster, history)
         self._config = config
         self._is_in_service = is_in_service
         self._spawn = spawn
@@ -80,6 +82,19 @@ class Overuse:
         if not self._is_in_service():
             return None
         return Answer(config.memory_overuse == OVERUSE_EVICT, config.overuse_grace_s)
+
+
+class _Teller:
+    """Tells the cluster, and keeps what happened for `explain`."""
+
+    def __init__(self, cluster: Cluster, history: HistoryKeeper) -> None:
+        self._cluster = cluster
+        self._history = history
+        self.evict: Callable[[tuple[Pod, ...]], None] = cluster.evict
+
+    def tell(self, reason: str, message: str, subject: str, *, is_warning: bool) -> None:
+        self._history.happened(subject, "over share" if is_warning else "within share", message)
+        self._cluster.tell(reason, message, subject, is_warning=is_warning)
 
 
 class _Questions:

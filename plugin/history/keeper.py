@@ -231,6 +231,11 @@ class HistoryKeeper:
         if self.ledger.has_fresh:
             self._wake.set()
 
+    def happened(self, device: str, what: str, reason: str) -> None:
+        """Record what happened to a device and is no state of it."""
+        self.ledger.happened(device, what, reason, time.time())
+        self._wake.set()
+
     def note(self, what: str, reason: str = "") -> None:
         """Record what happened to the whole node."""
         self.ledger.note(what, reason, time.time())

@@ -170,6 +170,10 @@ class Ledger:
         """Return the last change of a device's state."""
         return next((one for one in reversed(self.changes.get(uuid, ())) if one.what in STATES), None)
 
+    def happened(self, device: str, what: str, reason: str, at: float) -> None:
+        """Record what happened to a device and is no state of it."""
+        self._change(Change(at, device, what, reason=clip(reason)))
+
     def note(self, what: str, reason: str, at: float) -> None:
         """Record what happened to the whole node, unless that is what happened last."""
         if not self._is_last_of_node(what, clip(reason)):

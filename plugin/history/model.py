@@ -121,7 +121,7 @@ class Change(NamedTuple):
     """One change of a device, or of the whole node (`device` is "").
 
     `what`: seen, healthy, unhealthy (the state that kubelets are told); opened, closed, verdict (what health says of
-    a cause); released, resumed (the node).
+    a cause); over share, within share (its memory, by a container that `reason` names); released, resumed (the node).
     """
 
     at: float

@@ -292,3 +292,13 @@ def test_a_long_reason_is_clipped() -> None:
     (one,) = ledger.allocations.values()
     assert isinstance(one, Allocation)
     assert (len(one.devices[0]), len(one.refused)) == (63, 300)
+
+
+def test_what_happens_to_a_device_beside_its_state_leaves_the_state() -> None:
+    ledger = Ledger(0)
+    ledger.observed(next_inventory(Inventory(), Snapshot(VERSION, gpus(1)), DictTree()), (), 1)
+    ledger.happened(gpu(0).uuid, "over share", "team/a uses too much", 2)
+    state = ledger.state_of(gpu(0).uuid)
+    assert state is not None
+    assert state.what == "seen"
+    assert [each.what for each in ledger.changes[gpu(0).uuid]] == ["seen", "over share"]

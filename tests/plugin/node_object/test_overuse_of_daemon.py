@@ -49,6 +49,7 @@ def test_a_pod_over_its_share_is_told_and_evicted_where_that_was_declared(
             wait_until(lambda: "GPUMemoryPodEvicted" in reasons(server), node.log)
         wait_until(lambda: "GPUMemoryOverShare" in reasons(server), node.log)
         assert node.stop() == 0
+    assert '"over share"' in (node.state / "history.jsonl").read_text()
     assert server.state.evicted == EVICTED[overuse]
     assert "pod=default/greedy" in node.log()
     assert "bug" not in node.log()

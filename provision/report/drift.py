@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from datetime import UTC, datetime
 from itertools import islice
@@ -114,7 +115,7 @@ def _unknown(seen: Comparison, failures: Mapping[str, Failure]) -> Iterator[Rend
         found[failure.status.value + where, STATUS_STYLES[failure.status], failure.message, ""].append(node)
     for node, problems in seen.problems.items():
         for problem in problems:
-            found[problem.code, "bold red", problem.message.replace(node, "the node"), problem.hint].append(node)
+            found[problem.code, "bold red", _about_any(problem.message, node), problem.hint].append(node)
     for (title, style, message, hint), nodes in islice(found.items(), CASES_SHOWN):
         yield hanging(Text.assemble((f"{title}: ", style)), Text(names(runs(nodes)), "bold cyan"))
         yield hanging(_INDENT, Text(message))
@@ -124,6 +125,11 @@ def _unknown(seen: Comparison, failures: Mapping[str, Failure]) -> Iterator[Rend
         yield Text(f"and {count(len(found) - CASES_SHOWN, 'more reason')}: --json has all", "dim")
     if found:
         yield ""
+
+
+def _about_any(message: str, node: str) -> str:
+    """Return a message without the node's name, so that it is equal on nodes with the same problem."""
+    return re.sub(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)", "the node", message)
 
 
 def _summary(seen: Comparison, failures: Mapping[str, Failure]) -> str:

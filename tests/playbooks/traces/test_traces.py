@@ -166,6 +166,17 @@ def test_files_and_units_have_times_and_all_of_it_is_what_the_controller_reads(m
     assert traces["services"] == {"containerd.service": {"since": 905, "result": "exit-code"}}
 
 
+def test_names_and_versions_that_cannot_be_are_left_out(machine: Machine) -> None:
+    machine.write(
+        DPKG_LOG,
+        f"2026-05-01 06:12:03 install nvi\x07dia <none> 1\n2026-05-01 06:12:03 install nvidia-x <none> a/b\n{DPKG}",
+    )
+
+    traces = read_traces(machine.host, Clock(), "apt", [], [])
+
+    assert set(traces["packages"]) == {"libcuda1", "nvidia-smi"}
+
+
 def test_what_somebody_typed_is_made_printable_and_short() -> None:
     change = Change("install", 1, "1", "x\x1b[2J" + "y" * 1000, "ada\n")
 

@@ -30,6 +30,7 @@ def test_exit_code(nodes: list[FakeNode], code: int, capsys: pytest.CaptureFixtu
 
     assert show_drift(context(fleet), list(fleet.nodes), ("grapnel", "apply"), as_json=True) == code
     assert fleet.applied() == []
+    assert fleet.requests[0].extra_vars["grapnel_traces"] is True
     jsonschema.validate(json.loads(capsys.readouterr().out), json.loads(SCHEMA.read_text()))
 
 

@@ -79,6 +79,7 @@ def test_bad_facts_name_node_and_path(sample: Path) -> None:
         "schema-of-the-future": "invalid enum value 'grapnel.dev/facts/v2' - at `$.schema`",
         "size-of-a-user-id": 'expected `int` <= 4294967295 - at `$.files["/etc/docker/daemon.json"].uid`',
         "space-below-nothing": "expected `int` >= 0 - at `$.disk_free[...]`",
+        "trace-without-a-date": "expected `int`, got `str` - at `$.traces.packages[...].time`",
         "version-of-two-lines": "expected `str` matching regex "
         r"'^(([0-9]{1,9}:)?[A-Za-z0-9][A-Za-z0-9.+~_^-]*)?$(?!\\n)'"
         ' - at `$.packages["libcuda1"].version`',

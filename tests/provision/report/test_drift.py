@@ -116,6 +116,24 @@ def test_nodes_that_could_not_be_compared_are_told_by_their_reason() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("node", "message", "expected"),
+    [
+        pytest.param(
+            "n1", "apt on n1 is in use by n17 (n1)", "apt on the node is in use by n17 (the node)", id="a word"
+        ),
+        pytest.param(
+            "a", "a package that n-a has, of a.", "the node package that n-a has, of the node.", id="a letter"
+        ),
+        pytest.param("n1", "n1.example and n1_x", "n1.example and n1_x", id="the beginning of another name"),
+    ],
+)
+def test_a_node_is_left_out_of_its_problem_as_a_word_alone(node: str, message: str, expected: str) -> None:
+    problem = Problem(code="cursed", message=message, hint="")
+
+    assert f"  {expected}" in shown({node: NodePlan(node=node, problems=(problem,))})
+
+
 def test_nothing_that_a_node_says_reaches_the_terminal_as_it_is() -> None:
     evil = Item(
         role=Role.DRIVER, action=Action.INSTALL, target="a\x1b[2J", from_="1\nx: y", reason="r\x1b[31m\nfile: /"

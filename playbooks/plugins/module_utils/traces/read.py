@@ -5,10 +5,11 @@ Whoever is root can have changed these records, too.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages import family
-from ansible_collections.grapnel.node.plugins.module_utils.traces import apt, zypper
+from ansible_collections.grapnel.node.plugins.module_utils.traces import apt, dnf, zypper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 
 _CHANGES: Mapping[str, Callable[[Host], dict[str, Change]]] = {
     family.APT: apt.read_changes,
+    family.DNF: dnf.read_changes,
     family.ZYPPER: zypper.read_changes,
 }
 _RELEASES = tuple(f"/usr/lib/grapnel/{part}/RELEASE" for part in ("driver", "hook", "node"))
+# Of a log that a crash has left with nonsense in it, only what can be a name and a version is told.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_^:-]{0,127}")
 _MAX_PACKAGES = 512
 _PROPERTIES = "Id,StateChangeTimestampMonotonic,Result"
 _TIMEOUT_S = 20.0
@@ -29,13 +33,19 @@ _MICROSECONDS = 1_000_000
 
 def read_traces(host: Host, clock: Clock, manager: str, files: Iterable[str], units: Iterable[str]) -> dict[str, Any]:
     """Return the facts ``traces`` about these files and units, and about the packages of ``manager``."""
-    changes = _CHANGES[manager](host) if manager in _CHANGES else {}
-    newest = sorted(changes.items(), key=lambda entry: -entry[1].time)[:_MAX_PACKAGES]
     return {
-        "packages": {name: change.described() for name, change in newest},
+        "packages": _packages(host, manager),
         "files": {path: found for path in (*files, *_RELEASES) if (found := _times(host, path))},
         "services": _services(host, clock, tuple(units)),
     }
+
+
+def _packages(host: Host, manager: str) -> dict[str, Any]:
+    """Return the last changes of packages, of too many the newest."""
+    changes = _CHANGES[manager](host).items()
+    plain = [entry for entry in changes if _PLAIN.fullmatch(entry[0]) and _PLAIN.fullmatch(entry[1].version or "0")]
+    newest = sorted(plain, key=lambda entry: -entry[1].time)[:_MAX_PACKAGES]
+    return {name: change.described() for name, change in newest}
 
 
 def _times(host: Host, path: str) -> dict[str, int] | None:

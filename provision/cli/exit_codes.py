@@ -73,6 +73,7 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.FAILED: "not written, or damaged",
     },
     "completion": _WRITTEN,
+    "version": {ExitCode.DONE: "shown; parts that are missing are said", ExitCode.FAILED: "it could not be read"},
 }
 
 

@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     DONE = 0
     FAILED = 1
     USAGE = 2
-    CHANGES = 3  # of `plan --exit-code`, as GNU diff's 1 is taken by failures
+    CHANGES = 3  # of `plan --exit-code` and `drift`, as GNU diff's 1 is taken by failures
     BUG = 70  # EX_SOFTWARE of sysexits.h
     INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 

@@ -13,10 +13,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from provision import __version__
 from provision.cli.exit_codes import epilog_of
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.terminal import print_error, print_traceback
+from provision.cli.terminal import print_error, print_traceback, say
 from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 VERBS: Final = (
     *("init", "check", "plan", "simulate", "stage", "apply", "status"),
     *("pause", "resume", "skip", "retry", "abandon", "rollback", "reboot"),
-    *("remove", "doctor", "drift", "bundle", "completion"),
+    *("remove", "doctor", "drift", "bundle", "completion", "version"),
 )
 
 
@@ -109,6 +108,17 @@ class _WholeLines(argparse.HelpFormatter):
         return super().format_help()
 
 
+class _ShowVersion(argparse.Action):
+    """Does what `grapnel version` does, as people expect it of an option."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from provision.cli.version import version_lines  # noqa: PLC0415 - start-up time
+
+        for line in version_lines():
+            say(line)
+        parser.exit()
+
+
 def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     """Return the parser that knows these verbs."""
     parser = argparse.ArgumentParser(
@@ -118,7 +128,9 @@ def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
         formatter_class=_WholeLines,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"grapnel {__version__}")
+    parser.add_argument(
+        "--version", action=_ShowVersion, nargs=0, help="show the versions of grapnel and of what nodes would get"
+    )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name, verb in verbs.items():

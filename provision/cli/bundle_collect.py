@@ -18,10 +18,11 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.bundle.errors import BundleError
 from provision.cli.options import load_fleet
-from provision.cli.plan import build_context, payload_folder
+from provision.cli.plan import build_context
 from provision.errors import UsageError
 from provision.node_plan import Problem
 from provision.payload import store
+from provision.payload.place import payload_folder
 from provision.planner.collection import bundle_name, choose_collected
 from provision.report import make_console, open_view
 from provision.spec.model import DriverSource, KernelModule

@@ -14,9 +14,10 @@ from provision.bundle.sets import Contents, StagedSet
 from provision.bundle.write import write_bundle
 from provision.cli.bundle_collect import FLAVOURS, Creation
 from provision.cli.options import common_arguments
-from provision.cli.plan import payload_folder, run_arguments
+from provision.cli.plan import run_arguments
 from provision.errors import GrapnelError, UsageError
 from provision.payload import store
+from provision.payload.place import payload_folder
 from provision.runner import find_collection
 
 if TYPE_CHECKING:

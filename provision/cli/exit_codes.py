@@ -12,6 +12,11 @@ from provision.errors import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+KINDS: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "an expected failure; the message says what helps",
+    ExitCode.CHANGES: "there is something to change",
+}
 OF_ALL: Final[Mapping[ExitCode, str]] = {
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.BUG: "a bug",
@@ -73,6 +78,7 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.FAILED: "not written, or damaged",
     },
     "completion": _WRITTEN,
+    "version": {ExitCode.DONE: "shown; parts that are missing are said", ExitCode.FAILED: "it could not be read"},
 }
 
 

@@ -31,6 +31,7 @@ from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
 from provision.gates import ask_once
 from provision.payload import store
+from provision.payload.place import payload_folder
 from provision.planner.bundled import declare_carried, declared_bundle
 from provision.report import (
     builds_document,
@@ -262,16 +263,3 @@ def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:
 
 def _bundles(environment: Mapping[str, str]) -> Path:
     return _cache(environment) / "bundles"
-
-
-def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:
-    """Return where the payload is looked for: what is asked for, the environment's, the checkout's, installed."""
-    if asked is not None:
-        return asked
-    if environment.get("GRAPNEL_PAYLOAD"):
-        return Path(environment["GRAPNEL_PAYLOAD"])
-    candidates = (
-        declaration.absolute().parent / "dist" / "payload",
-        Path(provision.__file__).parent / "_payload" / "archives",  # of a release's wheel
-    )
-    return next((folder for folder in candidates if folder.is_dir()), store.payload_folder(environment))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
-PAYLOAD = "GRAPNEL_WHEEL_PAYLOAD"  # tasks/release/wheel_hook.py
+PAYLOAD, MAN = "GRAPNEL_WHEEL_PAYLOAD", "GRAPNEL_WHEEL_MAN"  # tasks/release/wheel_hook.py
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +54,10 @@ def _make(folder: Path) -> Path:
     sources = find_sources(ROOT)
     libraries = CachedLibraries(sources.requirements, cache_folder(os.environ) / "libraries", os.environ)
     build_payload(payload, sources, libraries)
-    _run([sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(release)], {PAYLOAD: str(payload)})
+    man = folder / "grapnel.1"
+    _run([sys.executable, "-P", "-m", "provision.cli.man", str(man)], {})
+    build = [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(release)]
+    _run(build, {PAYLOAD: str(payload), MAN: str(man)})
     wheel = next(release.glob("*.whl"))
     galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
     _run([galaxy, "collection", "build", str(ROOT / "playbooks"), "--output-path", str(release)], {})

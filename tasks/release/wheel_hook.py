@@ -1,6 +1,7 @@
-"""A build hook of hatchling: puts the archives for nodes into the wheel of a release.
+"""A build hook of hatchling: puts the archives for nodes and the manual page into the wheel of a release.
 
-Without ``GRAPNEL_WHEEL_PAYLOAD`` a wheel has none, as one that is built from a checkout to try something.
+Without ``GRAPNEL_WHEEL_PAYLOAD`` and ``GRAPNEL_WHEEL_MAN`` a wheel has neither, as one that is built from a checkout to
+try something.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class PayloadHook(BuildHookInterface):  # type: ignore[type-arg]  # of a configuration that is not used here
-    """Adds a folder that ``python -m provision.payload build`` has made."""
+    """Adds what ``python -m provision.payload build`` and ``python -m provision.cli.man`` have made."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
         folder = os.environ.get("GRAPNEL_WHEEL_PAYLOAD")
         if folder:
             build_data["force_include"][folder] = "provision/_payload/archives"
+        page = os.environ.get("GRAPNEL_WHEEL_MAN")
+        if page:
+            build_data["shared_data"][page] = "share/man/man1/grapnel.1"

@@ -42,6 +42,13 @@ def test_the_wheel_carries_whole_archives_for_nodes(release: Path) -> None:
             assert archive.getnames()
 
 
+def test_the_wheel_carries_the_manual_page(release: Path) -> None:
+    wheel = zipfile.ZipFile(next(release.glob("*.whl")))
+    name = next(name for name in wheel.namelist() if name.endswith(".data/data/share/man/man1/grapnel.1"))
+
+    assert wheel.read(name).startswith(b".TH GRAPNEL 1 ")
+
+
 def test_the_wheel_names_what_it_needs(release: Path) -> None:
     wheel = zipfile.ZipFile(next(release.glob("*.whl")))
     metadata = wheel.read(next(name for name in wheel.namelist() if name.endswith("/METADATA"))).decode()

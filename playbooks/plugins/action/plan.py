@@ -50,9 +50,9 @@ def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
-    from provision.payload.place import payload_folder  # noqa: PLC0415 - see above
     from provision.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
     from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
+    from provision.payload.place import payload_folder  # noqa: PLC0415 - see above
     from provision.payload.store import load_payload  # noqa: PLC0415 - see above
     from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
     from provision.planner.mig import expected_mig  # noqa: PLC0415 - see above

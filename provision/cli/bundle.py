@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from provision.bundle.read import verify_bundle
 from provision.cli import bundle_create
 from provision.cli.options import debug_argument
 from provision.errors import ExitCode
+from provision.printable import printable_json
 
 if TYPE_CHECKING:
     import argparse
@@ -22,15 +25,21 @@ _MIB: Final = 1024 * 1024
 def configure(parser: argparse.ArgumentParser) -> None:
     debug_argument(parser)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="action")
-    bundle_create.configure(actions.add_parser("create", help="write a bundle, from what nodes collect or have staged"))
+    create = actions.add_parser("create", help="write a bundle, from what nodes collect or have staged")
+    bundle_create.configure(create)
     verify = actions.add_parser("verify", help="check every byte of a bundle, and show what is in it")
     verify.add_argument("target", type=Path, metavar="FILE")
+    for action in (create, verify):
+        action.add_argument("--json", action="store_true", help="print its list as JSON (docs/contracts/bundle)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write or check a bundle, and print what is in it."""
     listing = bundle_create.create(args) if args.action == "create" else verify_bundle(args.target)
-    _show(args.target, listing)
+    if args.json:
+        print(printable_json(msgspec.to_builtins(listing)))
+    else:
+        _show(args.target, listing)
     return ExitCode.DONE
 
 

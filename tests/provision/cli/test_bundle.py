@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,19 @@ def test_a_bundle_is_made_of_a_staged_set_and_checked(tmp_path: Path, capsys: py
     assert (made, checked) == (ExitCode.DONE, ExitCode.DONE)
     assert capsys.readouterr().out == told
     assert f"{DEBIAN}: driver {NEW} (proprietary), 2 packages, modules for: {KERNEL}" in told
+
+
+def test_the_list_of_a_bundle_is_told_to_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    staged = staged_set(tmp_path / "set", change_of())
+    file = str(tmp_path / "drivers.bundle")
+
+    main(["bundle", "create", file, "--set", f"{DEBIAN}={staged.folder}", "--drivers-only", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    main(["bundle", "verify", file, "--json"])
+
+    assert json.loads(capsys.readouterr().out) == told
+    assert told["schema"] == "grapnel.dev/bundle/v1alpha1"
+    assert [(driver["distribution"], driver["version"]) for driver in told["drivers"]] == [(DEBIAN, NEW)]
 
 
 def test_a_damaged_bundle_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,6 +78,8 @@ def _with_record(view: NodeView, record: Record | None) -> NodeView:
 
 def entered(node: NodeState, record: Record) -> NodeState:
     """Return the node after its record was written."""
+    if node.is_unwritten and record == node.record:  # again, as nothing has happened
+        return changed(node, is_unwritten=False)
     return changed(
         node,
         view=replace(node.view, record=record),
@@ -86,6 +88,7 @@ def entered(node: NodeState, record: Record) -> NodeState:
         step=None,
         blocked={},
         is_unwritten=False,
+        is_half_done=node.is_half_done and not record.phase.is_in_service,
     )
 
 

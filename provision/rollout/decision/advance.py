@@ -158,7 +158,7 @@ def _wait_for_domain(domain: Domain, node: NodeState, record: Record, now: datet
     if now - max(record.believed_since(now, began), began) < node.drain_timeout:
         return None
     reason = f"it does not take part: {missing.obstacle or 'its turn has not come'}"
-    is_other = bool(missing.origin) and missing.origin != record.origin
+    is_other = missing.is_half_done or (bool(missing.origin) and missing.origin != record.origin)
     if is_other or not node.may_return:
         apart = replace(record, is_unrelated=True)
         return _quarantine(node, apart, f"{missing.name} of its domain {domain.title}: {reason}", now)

@@ -94,6 +94,8 @@ class Domain:
         """Return why a node with its former driver again must not serve: another one serves with another driver."""
         for node in self.serving:
             has = node.serves_with
+            if has is None:
+                return f"{node.name} of its domain {self.title} may come to have another one by itself"
             if has and has != version:
                 return f"{node.name} of its domain {self.title} serves with {has}"
         return ""

@@ -18,7 +18,7 @@ from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import why_apart, with_domains
 from provision.rollout.decision.topology import with_places
-from provision.rollout.model import ChangeKind
+from provision.rollout.model import ChangeKind, Phase
 from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         kind=kind,
         may_return=kind is not ChangeKind.MIG,  # the driver stays as it is: there is no other to return to
         is_released=answer.facts.is_released,
+        is_half_done=answer.facts.driver.run is not None and answer.facts.driver.run.is_open,
     )
 
 
@@ -199,6 +200,7 @@ def _unreached(view: NodeView, record: Record, target: str, timeout: timedelta, 
         origin=record.origin,
         drain_timeout=timeout,
         drain=drain,
+        is_disruptive=record.phase not in {Phase.VERIFY, Phase.RESUME},  # these say that it has been changed
         origin_change=record.origin_change,
         may_return=record.kind is not ChangeKind.MIG,
         kind=record.kind if record.kind in _NOT_OF_DRIVERS else ChangeKind.DRIVER,

@@ -67,6 +67,7 @@ class NodeState:
     is taken out of service for; for a reboot, ``boot`` is the boot that is to end, or has. ``is_unwritten``: its
     machine was registered again, as a new object that does not have the record yet. ``is_replaced``: another machine
     was registered under its name. ``is_released``: its node daemon does not offer the GPUs, whatever records say.
+    ``is_half_done``: a change of its driver had not come to its end when it was looked at, and may go on by itself.
 
     Derived from these, as every decision asks for it of every node: ``name`` is the inventory's, ``record`` what is
     remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
@@ -102,6 +103,7 @@ class NodeState:
     is_unwritten: bool = False
     is_replaced: bool = False
     is_released: bool = False
+    is_half_done: bool = False
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
 
@@ -152,8 +154,10 @@ class NodeState:
         return frozenset(one.pod_uid for one in self.step.holders if one.pod_uid and one.pod_uid not in known)
 
     @property
-    def serves_with(self) -> str:
-        """The driver version of a node that is in service, as far as it is known."""
+    def serves_with(self) -> str | None:
+        """The driver version of a node that is in service, empty for none; None where it may be another by now."""
+        if self.is_half_done:
+            return None
         return self.target if self.is_changed or self.is_as_declared else self.origin
 
     @property

@@ -89,7 +89,7 @@ class Invariants:
         hold(cordoned is not False or record.phase.is_in_service, f"{node} is uncordoned in {record.phase}")
         if not is_again and (was is None or was.is_over):
             self.begin(node, seen)
-        if record.has_failed:
+        if record.has_failed and not is_again:
             self.fail(node, record)
         if record.phase.is_in_service:
             self.finish(machine, record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.errors import HeldError, UnreachableError
 from provision.rollout.gates import GateState
+from provision.rollout.model import Phase
 from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
 from provision.simulate.cluster import SimulatedCluster
 from provision.simulate.executor import VirtualExecutor
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.rollout.decision.policy import Policy
-    from provision.rollout.model import Origin, Phase
+    from provision.rollout.model import Origin
     from provision.rollout.standing import Standing
     from provision.simulate.machine import Machine
     from provision.simulate.world import World
@@ -172,12 +173,10 @@ def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) ->
         machine = world.machines[name]
         record = view.record
         if not machine.is_up and record is not None and not record.phase.is_over:  # all that is known is its record
-            target, origin, change = declared.target, record.origin, record.origin_change
-            states.append(
-                NodeState(
-                    view=view, target=target, origin=origin, origin_change=change, drain_timeout=limit, drain=drain
-                )
-            )
+            known = NodeState(view=view, target=declared.target, drain_timeout=limit, drain=drain)
+            origin, change = record.origin, record.origin_change
+            is_changed = record.phase in {Phase.VERIFY, Phase.RESUME}
+            states.append(replace(known, origin=origin, origin_change=change, is_disruptive=not is_changed))
             continue
         is_elsewhere = machine.change is not None and machine.change.target != declared.target
         is_there = machine.driver == declared.target and not is_elsewhere
@@ -193,6 +192,7 @@ def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) ->
                 obstacle="" if machine.is_up else f"{name} cannot be reached",
                 origin_change=machine.driver,
                 is_released=machine.is_released,
+                is_half_done=machine.change is not None,
             )
         )
     return in_their_places(with_domains(states, rollout.domains, {}), rollout, {}), strictest([rollout], len(states))

@@ -11,7 +11,7 @@ from tests.provision.rollout.model.events import INJECTED, KINDS, LENGTH, Event,
 from tests.provision.rollout.model.fleet import Fleet
 from tests.provision.rollout.model.invariants import ViolationError, hold
 from tests.provision.rollout.model.machine import RolloutMachine
-from tests.provision.rollout.model.policies import NEW, OLD, index_of
+from tests.provision.rollout.model.policies import NEW, NEWER, OLD, index_of
 from tests.provision.rollout.model.shrink import shrink, violated
 
 SHARE = 400
@@ -237,6 +237,33 @@ FOUND: dict[str, list[Event]] = {
         ("register_again", "n1"),
         ("cordon", "n1"),
         ("go_on", "ada", 34),
+    ],
+    "a node that has failed before and is registered again": [
+        ("go_on", "ada", 24),
+        ("stick", "n2"),
+        ("go_on", "ada", 21),
+        ("apply", "ada"),
+        ("register_again", "n2"),
+        ("turns", "ada", 13),
+    ],
+    "a node that changes by itself beside its domain": [
+        ("declare", NEW, 9),
+        ("go_on", "ada", 21),
+        ("register_again", "n1"),
+        ("kill", "ada"),
+        ("pause",),
+        ("go_on", "ada", 34),
+    ],
+    "a node that cannot be reached and is put back as its window closes": [
+        ("declare", NEW, 2),
+        ("apply", "ada"),
+        ("turns", "ada", 3),
+        ("declare", NEWER, 9),
+        ("put_clock", -7200.0),
+        ("reboot", "n3", 70.0),
+        ("disturb_at", "ada", 9, "abandon", "n3"),
+        ("kill_at", "ada", 1),
+        ("go_on", "ada", 29),
     ],
     "a node that failed and is registered again": [
         ("declare", NEW, 8),

@@ -50,9 +50,8 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     if stop or pause:
         reason = pause.as_reason if pause else f"stopped: {stop}"
         waiting.update(dict.fromkeys((node.name for node in census.waiting), reason))
-    else:
-        waiting_nodes = [node for node in census.waiting if not node.is_unwritten]  # those are written down first
-        actions += _begin(waiting_nodes, admission, now, waiting, domains)
+    elif not unwritten:  # which are out of service again in a moment
+        actions += _begin(census.waiting, admission, now, waiting, domains)
     is_paused = pause is not None and bool(census.waiting)  # what waits for a person to resume is not over
     is_still = not actions and not is_paused and not census.flying
     stop = stop or (admission.standstill(snapshot.still_since) if is_still else None)

@@ -47,10 +47,10 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     closed = _why_closed(hours, snapshot, policy)
     admission = Admission(census, policy, now, turn, closed)
     pause = None if stop else snapshot.pause
-    if stop or pause:
-        reason = pause.as_reason if pause else f"stopped: {stop}"
+    if stop or pause or unwritten:
+        reason = pause.as_reason if pause else f"stopped: {stop}" if stop else _why_first(unwritten[0])
         waiting.update(dict.fromkeys((node.name for node in census.waiting), reason))
-    elif not unwritten:  # which are out of service again in a moment
+    else:
         actions += _begin(census.waiting, admission, now, waiting, domains)
     is_paused = pause is not None and bool(census.waiting)  # what waits for a person to resume is not over
     is_still = not actions and not is_paused and not census.flying
@@ -66,6 +66,11 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
         given_up=tuple(node.name for node in census.flying if _is_gone(node, now)),
         is_closed=bool(closed[0]) or turn.gate is not None,
     )
+
+
+def _why_first(node: NodeState) -> str:
+    """Return why nothing begins before a record is written again: its node may be out of service once more then."""
+    return f"waits for {node.name}, which was registered again: its record is written first"
 
 
 def _why_closed(hours: OpeningHours, snapshot: Snapshot, policy: Policy) -> tuple[str, int]:

@@ -1,6 +1,6 @@
 """Shows a node's MIG devices in /proc and /dev as the driver's module does: capabilities, and device nodes for them.
 
-Which MIG devices there are is in the simulated NVML.
+Which MIG devices there are is in the simulated NVML; the simulated module lists the numbers of all that there can be.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 MAJOR = 4  # a kind of terminal, as the substitutes of GPUs
 FOLDER = "/dev/nvidia-caps"
-_LIST = "/proc/driver/nvidia-caps/mig-minors"
 _CAPABILITIES = "/proc/driver/nvidia/capabilities"
 
 
@@ -32,7 +31,6 @@ def show_capabilities(node: Node, machine: Machine) -> None:
     """Make files and device nodes for a machine's MIG devices on a running node, and no others."""
     hide_capabilities(node)
     every = minors(1 + max(gpu.minor_number for gpu in machine.gpus))
-    _write(node, _LIST, "".join(f"{name} {minor}\n" for name, minor in every.items()))
     shown = {name: every[name] for name in ("config", "monitor")}
     for gpu, mig in itertools.chain.from_iterable(((gpu, mig) for mig in gpu.migs) for gpu in machine.gpus):
         shown.update(capabilities(gpu.minor_number, mig))
@@ -44,7 +42,7 @@ def show_capabilities(node: Node, machine: Machine) -> None:
 
 def hide_capabilities(node: Node) -> None:
     """Take all of it away."""
-    node.run(["rm", "-rf", FOLDER, _LIST, _CAPABILITIES])
+    node.run(["rm", "-rf", FOLDER, _CAPABILITIES])
 
 
 def _file(name: str) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.errors import NoAnswer
 from plugin.holders.advice import advise
 from plugin.holders.cgroup import Place
 from plugin.holders.pod_names import PodNames
@@ -32,6 +33,14 @@ def list_now(sys_root: Path, proc: Path = PROC, logs: Path = _LOGS) -> Listing:
     look = partial(list_holders, proc, os.getpid(), dri_nodes=read_dri_nodes(sys_root))
     listing = call_within(_LISTING_S, look, "the processes' files in /proc")
     return replace(listing, holders=name_pods(listing.holders, logs))
+
+
+def named_now(sys_root: Path, proc: Path) -> tuple[Holder, ...]:
+    """Return holders for their names alone, nobody where they cannot be read in time."""
+    try:
+        return list_now(sys_root, proc).holders
+    except NoAnswer:
+        return ()
 
 
 def name_pods(holders: Sequence[Holder], logs: Path) -> tuple[Holder, ...]:

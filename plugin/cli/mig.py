@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.cli.holders import named_now
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.nvml import mig_instances
 from plugin.driver.nvml.library import NvmlSource
 from plugin.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, MigError
-from plugin.mig_layout.holders import Users, with_users
+from plugin.mig_layout.holders import names_of, with_users
 from plugin.mig_layout.plan import plan_layout
 from plugin.mig_layout.store import read_layout
 from plugin.settings.load import Invocation, load
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from plugin.driver.mig_instances import CuttableGpu
     from plugin.mig_layout.carry_out import Cutter
+    from plugin.mig_layout.holders import Users
     from plugin.mig_layout.model import GpuLayout, GpuPlan, Instance, Layout
     from plugin.settings.node_config import NodeConfig
 
@@ -74,7 +76,7 @@ def show_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> in
     config = config_of(config_path)
     with Session(config, timeout_s) as session:
         found = session.read()
-    gpus = with_users(found, Users(minors=read_mig_minors(config.proc_root)))
+    gpus = with_users(found, _users(config))
     if as_json:
         print(
             json.dumps(
@@ -95,6 +97,11 @@ def show_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> in
     for problem in _silent(gpus):
         print(f"note: {problem}")
     return EXIT_OK
+
+
+def _users(config: NodeConfig) -> Users:
+    """Return the names of processes that NVML knows by number."""
+    return names_of(named_now(config.sys_root, config.proc_root), read_mig_minors(config.proc_root))
 
 
 def _silent(gpus: Sequence[GpuLayout]) -> list[str]:
@@ -136,7 +143,7 @@ def plan_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, a
     config, layout = config_of(config_path), declared(layout_path)
     with Session(config, timeout_s) as session:
         found = session.read()
-    plans = plan_layout(layout, with_users(found, Users(minors=read_mig_minors(config.proc_root))))
+    plans = plan_layout(layout, with_users(found, _users(config)))
     if as_json:
         print(json.dumps({"gpus": [plan_to_json(plan) for plan in plans]}, indent=2))
     else:

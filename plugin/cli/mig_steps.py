@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plugin.admin.client import ask
-from plugin.cli.holders import list_now, problems_of
+from plugin.cli.holders import list_now, named_now, problems_of
 from plugin.devices.sharing import device_of
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver_change.release.record import utc
@@ -19,13 +19,14 @@ from plugin.errors import AdminError, KubeletError, MigError, NodeDaemonError
 from plugin.mig_layout.carry_out import carry_out
 from plugin.mig_layout.change.record import Change
 from plugin.mig_layout.change.store import CHANGE_FILE, forget, read_change, write_change
-from plugin.mig_layout.holders import Users, with_users
+from plugin.mig_layout.holders import Users, names_of, with_users
 from plugin.mig_layout.nodes import make_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plugin.cli.mig import Session
+    from plugin.driver.mig_instances import CuttableGpu
     from plugin.mig_layout.model import GpuLayout, GpuPlan, Step
     from plugin.settings.node_config import NodeConfig
 
@@ -62,8 +63,8 @@ class NodeChange:
 
         Raises MigError where what is wanted is wrong for this node, and nothing is changed then.
         """
-        outcome = self._outcome
-        gpus = with_users(self._session.read())
+        outcome, found = self._outcome, self._session.read()
+        gpus = with_users(found, names_of(named_now(self._config.sys_root, self._config.proc_root), {}))
         plans = outcome.plans = self._plan(gpus)
         wrong = next((plan for plan in plans if plan.is_wrong), None)
         if wrong is not None:
@@ -76,6 +77,8 @@ class NodeChange:
             closes = any(step.changes_mode for plan in plans for step in plan.steps)
             meant |= frozenset() if left is None else left.uuids
             self._change(Change(utc(time.time()), meant, closes=closes), left)
+        else:
+            self._make_nodes(found)  # those of instances that somebody else has made, as after a reboot
         for plan in outcome.plans:
             if plan.refusal or plan.steps:
                 outcome.waiting.setdefault(plan.uuid, plan.refusal or "some of its steps are left")
@@ -93,11 +96,14 @@ class NodeChange:
             if not self._one_round(users, change.uuids):
                 break
         gpus = self._session.read()
-        minors = read_mig_minors(self._config.proc_root)
-        self._outcome.notes += make_nodes(gpus, minors, self._config.dev_root, self._config.proc_root)
+        self._make_nodes(gpus)
         self._outcome.plans = self._plan(with_users(gpus, users))
         half_done = self._outcome.failed & {step.uuid for step in self._outcome.done}
         self._offer_again(Change(change.since, frozenset(half_done), closes=False) if half_done else None)
+
+    def _make_nodes(self, gpus: Sequence[CuttableGpu]) -> None:
+        minors = read_mig_minors(self._config.proc_root)
+        self._outcome.notes += make_nodes(gpus, minors, self._config.dev_root, self._config.proc_root)
 
     def _one_round(self, users: Users, uuids: frozenset[str]) -> bool:
         """Do what the GPUs lack; returns whether anything was done."""
@@ -140,8 +146,10 @@ class NodeChange:
         """Ask the kubelet itself while no daemon runs; one that does not answer has no pods started, either."""
         import asyncio  # noqa: PLC0415 - a daemon runs nearly always
 
-        from plugin.kubelet.pod_resources.client import list_assignments  # noqa: PLC0415 - the same
+        from plugin.kubelet.pod_resources.client import FOLDER, list_assignments  # noqa: PLC0415 - the same
 
+        if not (self._config.kubelet_root / FOLDER).exists():
+            return {}  # this machine has no kubelet, or has not had one yet
         try:
             found = asyncio.run(list_assignments(self._config.kubelet_root, _KUBELET_S))
         except KubeletError as error:

@@ -6,7 +6,7 @@ Not here: asking any of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from plugin.mig_layout.model import GpuLayout, Instance
@@ -37,6 +37,11 @@ class Users:
 
 
 NOBODY = Users()
+
+
+def names_of(processes: Iterable[Holder], minors: Mapping[str, int]) -> Users:
+    """Return nobody but those whom NVML names by a number, in words: what a process has open does not count here."""
+    return Users(processes=[replace(each, devices=()) for each in processes], minors=minors)
 
 
 def with_users(gpus: Iterable[CuttableGpu], users: Users = NOBODY) -> tuple[GpuLayout, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.mig import MigError, divide, read_mig
+from ansible_collections.grapnel.node.plugins.module_utils.mig import Division, MigError, divide, read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import LAUNCHER
 
 from provision.fleet.mig_facts import MigState
@@ -110,17 +110,24 @@ def test_what_was_done_is_told_line_by_line(node: Machine) -> None:
     left = {"index": 0, "uuid": "GPU-0a", "steps": []}
     node.teach(APPLY, json.dumps({"changed": done, "waiting": {}, "gpus": [left], "notes": []}))
 
-    assert divide(node.host, "apply", 300) == ["GPU-0a: turn mig mode on", "GPU-0a: create 1g.10gb at 0:1"]
+    assert divide(node.host, "apply", 300) == Division(["GPU-0a: turn mig mode on", "GPU-0a: create 1g.10gb at 0:1"])
+
+
+@pytest.mark.parametrize(("notes", "told"), [(["no node\x1b"], ["no node\\x1b"]), (None, []), ("text", [])])
+def test_what_was_noticed_is_told_although_nothing_was_to_do(node: Machine, notes: object, told: list[str]) -> None:
+    node.teach(APPLY, json.dumps({"changed": [], "waiting": {}, "gpus": [], "notes": notes}))
+
+    assert divide(node.host, "apply", 300) == Division([], told)
 
 
 def test_in_check_mode_what_would_be_done_is_told_and_no_failure(node: Machine) -> None:
     node.teach(PLAN, answer({"index": 0, "uuid": "GPU-0a", "steps": ["turn mig mode on"]}), return_code=3)
 
-    assert divide(node.host, "plan", 300) == ["GPU-0a: turn mig mode on"]
+    assert divide(node.host, "plan", 300).steps == ["GPU-0a: turn mig mode on"]
 
 
 def test_in_check_mode_a_node_without_the_program_is_no_failure(machine: Machine) -> None:
-    assert divide(machine.host, "plan", 300) == []
+    assert divide(machine.host, "plan", 300) == Division()
 
 
 def test_a_gpu_in_use_is_a_failure_that_names_who_uses_it(node: Machine) -> None:

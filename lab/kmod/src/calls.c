@@ -101,6 +101,8 @@ int uname(struct utsname *name)
 /* The file to open for `path`; use counts are updated first. */
 static const char *redirect(const char *path)
 {
+    if (path && !strcmp(path, "/proc/devices"))
+        return access(DEVICES_FILE, F_OK) < 0 ? path : DEVICES_FILE;
     if (!path || (strncmp(path, "/proc/modules", 14) && strncmp(path, MODULE_DIR "/", sizeof MODULE_DIR)))
         return path;
     const char *file = strrchr(path, '/');

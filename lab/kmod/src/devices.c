@@ -1,4 +1,4 @@
-/* The driver's device nodes, who holds them open, and /proc/driver/nvidia.
+/* The driver's device nodes, who holds them open, /proc/driver/nvidia, and the numbers of MIG's capabilities.
  *
  * The nodes have NVIDIA's names and openable stand-in numbers: the virtual consoles (character major 4), which no
  * container may open by default. So "opens" and "EPERM" tell what was allowed, without a GPU.
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { STAND_IN_MAJOR = 4, FIRST_GPU = 16, LAST_GPU = 31 };
+enum { GPU_INSTANCES = 15, COMPUTE_INSTANCES = 8 }; /* as lab/nvml/capabilities.py */
 
 static const struct {
     const char *module, *path;
@@ -119,10 +120,36 @@ static void show_gpu(const struct gpu *gpu, const char *version)
                gpu->model, 40 + gpu->minor, gpu->uuid, gpu->address, gpu->minor, version);
 }
 
-/* Fill /proc/driver/nvidia for the module that was just loaded. */
+/* Number all capabilities that there can be, as the driver does; minors are the GPUs' own, without a gap. */
+static void number_capabilities(const struct gpu *gpu, const char *version)
+{
+    unsigned number = 3 + gpu->minor * GPU_INSTANCES * (1 + COMPUTE_INSTANCES);
+    (void)version;
+    for (unsigned instance = 0; instance < GPU_INSTANCES; instance++) {
+        append_text(MIG_MINORS, "gpu%u/gi%u/access %u\n", gpu->minor, instance, number++);
+        for (unsigned compute = 0; compute < COMPUTE_INSTANCES; compute++)
+            append_text(MIG_MINORS, "gpu%u/gi%u/ci%u/access %u\n", gpu->minor, instance, compute, number++);
+    }
+}
+
+static void show_capabilities(void)
+{
+    char devices[TEXT_SIZE];
+    mkdir(CAPABILITIES_DIR, 0555);
+    write_text(MIG_MINORS, "config 1\nmonitor 2\n");
+    each_gpu(number_capabilities, "");
+    char *kinds = read_text("/proc/devices", devices, sizeof devices) > 0 ? strchr(devices, '\n') : NULL;
+    if (kinds) {
+        *kinds++ = '\0';
+        write_text(DEVICES_FILE, "%s\n%3d nvidia-caps\n%s\n", devices, STAND_IN_MAJOR, kinds);
+    }
+}
+
+/* Fill /proc/driver for the module that was just loaded. */
 void show_driver(const struct modinfo *info)
 {
     int is_open = strcmp(info->license, "NVIDIA") != 0;
+    show_capabilities();
     mkdir(DRIVER_DIR, 0555);
     mkdir(DRIVER_DIR "/gpus", 0555);
     write_text(DRIVER_DIR "/version", "NVRM version: NVIDIA UNIX %s  %s  Release Build\nGCC version:  simulated\n",
@@ -130,7 +157,7 @@ void show_driver(const struct modinfo *info)
     each_gpu(show_gpu, info->version);
 }
 
-/* Remove a module's nodes, and for nvidia itself /proc/driver/nvidia. */
+/* Remove a module's nodes, and for nvidia itself what it shows in /proc. */
 void hide_driver(const char *module)
 {
     for (int i = 0; i < FIXED_DEVICES; i++)
@@ -139,6 +166,8 @@ void hide_driver(const char *module)
     if (!strcmp(module, "nvidia")) {
         remove_gpu_nodes();
         remove_tree(DRIVER_DIR);
+        remove_tree(CAPABILITIES_DIR);
+        unlink(DEVICES_FILE);
     }
 }
 

@@ -6,7 +6,7 @@
  *   calls.c    the interposed functions of libc, and the way past them to the kernel
  *   modinfo.c  reading the metadata of a .ko file
  *   modules.c  loading, unloading, use counts: /sys/module, /proc/modules
- *   devices.c  the driver's device nodes, who holds them, /proc/driver/nvidia
+ *   devices.c  the driver's device nodes, who holds them, /proc/driver, /proc/devices
  *   text.c     small files
  *
  * /sys/module and /proc/driver are tmpfs mounts of the node, so a reboot unloads everything. Programs that are linked
@@ -23,9 +23,12 @@
 #define STATE_DIR "/run/gpusim"
 #define MODULE_DIR "/sys/module"
 #define DRIVER_DIR "/proc/driver/nvidia"
+#define CAPABILITIES_DIR "/proc/driver/nvidia-caps"
+#define MIG_MINORS CAPABILITIES_DIR "/mig-minors"
 #define RELEASE_FILE CONFIG_DIR "/release"
 #define GPUS_FILE CONFIG_DIR "/gpus"
 #define MODULES_FILE STATE_DIR "/modules"
+#define DEVICES_FILE STATE_DIR "/devices"
 
 enum { NAME_SIZE = 64, LINE_SIZE = 256, PATH_SIZE = 512, TEXT_SIZE = 16384 };
 
@@ -54,6 +57,7 @@ int count_device_users(const char *module);
 /* text.c */
 int read_text(const char *path, char *text, size_t size);
 void write_text(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void append_text(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void log_kernel(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void remove_tree(const char *path);
 int parse_number(const char *text);

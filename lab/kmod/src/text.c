@@ -50,15 +50,27 @@ void write_text(const char *path, const char *format, ...)
     va_end(arguments);
 }
 
+static void append(const char *path, const char *format, va_list arguments)
+{
+    int fd = kernel_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd >= 0)
+        write_all(fd, format, arguments);
+}
+
+void append_text(const char *path, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    append(path, format, arguments);
+    va_end(arguments);
+}
+
 /* What the kernel would print: one line in /run/gpusim/kmsg. */
 void log_kernel(const char *format, ...)
 {
-    int fd = kernel_open(STATE_DIR "/kmsg", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return;
     va_list arguments;
     va_start(arguments, format);
-    write_all(fd, format, arguments);
+    append(STATE_DIR "/kmsg", format, arguments);
     va_end(arguments);
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version
@@ -72,18 +73,26 @@ def _pci_id(told: object) -> str:
     return match.group(1).lower() if match else ""
 
 
-def divide(host: Host, verb: str, timeout_s: float) -> list[str]:
-    """Have the GPUs divided (``apply``), or say what would be done (``plan``), one line each; raises `MigError`."""
+@dataclass(frozen=True)
+class Division:
+    """What was done, and what was noticed meanwhile that keeps nobody from using the GPUs; one line each."""
+
+    steps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def divide(host: Host, verb: str, timeout_s: float) -> Division:
+    """Have the GPUs divided (``apply``), or say what would be done (``plan``); raises `MigError`."""
     if not host.path(LAUNCHER).exists():
         if verb == "plan":  # check mode: it would be installed first
-            return []
+            return Division()
         raise MigError(f"this node has no grapnel-node ({LAUNCHER}), which divides GPUs: site.yml installs it")
     done = host.run([LAUNCHER, "mig", verb, "--json", "--timeout", f"{timeout_s:g}"], timeout_s + _SLACK_S)
     if done.return_code == _USAGE:
         raise MigError(f"the grapnel-node of this node is too old for MIG layouts ({done.complaint}): update it first")
     answer = _parse(done)
     if done.return_code == _DONE or (verb == "plan" and done.return_code == _NOT_AS_WANTED):
-        return list(_steps(answer))
+        return Division(list(_steps(answer)), list(_notes(answer)))
     reasons = "; ".join(_reasons(answer)) or done.complaints
     raise MigError(f"the GPUs are not divided as declared: {printable(reasons, _LONGEST)}")
 
@@ -104,6 +113,12 @@ def _steps(answer: dict[str, Any]) -> Iterator[str]:
         for gpu in _mappings(answer.get("gpus")):
             for step in gpu.get("steps") or []:
                 yield printable(f"{gpu.get('uuid')}: {step}", _LONGEST)
+
+
+def _notes(answer: dict[str, Any]) -> Iterator[str]:
+    notes = answer.get("notes")
+    for note in notes if isinstance(notes, list) else []:
+        yield printable(str(note), _LONGEST)
 
 
 def _reasons(answer: dict[str, Any]) -> Iterator[str]:

@@ -38,6 +38,11 @@ steps:
   returned: success
   type: list
   elements: str
+notes:
+  description: What was noticed meanwhile, such as a device node that could not be made.
+  returned: success
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -50,10 +55,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec={"timeout_s": {"type": "int", "default": 300}}, supports_check_mode=True)
     verb = "plan" if module.check_mode else "apply"
     try:
-        steps = divide(Host(), verb, module.params["timeout_s"])
+        done = divide(Host(), verb, module.params["timeout_s"])
     except (OSError, MigError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(steps), steps=steps)
+    module.exit_json(changed=bool(done.steps), steps=done.steps, notes=done.notes)
 
 
 if __name__ == "__main__":

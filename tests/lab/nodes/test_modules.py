@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.nvml.capabilities import minors
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -44,6 +46,12 @@ def test_driver_and_devices_show_every_gpu(node: Node) -> None:
     numbers = node.run(["stat", "-c", "%n %t:%T", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]).stdout
     assert numbers.split() == ["/dev/nvidia0", "4:10", "/dev/nvidia1", "4:11", "/dev/nvidiactl", "4:3e"]
     assert node.run(["uname", "-r"]).stdout.strip() == "6.12.107+deb13-amd64"
+
+
+def test_capabilities_of_mig_are_numbered_as_the_driver_does(node: Node) -> None:
+    lines = node.run(["cat", "/proc/driver/nvidia-caps/mig-minors"]).stdout.splitlines()
+    assert {name: int(number) for name, number in map(str.split, lines)} == minors(len(node.gpus))
+    assert "  4 nvidia-caps\n" in node.run(["cat", "/proc/devices"]).stdout.partition("Block devices:")[0]
 
 
 def test_a_module_that_others_need_stays(node: Node) -> None:

@@ -76,6 +76,7 @@ def test_a_gpu_is_cut_as_declared_and_nothing_is_left_of_the_change(machine: Mac
     assert machine.driver.devices("GPU-0") == [("2g.20gb", (1, 1)), ("3g.40gb", (3,))]
     assert str(outcome.done[0]) == "turn mig mode on"
     assert (outcome.waiting, read_change(machine.folder)) == ({}, None)
+    assert not [note for note in outcome.notes if "only processes" in note], "a machine without a kubelet has no pods"
 
 
 def test_what_is_cut_as_declared_already_is_not_touched(machine: Machine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 from contextlib import ExitStack, contextmanager
@@ -204,6 +205,13 @@ def test_after_a_reboot_every_instance_has_the_place_and_the_uuid_that_it_had(no
     state.update(node.library, lambda machine: machine.with_gpu(0, migs=()))
     assert node.mig("apply", "--at-start").returncode == 0
     assert {(each.uuid, each.placement_start) for each in node.migs(0)} == before
+
+
+def test_capability_nodes_that_a_reboot_took_are_made_where_somebody_else_made_the_instances(node: CutNode) -> None:
+    node.apply({"1g.5gb": 3})
+    shutil.rmtree(node.folder / "dev/nvidia-caps")
+    assert node.mig("apply", "--at-start").returncode == 0
+    assert len(list((node.folder / "dev/nvidia-caps").iterdir())) == 2 * 2 * 3
 
 
 def test_a_layout_that_waits_for_its_turn_is_not_applied_at_the_start(node: CutNode) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
 from plugin.holders.scan import Holder
-from plugin.mig_layout.holders import Users, with_users
+from plugin.mig_layout.holders import Users, names_of, with_users
 
 GPU = CuttableGpu(
     0,
@@ -58,3 +58,9 @@ def test_neither_the_daemon_nor_persistence_is_in_the_way() -> None:
 def test_a_node_of_another_gpu_is_nobodys_here() -> None:
     (found,) = with_users([GPU], Users(processes=[Holder(9, "python", ("/dev/nvidia1", "/dev/nvidia-uvm"))]))
     assert found.holders == ("process 77",)
+
+
+def test_of_those_that_are_known_by_name_alone_only_nvmls_processes_count() -> None:
+    known = names_of([Holder(77, "trainer", ("/dev/nvidia0",)), Holder(9, "dcgm", ("/dev/nvidia0",))], MINORS)
+    (found,) = with_users([GPU], known)
+    assert found.holders == ("process 77 (trainer)",)

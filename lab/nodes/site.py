@@ -312,7 +312,8 @@ class Site:
 
 def known_sites() -> list[Site]:
     """Return the sites that have a folder."""
-    return [Site(path.parent.name) for path in sorted(state_dir().glob("*/site.json"))]
+    folders = (path.parent.name for path in sorted(state_dir().glob("*/site.json")))
+    return [Site(name) for name in folders if not name.startswith(".")]  # those are half removed
 
 
 def lost_sites() -> dict[str, str]:

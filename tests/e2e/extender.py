@@ -6,11 +6,11 @@ import json
 import socket
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import yaml
 
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lab.cluster.control_plane import ControlPlane
+    from tests.e2e.manifests import Manifest
 
 FOLDER = Path(__file__).parents[2] / "deploy/gpushare"
 ACCOUNT = "grapnel-gpushare"
 NAMESPACE = "kube-system"
+PREFIX = "/gpushare-scheduler"
 COMMAND = [sys.executable, "-P", "-c", "from plugin.cli import main; main()"]
 END_S = 10.0
 
@@ -51,6 +53,13 @@ class Extender:
             self._process.kill()
             self._process.wait(END_S)
 
+    def why_not(self, manifest: Manifest, node: str) -> str:
+        """Return why a pod may not be placed on a node, as the scheduler would be told, "" where it may."""
+        pod = {**manifest, "metadata": {**manifest["metadata"], "namespace": "nobody", "uid": "not-made"}}
+        status, answer = self._ask("POST", f"{PREFIX}/filter", {"Pod": pod, "Nodes": None, "NodeNames": [node]})
+        assert status == HTTPStatus.OK, answer
+        return str((json.loads(answer)["FailedNodes"] or {}).get(node, ""))
+
     def inspect(self, *arguments: str) -> str:
         """Return what `grapnel-node inspect` prints."""
         command = [*COMMAND, "inspect", *arguments, "--kubeconfig", str(self.kubeconfig)]
@@ -61,11 +70,15 @@ class Extender:
         return self._log.read_text()
 
     def _is_ready(self) -> bool:
-        try:
-            with urlopen(f"http://{self._address}/healthz", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except (URLError, OSError):
-            return False
+        with suppress(OSError):
+            return self._ask("GET", "/healthz")[0] == HTTPStatus.OK
+        return False
+
+    def _ask(self, method: str, path: str, body: object = None) -> tuple[int, str]:
+        with closing(HTTPConnection(self._address, timeout=END_S)) as connection:
+            connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
 
 
 @contextmanager

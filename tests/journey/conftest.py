@@ -130,13 +130,15 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of the release's wheel, installed in an empty environment; packages come from uv's cache alone."""
+    """The commands of the release's wheel, in an environment with the pinned packages; all come from uv's cache."""
     home = tmp_path_factory.mktemp("installed") / "environment"
     uv = str(uv_path(Progress(log_dir=cache_dir() / "logs")))
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(home)], check=True)
-    wheel = str(next(release.glob("*.whl")))
-    argv = [uv, "pip", "install", "--quiet", "--offline", "--python", str(home / "bin" / "python"), wheel]
-    subprocess.run(argv, check=True, cwd=home)
+    inside = ["--quiet", "--offline", "--python", str(home / "bin" / "python")]
+    pinned = str(ROOT / "requirements" / "provision.txt")
+    for words in (["sync", "--require-hashes", pinned], ["install", "--no-deps", str(next(release.glob("*.whl")))]):
+        subprocess.run([uv, "pip", words[0], *inside, *words[1:]], check=True, cwd=home)
+    subprocess.run([uv, "pip", "check", "--python", inside[-1]], check=True, cwd=home)
     return home / "bin"
 
 

@@ -130,7 +130,7 @@ class Browser:
                 if self.run(f"Boolean({script})"):
                     return
             time.sleep(POLL_S)
-        raise BrowserError(f"this has not become true: {script}")
+        raise BrowserError(f"this has not become true: {script}", hint=self._seen())
 
     def press(self, key: str) -> None:
         """Press and release a key, by its name of the DOM, such as `ArrowDown` or `n`."""
@@ -158,6 +158,11 @@ class Browser:
         data = self.call("Page.captureScreenshot", format="png", optimizeForSpeed=False)["data"]
         path.write_bytes(base64.b64decode(data))
 
+    def _seen(self) -> str:
+        with contextlib.suppress(BrowserError):
+            return str(self.run("`${location.pathname}${location.hash}: ${document.body.innerText.slice(0, 500)}`"))
+        return "the page answers nothing"
+
     def _read(self) -> None:
         with open(self._from_browser, "rb", closefd=True) as pipe:  # noqa: PTH123 - a descriptor, not a path
             for text in _messages(pipe):
@@ -181,6 +186,8 @@ def _complaint(message: dict[str, Any]) -> str:
     if message.get("method") == "Runtime.exceptionThrown":
         details = parameters["exceptionDetails"]
         return str(details.get("exception", {}).get("description", details["text"]))
+    if message.get("method") == "Network.loadingFailed" and parameters.get("errorText") == NETWORK_CHANGED:
+        return NETWORK_CHANGED  # of a form that was sent, the log does not tell
     if message.get("method") == "Log.entryAdded" and parameters["entry"]["level"] == "error":
         return f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}".strip()
     return ""

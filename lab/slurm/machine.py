@@ -29,6 +29,7 @@ RUN_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
 FIRST_PORT: Final = 7001
 CONTROLLER: Final = "ctl"
+_NAMED: Final = ("sh", "-c", 'hostname "$1" && shift && exec "$@"', "sh")
 _CONF: Final = """\
 ClusterName=lab
 SlurmctldHost={controller}({address})
@@ -101,9 +102,17 @@ class SlurmMachine:
         """End slurmctld; slurmd and jobs go on."""
         self._end("/run/slurmctld.pid")
 
-    def start_node(self, node: str, *options: str) -> None:
-        """Start a node's slurmd; with ``-b`` it says that the node has rebooted."""
-        self._daemon(self.nodes[node], "slurmd", *options)
+    def start_node(self, node: str, *, up_s: int | None = None) -> None:
+        """Start a node's slurmd, on a machine that booted ``up_s`` seconds ago.
+
+        slurmd's own option ``-b`` has it boot in the second in which it registers. Slurm counts in seconds, so that
+        it may take the next registration for one more boot.
+        """
+        shell = _NAMED
+        if up_s is not None:
+            uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+            shell = ("unshare", "--time", "--fork", "--boottime", str(up_s - int(uptime_s)), *shell)
+        self._daemon(self.nodes[node], "slurmd", shell=shell)
 
     def stop_node(self, node: str) -> None:
         """End a node's slurmd; its jobs go on."""
@@ -192,10 +201,9 @@ class SlurmMachine:
             **{f"var/spool/slurmd/{name}/.keep": "" for name in self.nodes},
         }
 
-    def _daemon(self, host: str, *argv: str) -> None:
+    def _daemon(self, host: str, *argv: str, shell: Sequence[str] = _NAMED) -> None:
         """Start a program that goes into the background, on a host of that name."""
-        named = 'hostname "$1" && shift && exec "$@"'
-        self.run("unshare", "--uts", "sh", "-c", named, "sh", host, *_with_path(argv))
+        self.run("unshare", "--uts", *shell, host, *_with_path(argv))
 
     def _end(self, pid_file: str) -> None:
         pid = self.run("cat", pid_file).stdout.strip()

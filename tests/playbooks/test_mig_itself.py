@@ -76,9 +76,9 @@ def test_facts_tell_how_gpus_are_divided_before_and_after(node: CutNode) -> None
     assert [(gpu.enabled, gpu.devices) for gpu in before.gpus] == [(False, {}), (False, {})]
     assert [gpu.uuid for gpu in before.gpus] == node.uuids
     assert {gpu.device_id for gpu in before.gpus} == {"20b010de"}
-    assert any("turn mig mode on" in step for step in planned)
-    assert any("create 3g.20gb" in step for step in done)
-    assert again == []
+    assert any("turn mig mode on" in step for step in planned.steps)
+    assert any("create 3g.20gb" in step for step in done.steps)
+    assert again.steps == []
     assert [gpu.devices for gpu in after.gpus] == [{"3g.20gb": 1, "1g.5gb": 2, "1c.2g.10gb": 1}] * 2
 
 

@@ -269,11 +269,13 @@ def test_a_server_that_goes_away_and_comes_back_is_followed_again(browser: Brows
 def test_the_token_is_typed_and_not_in_the_address(browser: Browser) -> None:
     with stage(SMALL, TOKEN) as served:
         browser.go(served.server.url)
-        browser.wait("location.pathname === '/login' && document.getElementById('token')")
+        browser.wait("location.pathname === '/login' && document.readyState === 'complete'")
+        assert not browser.run("document.getElementById('wrong').checkVisibility()")
         browser.run("document.getElementById('token').focus()")
         browser.write("not-the-token")
         browser.press("Enter")
-        browser.wait("document.getElementById('wrong')?.checkVisibility()")
+        browser.wait("location.hash === '#wrong' && document.readyState === 'complete'")
+        assert browser.run("document.getElementById('wrong').checkVisibility()")
         browser.run("document.getElementById('token').focus()")
         browser.write(TOKEN)
         browser.press("Enter")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ ROOT = Path(__file__).parents[4]
 # The inventory's names: of one node the NodeName, of the other the NodeHostname.
 NAMES = {"gpu01": "gpu01", "n2": "gpu02"}
 STEPS = [Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME]
+UP_S = 3  # from a boot to the start of slurmd
 NEVER = timedelta(days=1)  # is given up waiting for a slurmd that has yet to register
 WAY = [Phase.CORDON, Phase.JOBS, Phase.DRAIN, *STEPS, Phase.DONE]
 
@@ -71,12 +73,11 @@ def drain(slurm: SlurmMachine, node: str, reason: str) -> None:
     slurm.run("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
 
 
-def stop_slurmd(slurm: SlurmMachine, node: str) -> None:
-    """Stop it, in another second than that in which it started: Slurm tells one start from the next by that."""
-    shown = slurm.run("scontrol", "show", "node", node, "--oneliner").stdout
-    started = shown.partition(" SlurmdStartTime=")[2].partition(" ")[0]
+def shut_down(slurm: SlurmMachine, node: str) -> None:
+    """Stop its slurmd, for longer than it takes from the boot to the next: Slurm heard of it before the boot only."""
     slurm.stop_node(node)
-    slurm.wait_until(lambda: slurm.run("date", "+%FT%T").stdout.strip() > started, "the second is over")
+    over = time.monotonic() + UP_S + 2
+    slurm.wait_until(lambda: time.monotonic() > over, "it has been away")
 
 
 def test_a_node_is_changed_when_its_job_has_ended_and_takes_jobs_again(
@@ -150,8 +151,8 @@ def test_a_node_that_reboots_on_the_way_is_resumed(slurm: SlurmMachine, tmp_path
 
     def also(_node: str, phase: Phase) -> None:
         if phase is Phase.SWAP:
-            stop_slurmd(slurm, "gpu01")
-            slurm.start_node("gpu01", "-b")
+            shut_down(slurm, "gpu01")
+            slurm.start_node("gpu01", up_s=UP_S)
 
     cluster = connect(slurm, tmp_path / "node-state-x.json", registers=NEVER)
     rollout = Rollout(cluster, Steps(slurm, NAMES, also=also), ("gpu01",))
@@ -166,13 +167,13 @@ def test_a_node_whose_slurmd_starts_late_after_a_reboot_is_waited_for(slurm: Slu
 
     def also(_node: str, phase: Phase) -> None:
         if phase is Phase.SWAP:
-            stop_slurmd(slurm, "gpu01")
+            shut_down(slurm, "gpu01")
 
     cluster = connect(slurm, tmp_path / "node-state-x.json", registers=NEVER)
     rollout = Rollout(cluster, Steps(slurm, NAMES, also=also), ("gpu01",))
     rollout.waits("gpu01", "it may have yet to register with Slurm")
     assert "DRAIN" in slurm.states("gpu01")
-    slurm.start_node("gpu01", "-b")
+    slurm.start_node("gpu01", up_s=UP_S)
 
     assert not rollout.end().stop
     assert rollout.phases("gpu01") == WAY

@@ -5,41 +5,55 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.driver.catalogue import find_distribution
-from provision.node_plan import NodePlan, Problem, Roles
+from provision.node_plan import NodePlan, Problem, Role, Roles
 from provision.planner.driver import changes_driver, loads_driver, plan_driver
 from provision.planner.node_daemon import plan_node_daemon
+from provision.planner.part import Part
 from provision.planner.runtime import plan_runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from provision.fleet.facts import NodeFacts
+    from provision.node_plan import DriverVariables, NodeDaemonVariables
     from provision.payload.model import Payload
     from provision.spec.model import StackSpec
 
 
-def plan_node(
-    facts: NodeFacts, stack: StackSpec, payload: Payload, *, name: str = "", version_reason: str = ""
+def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
+    facts: NodeFacts,
+    stack: StackSpec,
+    payload: Payload,
+    *,
+    name: str = "",
+    version_reason: str = "",
+    roles: Collection[Role] = tuple(Role),
 ) -> NodePlan:
     """Return what one node needs to become what is declared; empty when it is.
 
     ``name`` is the inventory's name of the node, its host name when there is none; ``version_reason`` why the driver's
-    version is this one, where the declaration only names its branch. A plan with problems has no role
-    variables: there is nothing that could be carried out by mistake.
+    version is this one, where the declaration only names its branch; of ``roles`` alone is there a part. A plan with
+    problems has no role variables: there is nothing that could be carried out by mistake.
     """
     node = name or facts.node.hostname
     distribution = find_distribution(facts.node)
     if isinstance(distribution, Problem):
         return NodePlan(node=node, problems=(distribution,))
-    driver = plan_driver(facts, stack, distribution, payload, version_reason=version_reason)
-    runtime = plan_runtime(facts, stack, payload)
-    daemon = plan_node_daemon(
-        facts, stack, payload, driver_changes=changes_driver(driver), driver_loads=loads_driver(driver)
-    )
+    driver: Part[DriverVariables] = Part()
+    if Role.DRIVER in roles:
+        driver = plan_driver(facts, stack, distribution, payload, version_reason=version_reason)
+    runtime = plan_runtime(facts, stack, payload) if Role.RUNTIME in roles else Part()
+    daemon: Part[NodeDaemonVariables] = Part()
+    if Role.NODE_DAEMON in roles:
+        daemon = plan_node_daemon(
+            facts, stack, payload, driver_changes=changes_driver(driver), driver_loads=loads_driver(driver)
+        )
     problems = (*driver.problems, *runtime.problems, *daemon.problems)
-    roles = Roles(driver=driver.variables, runtime=runtime.variables, node_daemon=daemon.variables)
+    variables = Roles(driver=driver.variables, runtime=runtime.variables, node_daemon=daemon.variables)
     return NodePlan(
         node=node,
         items=(*driver.items, *runtime.items, *daemon.items),
-        roles=Roles() if problems else roles,
+        roles=Roles() if problems else variables,
         problems=tuple(dict.fromkeys(problems)),
         warnings=(*driver.warnings, *daemon.warnings, *_released(facts, stack)),
         derived=driver.derived,

@@ -64,7 +64,7 @@ def prepare_driver(  # noqa: PLR0913 - what a play is given
     """
     driver = {"version": change.version}
     spec = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": {"driver": driver}}
-    shutil.copytree(ROOT / "playbooks/tasks", folder / "tasks")
+    shutil.copytree(ROOT / "playbooks/roles/grapnel/tasks", folder / "tasks")
     texts = {"tasks/plan.yml": PLAN, "play.yml": PLAY, "grapnel.yaml": json.dumps(spec), "inventory.yaml": inventory}
     for name, text in texts.items():
         (folder / name).write_text(text)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import yaml
+from ansible_collections.grapnel.node.plugins.action.plan import ActionModule
 
-from provision.node_plan import DriverVariables, NodeDaemonVariables, RuntimeVariables
+from provision.node_plan import DriverVariables, NodeDaemonVariables, Role, RuntimeVariables
 from provision.payload.sources import find_sources
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ def read(path: str) -> Any:  # noqa: ANN401 - YAML is of any type
     return yaml.safe_load((PLAYBOOKS / path).read_text())
 
 
-def options(role: str) -> dict[str, Any]:
-    specs: dict[str, Any] = read(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+def options(role: str, entry_point: str = "planned") -> dict[str, Any]:
+    specs: dict[str, Any] = read(f"roles/{role}/meta/argument_specs.yml")["argument_specs"][entry_point]["options"]
     return specs
 
 
@@ -54,13 +55,30 @@ def test_carrying_out_hands_every_variable_on(role: str) -> None:
     (task,) = (one for one in tasks if one.get("vars", {}).keys() & options(role).keys())
 
     assert task["ansible.builtin.include_role"]["name"] == f"grapnel.node.{role}"
+    assert task["ansible.builtin.include_role"]["tasks_from"] == "planned"
     assert task["vars"] == {name: f"{{{{ apply_plan.roles.{role}.{name} }}}}" for name in options(role)}
 
 
 def test_every_role_is_a_table_of_contents() -> None:
     for role in VARIABLES:
-        tasks = read(f"roles/{role}/tasks/main.yml")
+        tasks = read(f"roles/{role}/tasks/planned.yml")
         assert all({"ansible.builtin.import_tasks", "ansible.builtin.meta"} & task.keys() for task in tasks)
+
+
+def test_a_role_on_its_own_is_the_whole_way_with_that_role_alone() -> None:
+    for role in VARIABLES:
+        (task,) = read(f"roles/{role}/tasks/main.yml")
+        assert task["ansible.builtin.import_role"] == {"name": "grapnel.node.grapnel"}
+        assert task["vars"] == {"grapnel_roles": [role]}
+
+
+def test_the_whole_way_knows_every_role_that_plans_name() -> None:
+    specs = options("grapnel", "main")
+
+    assert (
+        specs["grapnel_roles"]["choices"] == [role.value for role in Role] == ActionModule.ARGUMENTS["roles"]["choices"]
+    )
+    assert {name: option["default"] for name, option in specs.items()} == read("roles/grapnel/defaults/main.yml")
 
 
 def test_the_units_that_are_linked_travel_in_the_hooks_archive() -> None:
@@ -96,7 +114,7 @@ def tasks_of(content: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - YAML i
 
 WITH_TASKS = [
     str(path.relative_to(PLAYBOOKS))
-    for path in sorted([*PLAYBOOKS.glob("*.yml"), *PLAYBOOKS.glob("tasks/*.yml"), *PLAYBOOKS.glob("roles/*/*/*.yml")])
+    for path in sorted([*PLAYBOOKS.glob("*.yml"), *PLAYBOOKS.glob("roles/*/*/*.yml")])
     if path.parent.name not in ("meta", "defaults") and path.name != "galaxy.yml"
 ]
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import refuse_planted_facts
 from ansible_collections.grapnel.node.plugins.plugin_utils.controller import ControllerAction, failure
 
+_DRIVER = "driver"
 _BY_VERB = "use `grapnel apply` for these nodes, which stages their drivers from the bundle"
 
 
@@ -21,12 +22,13 @@ class ActionModule(ControllerAction):
         "version_problem": {"type": "str", "default": ""},
         "payload": {"type": "str", "default": ""},
         "stack_file": {"type": "str", "default": ""},
+        "roles": {"type": "list", "elements": "str", "choices": ["driver", "runtime", "node_daemon"], "default": []},
     }
 
     def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the plan; fail with every problem."""
         refuse_planted_facts(task_vars)
-        if arguments["version_problem"]:
+        if arguments["version_problem"] and _DRIVER in (arguments["roles"] or [_DRIVER]):
             return {"failed": True, "msg": arguments["version_problem"]}
         return _plan_within_limits(str(task_vars["inventory_hostname"]), arguments)
 
@@ -52,6 +54,7 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
     from provision.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
     from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
+    from provision.node_plan import Role  # noqa: PLC0415 - see above
     from provision.payload.place import payload_folder  # noqa: PLC0415 - see above
     from provision.payload.store import load_payload  # noqa: PLC0415 - see above
     from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
@@ -60,6 +63,7 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
 
     try:
+        roles = tuple(map(Role, arguments["roles"])) or tuple(Role)
         asked = Path(arguments["payload"]) if arguments["payload"] else None
         payload = load_payload(payload_folder(asked, os.environ, Path(arguments["stack_file"])))
         facts = parse_facts(json.dumps(arguments["facts"]), node=name)
@@ -69,7 +73,7 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         typed = msgspec.convert(stack, StackSpec)
         if declared_bundle(typed.driver) is not None:
             return failure(UsageError("driver.source is bundle, which playbooks do not hand to nodes", hint=_BY_VERB))
-        plan = plan_node(facts, typed, payload, name=name, version_reason=reason)
+        plan = plan_node(facts, typed, payload, name=name, version_reason=reason, roles=roles)
     except GrapnelError as error:
         return failure(error)
     if plan.problems:

@@ -38,6 +38,12 @@ options:
     description: The declaration file; the payload is also looked for beside it.
     type: str
     default: ""
+  roles:
+    description: The roles that may change something, empty for all of them.
+    type: list
+    elements: str
+    choices: [driver, runtime, node_daemon]
+    default: []
 """
 
 EXAMPLES = r"""

@@ -3,7 +3,7 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test fuzz model e2e check lab bench cluster cluster-status cluster-down environment supported-gpus release clean
+.PHONY: help demo quick test fuzz model e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
@@ -16,6 +16,8 @@ model:      ## explore 100,000 interleavings of what may happen to rollouts, or 
 	@$(TASK) model
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(TASK) e2e
+molecule:   ## set everything up and run the Molecule scenarios of all roles on booted nodes
+	@$(TASK) molecule
 quick:      ## the unit tests that take no time: half a minute
 	@$(TASK) quick
 check:      ## format, lint, types, import contracts, unit tests: about three minutes
@@ -34,6 +36,8 @@ environment: ## host packages and .venv only
 	@$(TASK) environment
 supported-gpus: environment ## renew the list of GPUs: FILE=supported-gpus.json of a driver, DRIVER=its version
 	@.venv/bin/python -P -m tasks.supported_gpus '$(FILE)' '$(DRIVER)'
+collection-readme: environment ## write the tables of role variables in the collection's README
+	@.venv/bin/python -P -m tasks.collection_readme
 release:    environment ## make the wheel, the collection's archive, checksums and bill of materials in dist/release
 	@.venv/bin/python -P -m tasks.release
 clean:      ## remove what this checkout built (the XDG cache stays)

@@ -15,6 +15,7 @@ from tasks.suites import (
     fuzz_stage,
     lab_stages,
     model_stage,
+    molecule_stage,
     pytest_stage,
     quick_stage,
     test_stages,
@@ -80,6 +81,12 @@ def e2e(session: Session) -> None:
     session.show(pytest_stage(session, "end-to-end tests", "e2e", cores=1))
 
 
+def molecule(session: Session) -> None:
+    """Run the scenarios of the collection's roles on booted nodes."""
+    lab(session)
+    session.show(molecule_stage(session))
+
+
 def demo(session: Session) -> None:
     """Set everything up and run the main job where a person can watch it."""
     session.environment()
@@ -103,7 +110,8 @@ def bench(session: Session) -> None:
 
 
 VERBS: dict[str, Callable[[Session], None]] = {
-    verb.__name__: verb for verb in (environment, quick, check, lab, test, fuzz, model, e2e, demo, bench, cluster)
+    verb.__name__: verb
+    for verb in (environment, quick, check, lab, test, fuzz, model, molecule, e2e, demo, bench, cluster)
 }
 
 

@@ -15,6 +15,12 @@ UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 240
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
+SCENARIOS = (
+    "driver",
+    "runtime",
+    "node_daemon",
+    "default",
+)  # of Molecule, in the order in which a bare node can pass them
 
 
 def check_stages(session: Session) -> list[Stage]:
@@ -49,9 +55,15 @@ def test_stages(session: Session) -> list[Stage]:
         pytest_stage(session, "functional tests", "functional and not nodes"),
         pytest_stage(session, "tests on booted nodes", "nodes", parted="loadfile"),
         pytest_stage(session, "end-to-end tests", "e2e", cores=1),
-        session.tool("molecule", "molecule", "test"),
+        molecule_stage(session),
         fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1),
     ]
+
+
+def molecule_stage(session: Session) -> Stage:
+    """Return the scenarios of every role and of all of them, one after the other on the same two nodes."""
+    names = (argument for name in SCENARIOS for argument in ("--scenario-name", name))
+    return session.tool("molecule", "molecule", "test", "--shared-state", *names)
 
 
 def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES) -> Stage:

@@ -56,6 +56,7 @@ def test_stages(session: Session) -> list[Stage]:
         pytest_stage(session, "tests on booted nodes", "nodes", parted="loadfile"),
         pytest_stage(session, "end-to-end tests", "e2e", cores=1),
         molecule_stage(session),
+        session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
         fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1),
     ]
 

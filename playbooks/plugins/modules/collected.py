@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python
 """Fetches what a node has collected of a driver for others."""
 
 from __future__ import annotations

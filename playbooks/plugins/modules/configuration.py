@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python
 """Changes the files that a service reads, all or none, and makes the service use them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python
 """Divides a node's GPUs by MIG as its layout has it."""
 
 from __future__ import annotations

@@ -1,0 +1,130 @@
+"""Measures what a person waits for: the start of `grapnel`, and plans of a large fleet, with floors and targets.
+
+    python bench/provision.py [--nodes 5000] [--rounds 5]
+
+CPU time of whole processes with all that they start, not time on the clock, as machines are shared; memory is the peak
+of the process. What is compared alternates in each round. Nodes are recorded facts, so that none has to be booted:
+`bench/apply.py` measures what needs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.stage.figures import Spread, in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CHECKOUT: Final = Path(__file__).resolve().parents[1]
+GRAPNEL: Final = (sys.executable, "-P", "-c", "import sys; from provision.cli import main; sys.exit(main())")
+STARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "python -c pass": (sys.executable, "-P", "-c", "pass"),
+    "grapnel --help": (*GRAPNEL, "--help"),
+    "grapnel version": (*GRAPNEL, "--version"),
+    "grapnel completion bash": (*GRAPNEL, "completion", "bash"),
+    "grapnel check --help": (*GRAPNEL, "check", "--help"),
+}
+START_LIMIT_MS: Final = 100
+_TITLES: Final = "{:34} {:>20}   {}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step over the fleet, its name in `bench/planned/steps.py` and what it may take."""
+
+    name: str
+    title: str
+    most_cpu_s: float | None = None
+    most_mib: int | None = None
+
+
+STEPS: Final = (
+    Step("facts", "facts parsed (floor)"),
+    Step("plans", "facts parsed, planned", 2.0, 200),
+    Step("within-limits", "… in a process with limits"),
+    Step("kept", "facts and plans kept"),
+    Step("text-equal", "text, equal nodes", 1.0),
+    Step("text-named", "text, problems that name the node", 1.0),
+    Step("text-different", "text, all different", 1.0),
+    Step("json", "JSON", None, 300),
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one process took, with all that it started and waited for."""
+
+    cpu_s: float
+    peak_mib: float
+    output: str
+
+
+def measure(command: Sequence[str]) -> Cost:
+    """Run a command; one that fails ends the benchmark."""
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    with tempfile.TemporaryFile(mode="w+") as output:
+        process = subprocess.Popen(list(command), cwd=CHECKOUT, env=environment, stdout=output)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read()
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} ended with status {process.returncode}")
+    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, text)
+
+
+def bench_starts(rounds: int) -> None:
+    """Print what the start of the command costs."""
+    spent: dict[str, list[float]] = {name: [] for name in STARTS}
+    for turn in range(rounds):
+        for name in in_turn(tuple(STARTS), turn):
+            spent[name].append(1000 * measure(STARTS[name]).cpu_s)
+    print(_TITLES.format("start", "min    med    max", f"ms of CPU, {rounds} rounds"))
+    for name, values in spent.items():
+        spread = Spread.of(values)
+        told = "" if name.startswith("python") else verdict(spread.mid, START_LIMIT_MS, "ms")
+        print(_TITLES.format(name, spread.show(), told))
+
+
+def bench_plans(nodes: int, rounds: int) -> None:
+    """Print what plans of a fleet cost, and their text and JSON."""
+    print(_TITLES.format(f"\n{nodes} nodes", "CPU s   peak MiB", f"median of {rounds} rounds"))
+    for step in STEPS:
+        command = (sys.executable, "-m", "bench.planned.steps", step.name, str(nodes))
+        costs = [measure(command) for _ in range(rounds)]
+        cpu = Spread.of(float(cost.output) for cost in costs).mid
+        peak = Spread.of(cost.peak_mib for cost in costs).mid
+        told = [verdict(cpu, step.most_cpu_s, "s"), verdict(peak, step.most_mib, "MiB")]
+        print(_TITLES.format(step.title, f"{cpu:8.2f} {peak:10.0f}", ", ".join(filter(None, told))))
+
+
+def verdict(value: float, most: float | None, unit: str) -> str:
+    """Return whether a figure keeps its target, empty without one."""
+    if most is None:
+        return ""
+    return f"{'within' if value <= most else 'MORE THAN'} {most:g} {unit}"
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="the start of grapnel, and plans of a large fleet")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    bench_starts(args.rounds)
+    bench_plans(args.nodes, max(1, args.rounds // 2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

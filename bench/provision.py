@@ -10,8 +10,6 @@ of the process. What is compared alternates in each round. Nodes are recorded fa
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -21,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.stage.figures import Spread, in_turn
+from bench.stage.processes import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-CHECKOUT: Final = Path(__file__).resolve().parents[1]
 GRAPNEL: Final = (sys.executable, "-P", "-c", "import sys; from provision.cli import main; sys.exit(main())")
 TAB: Final = """
 source "$1"; COMP_WORDS=(grapnel apply --pa) COMP_CWORD=2
@@ -61,29 +59,6 @@ STEPS: Final = (
     Step("text-different", "text, all different", 1.0),
     Step("json", "JSON", None, 300),
 )
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one process took, with all that it started and waited for."""
-
-    cpu_s: float
-    peak_mib: float
-    output: str
-
-
-def measure(command: Sequence[str]) -> Cost:
-    """Run a command; one that fails ends the benchmark."""
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-    with tempfile.TemporaryFile(mode="w+") as output:
-        process = subprocess.Popen(list(command), cwd=CHECKOUT, env=environment, stdout=output)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        text = output.read()
-    if process.returncode:
-        sys.exit(f"{' '.join(command)} ended with status {process.returncode}")
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, text)
 
 
 def bench_starts(rounds: int) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.driver import closure
+from provision.driver import catalogue, closure
 from provision.fleet.facts import Engine as FoundEngine
 from provision.planner import engines
-from provision.render import base_spec, containerd
+from provision.render import base_spec, containerd, hook_config
 from provision.spec.model import Engine
 from tests.provision.samples import RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 
@@ -26,7 +26,9 @@ REMEMBERED = (
     engines._rendered_crio,
     containerd.is_same_configuration,
     base_spec.render_base_spec,
+    catalogue._packages,
     closure._resolve,
+    hook_config._rendered,
 )
 MAINS = (
     None,
@@ -55,6 +57,7 @@ NODES = st.fixed_dictionaries(
         "drop_ins": st.dictionaries(st.sampled_from(["10-registry", "99-zz"]), st.sampled_from(DROP_INS)),
         "handler": st.sampled_from(["nvidia", "gpu"]),
         "driver": st.sampled_from(["550.163.01", "535.261.03", "999.1.02"]),
+        "capabilities": st.sampled_from([["compute"], ["compute", "utility"]]),
         "lacks": st.sets(st.sampled_from(["libcuda1", "nvidia-smi", "nvidia-alternative"]), max_size=1),
     }
 )
@@ -73,7 +76,7 @@ def node(given: Mapping[str, object]) -> tuple[NodeFacts, StackSpec]:
     facts = edit_file(facts, main, given["main"])  # type: ignore[arg-type]
     for name, text in given["drop_ins"].items():  # type: ignore[attr-defined]
         facts = edit_file(facts, drop_in.format(name), text)
-    driver = {"version": given["driver"], "kernelModule": "none"}
+    driver = {"version": given["driver"], "kernelModule": "none", "capabilities": given["capabilities"]}
     return facts, make_stack(driver=driver, runtime={"engine": engine, "handler": given["handler"]})
 
 
@@ -101,6 +104,7 @@ def test_equal_files_are_parsed_once() -> None:
             "drop_ins": {"10-registry": DROP_INS[0]},
             "handler": "nvidia",
             "driver": "550.163.01",
+            "capabilities": ["compute"],
             "lacks": set(),
         }
     )

@@ -3,23 +3,25 @@
     python bench/apply.py INVENTORY [-f grapnel.yaml] [--rounds 10]
 
 Both are whole processes, started alternately so that load affects both alike: `grapnel apply --yes` on nodes that are
-as declared (else the benchmark fails), and ansible-runner with one ping per node. The first round of each
-opens the ssh connections and is not counted.
+as declared (else the benchmark fails), and ansible-runner with one ping per node. What is compared is the CPU time of
+the controller, with all processes that it starts. The first round of each opens the ssh connections and is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Final
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-PING = "- hosts: all\n  gather_facts: false\n  tasks:\n    - ansible.builtin.ping:\n"
-RUN_PING = """
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.stage.figures import Spread, in_turn
+from bench.stage.processes import Cost, measure
+
+PING: Final = "- hosts: all\n  gather_facts: false\n  tasks:\n    - ansible.builtin.ping:\n"
+RUN_PING: Final = """
 import sys
 from pathlib import Path
 from threading import Event
@@ -28,6 +30,7 @@ request = RunRequest(playbook=Path(sys.argv[1]), inventory=(sys.argv[2],), forks
 *_, end = AnsibleRunner().run(request, Event())
 sys.exit(0 if end.status is RunStatus.SUCCESSFUL else end.message)
 """
+GRAPNEL: Final = (sys.executable, "-c", "import sys, provision.cli; sys.exit(provision.cli.main())")
 
 
 def main() -> int:
@@ -37,16 +40,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         playbook = Path(folder, "ping.yml")
         playbook.write_text(PING)
-        ping = [sys.executable, "-c", RUN_PING, str(playbook), inventory]
-        apply = [sys.executable, "-c", "import sys, provision.cli; sys.exit(provision.cli.main())", "apply", "--yes"]
-        apply += ["-f", str(args.file.absolute()), "-i", inventory]
-        seconds: dict[str, list[float]] = {"ping": [], "apply": []}
-        for number in range(args.rounds + 1):
-            for name, command in (("ping", ping), ("apply", apply)):
-                took = measure(command)
-                if number:
-                    seconds[name].append(took)
-    report(seconds)
+        commands = {
+            "ping": (sys.executable, "-c", RUN_PING, str(playbook), inventory),
+            "apply": (*GRAPNEL, "apply", "--yes", "-f", str(args.file.absolute()), "-i", inventory),
+        }
+        costs: dict[str, list[Cost]] = {name: [] for name in commands}
+        for turn in range(args.rounds + 1):
+            for name in in_turn(tuple(commands), turn):
+                cost = measure(commands[name])
+                if " converged" in cost.output:
+                    sys.exit(f"not an apply with nothing to do:\n{cost.output}")
+                costs[name] += [cost] if turn else []
+    report(costs)
     return 0
 
 
@@ -59,22 +64,15 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measure(command: list[str]) -> float:
-    """Run a command and return its duration in seconds; a failure or a change ends the benchmark."""
-    began = time.monotonic()
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=900, check=False)
-    took = time.monotonic() - began
-    if done.returncode or " converged" in done.stdout:
-        sys.exit(f"not a run with nothing to do ({done.returncode}):\n{done.stdout}{done.stderr}")
-    return took
-
-
-def report(seconds: dict[str, list[float]]) -> None:
-    """Print minimum, median and maximum of each, and the ratio of the medians."""
-    print(f"{'':6} {'min':>7} {'med':>7} {'max':>7}   seconds, {len(seconds['ping'])} rounds")
-    for name, values in seconds.items():
-        print(f"{name:6} {min(values):7.2f} {statistics.median(values):7.2f} {max(values):7.2f}")
-    print(f"ratio of medians: {statistics.median(seconds['apply']) / statistics.median(seconds['ping']):.2f}")
+def report(costs: dict[str, list[Cost]]) -> None:
+    """Print CPU time and time on the clock of each, and the ratio of the medians."""
+    print(f"{'':6} {'min    med    max':>20} {'min    med    max':>24}")
+    print(f"{'':6} {'seconds of CPU':>20} {'seconds on the clock':>24}   {len(costs['ping'])} rounds")
+    for name, each in costs.items():
+        cpu, wall = Spread.of(cost.cpu_s for cost in each), Spread.of(cost.wall_s for cost in each)
+        print(f"{name:6} {cpu.show(2)} {wall.show(2, 8)}")
+    medians = {name: Spread.of(cost.cpu_s for cost in each).mid for name, each in costs.items()}
+    print(f"ratio of medians, CPU: {medians['apply'] / medians['ping']:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The `grapnel` command: one module per verb, one way to report failure.
 
-A verb's module has `SUMMARY` (one line), `configure(parser)` and `run(args) -> int`. It is imported only when its
-verb is asked for, so that `--version` and `check` start quickly: keep heavy imports inside functions. What a verb
-does belongs in the other parts; here are words, options and exit codes.
+A verb has a line in `verbs.py` and a module with `configure(parser)` and `run(args) -> int`. It is imported only when
+its verb is asked for, so that `--help` and `check` start quickly: keep heavy imports inside functions. What a verb does
+belongs in the other parts; here are words, options and exit codes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import argparse
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from provision.cli.exit_codes import epilog_of
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.terminal import print_error, print_traceback, say
+from provision.cli.verbs import VERBS
 from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
@@ -23,17 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 
-VERBS: Final = (
-    *("init", "check", "plan", "simulate", "stage", "apply", "status"),
-    *("pause", "resume", "skip", "retry", "abandon", "rollback", "reboot"),
-    *("remove", "doctor", "drift", "bundle", "completion", "version"),
-)
-
 
 class Verb(Protocol):
     """A verb's module."""
-
-    SUMMARY: str
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the verb's options."""
@@ -74,7 +67,8 @@ def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = imp
 
 
 def _dispatch(arguments: list[str], load: Callable[[str], Verb]) -> int:
-    parser = build_parser({name: load(name) for name in verbs_of(arguments)})
+    verb = verb_of(arguments)
+    parser = build_parser(dict.fromkeys(VERBS) if verb is None else {verb: load(verb)})
     try:
         args = parser.parse_args(arguments)
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
@@ -82,14 +76,12 @@ def _dispatch(arguments: list[str], load: Callable[[str], Verb]) -> int:
     return int(args.run(args))
 
 
-def verbs_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the verb that is asked for, so that only its module is imported; all of them for a help text."""
+def verb_of(arguments: Sequence[str]) -> str | None:
+    """Return the verb that is asked for, whose module is imported; None when only the overview can be meant."""
     words = [word for word in arguments if not word.startswith("-")]
-    if not words:
-        return () if "--version" in arguments else VERBS
-    if words[0] not in VERBS:
+    if words and words[0] not in VERBS:
         raise _unknown_verb(words[0])
-    return (words[0],)
+    return words[0] if words else None
 
 
 def _unknown_verb(word: str) -> UsageError:
@@ -119,8 +111,8 @@ class _ShowVersion(argparse.Action):
         parser.exit()
 
 
-def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
-    """Return the parser that knows these verbs."""
+def build_parser(verbs: Mapping[str, Verb | None]) -> argparse.ArgumentParser:
+    """Return the parser that knows these verbs; of one without its module it knows the summary alone."""
     parser = argparse.ArgumentParser(
         prog="grapnel",
         description="Turns Linux machines into GPU nodes from one declaration.",
@@ -134,10 +126,11 @@ def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name, verb in verbs.items():
-        subparser = subparsers.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY, allow_abbrev=False)
-        verb.configure(subparser)
-        subparser.epilog = epilog_of(name)
-        subparser.set_defaults(run=verb.run)
+        subparser = subparsers.add_parser(name, help=VERBS[name], description=VERBS[name], allow_abbrev=False)
+        if verb is not None:
+            verb.configure(subparser)
+            subparser.epilog = epilog_of(name)
+            subparser.set_defaults(run=verb.run)
     return parser
 
 

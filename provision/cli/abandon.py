@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from provision.rollout.requests import Answer, Found
     from provision.rollout.status.model import Reader
 
-SUMMARY: Final = "take nodes out of their upgrade and leave them to you, as they stand"
 FOLLOW_S: Final = 2.0
 # Two renewals of the lease: by the second, an engine has observed the nodes again, and published what it is at.
 SETTLED: Final = timedelta(seconds=20)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.pause import Pause
 
-SUMMARY: Final = "bring nodes to their declaration"
 PARALLEL: Final = 5
 
 

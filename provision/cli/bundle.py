@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from provision.bundle.model import BundleList
 
-SUMMARY: Final = "make or check a bundle: drivers for nodes without a network"
 _MIB: Final = 1024 * 1024
 
 

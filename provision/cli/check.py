@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from provision.spec.findings import Finding
     from provision.spec.model import Driver, StackSpec
 
-SUMMARY = "report everything that is wrong with the declaration"
 SCHEMA = "grapnel.dev/check/v1alpha1"
 _ALL = ""  # --explain without a node
 

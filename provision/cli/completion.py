@@ -15,7 +15,6 @@ from provision.errors import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SUMMARY: Final = "print the script that completes the command line of a shell"
 SHELLS: Final = ("bash", "zsh", "fish")
 _FOLDER: Final = "DIR"  # the metavar of every option that names one
 _PATH: Final = "PATH"  # that of inventories, which need not be paths

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from provision.node_plan import NodePlan
     from provision.spec.model import StackSpec
 
-SUMMARY = "show what would make driver changes fail, for all nodes"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add `--json` to the options of `plan`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from provision.apply.context import ApplyContext
-
-SUMMARY: Final = "show what differs from the declaration, and what mends it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

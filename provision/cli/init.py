@@ -12,8 +12,6 @@ from provision.errors import ExitCode, GrapnelError
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "write a declaration with every key, its default and its meaning"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the file and `--force`."""

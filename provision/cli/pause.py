@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import debug_argument, declaration_argument, inventory_argument
@@ -15,8 +15,6 @@ from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     from provision.cluster.requests import PausePlace
-
-SUMMARY: Final = "let no further node be upgraded until `grapnel resume`; nodes in flight are finished"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

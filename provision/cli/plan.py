@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import provision
 from provision.apply.bundles import Bundles
@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
-
-SUMMARY: Final = "show what apply would change on each node"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.rollout.pause import Pause
     from provision.rollout.reboot_plan import RebootPlan
-
-SUMMARY: Final = "reboot nodes, each out of service, wave by wave"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.cli.driver_verb import run_verb, verb_arguments
 from provision.errors import UsageError
@@ -10,8 +10,6 @@ from provision.rollout.verb_plan import DriverVerb
 
 if TYPE_CHECKING:
     import argparse
-
-SUMMARY: Final = "take the driver away from nodes, with everything that came with it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.cli.pause import open_place, pause_arguments
 from provision.cli.terminal import say
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import argparse
 
     from provision.cluster.requests import PausePlace
-
-SUMMARY: Final = "end a pause: further nodes may be upgraded"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.cli.node_request import ask, engine_at_work, open_requests, request_arguments
 
 if TYPE_CHECKING:
     import argparse
-
-SUMMARY: Final = "have nodes that failed tried again by the apply that runs"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.cli.driver_verb import run_verb, verb_arguments
 from provision.errors import UsageError
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import argparse
 
     from provision.cli.plan import ContextBuilder
-
-SUMMARY: Final = "return nodes to the driver that they had before"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from provision.simulate.scenario import Faults, Scenario
 
-SUMMARY: Final = "play a roll-out in virtual time and show how long it takes and what may happen"
 SEEDS: Final = 10
 MANY: Final = 1000  # nodes from which one seed is played unless more are asked for
 RATES: Final = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.cli.node_request import ask, open_requests, request_arguments
 
 if TYPE_CHECKING:
     import argparse
-
-SUMMARY: Final = "let no upgrade begin on nodes, until `--undo`"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

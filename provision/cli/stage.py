@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.cli.cluster import Scope
-
-SUMMARY: Final = "download and build drivers on nodes, so that a later apply only swaps them"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

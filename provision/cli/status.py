@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from provision.report.watching import Drawing, Picture
     from provision.rollout.status.model import FleetStatus, Reader
 
-SUMMARY: Final = "show how the upgrade of nodes stands, and what to do"
 FOLLOW_S: Final = 2.0
 
 

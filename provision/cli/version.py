@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from provision.payload.model import Payload
 
-SUMMARY: Final = "show the versions of grapnel, of its collection and of what nodes would get"
 SCHEMA: Final = "grapnel.dev/version/v1alpha1"
 COLLECTION: Final = "grapnel.node"
 _VERSION: Final = re.compile(r"^version:\s*(\S+)", re.MULTILINE)

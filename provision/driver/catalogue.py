@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -66,8 +67,22 @@ def packages(  # noqa: PLR0913, PLR0917 - one declaration, key by key
 
     ``version`` is an upstream version or a branch. ``kernels`` are the releases that need the module; ``known`` are
     the packages that the node's package manager has, by which a compiled module is chosen only where every kernel
-    has one (None: it is chosen wherever the source has such).
+    has one (None: it is chosen wherever the source has such). What was found is remembered for nodes that ask alike.
     """
+    needs = (tuple(capabilities), tuple(companions), tuple(kernels))
+    return _packages(distribution, source, version, flavour, needs, None if known is None else frozenset(known))
+
+
+@lru_cache(maxsize=64)
+def _packages(  # noqa: PLR0913, PLR0917 - see above
+    distribution: Distribution,
+    source: DriverSource,
+    version: str,
+    flavour: Flavour,
+    needs: tuple[tuple[Capability, ...], tuple[Companion, ...], tuple[str, ...]],
+    known: frozenset[str] | None,
+) -> PackageRequest | Problem:
+    capabilities, companions, kernels = needs
     offer = distribution.offers.get(source)
     if offer is None:
         return _no_source(distribution, source)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from provision.driver_change import PackageVersion
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Available = Mapping[str, tuple[AvailablePackage, ...]]
 _NEAREST = 5
+_REMEMBERED = 8  # a machine with NVIDIA's repository knows 200 packages in 30 versions each
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,19 @@ def resolve_driver(
     """Return the closure of a request at ``wanted``: a branch, an upstream version, or a full one; the newest of it.
 
     Packages of the same driver that are installed besides join it; those that do not exist at that version are to be
-    removed.
+    removed. What was found is remembered for nodes that know and have the same packages, as most of a fleet do.
     """
+    return _resolve(wanted, request, tuple(available.items()), tuple(installed.items()))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _resolve(
+    wanted: str,
+    request: PackageRequest,
+    known: tuple[tuple[str, tuple[AvailablePackage, ...]], ...],
+    present: tuple[tuple[str, InstalledPackage], ...],
+) -> DriverPackages | Problem:
+    available, installed = dict(known), dict(present)
     pool = _Pool(available, request)
     roots = (*request.roots, *request.module_roots)
     candidates = pool.candidates(roots, wanted)

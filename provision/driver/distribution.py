@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from provision.spec.model import DriverSource
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Distribution:
-    """One release; ``version_id`` is the part of os-release's that tells releases apart.
+    """One release, a constant; ``version_id`` is the part of os-release's that tells releases apart.
 
     ``repository`` is its folder in NVIDIA's repository. ``offers`` gives the package names of a branch by source.
     ``other_drivers`` are source packages of drivers that cannot be installed beside these.

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import stat
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from provision.node_plan import FileContent
 from provision.render import containerd, crio, docker
 from provision.render.base_spec import render_base_spec
-from provision.render.engine_file import shown
+from provision.render.engine_file import DISTINCT_FILES, shown
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_TIMEOUT_S
 from provision.render.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
@@ -59,11 +60,11 @@ class NodeEngine:
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _drop_ins(facts)
-    rendered = containerd.render_containerd(
-        main=_text_of(facts, containerd.MAIN_PATH),
-        drop_ins=drop_ins,
-        handler=stack.runtime.handler,
-        engine_version=_version(facts, Engine.CONTAINERD),
+    rendered = _rendered_containerd(
+        _text_of(facts, containerd.MAIN_PATH),
+        tuple(drop_ins.items()),
+        stack.runtime.handler,
+        _version(facts, Engine.CONTAINERD),
     )
     return (
         FileContent(containerd.MAIN_PATH, rendered.main, _mode_of(facts, containerd.MAIN_PATH)),
@@ -71,19 +72,30 @@ def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
     )
 
 
+@lru_cache(maxsize=DISTINCT_FILES)
+def _rendered_containerd(
+    main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str
+) -> containerd.ContainerdFiles:
+    """Return the files, remembered for nodes with equal ones: to parse and write TOML takes most of a plan's time."""
+    return containerd.render_containerd(
+        main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version
+    )
+
+
 def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _below(facts, crio.DROP_IN_FOLDER, crio.DROP_IN_PATH)
     main = _text_of(facts, crio.MAIN_PATH)
-    rendered = crio.render_crio(
-        main=main,
-        drop_ins=drop_ins,
-        handler=stack.runtime.handler,
-        engine_version=_version(facts, Engine.CRIO),
-    )
+    rendered = _rendered_crio(main, tuple(drop_ins.items()), stack.runtime.handler, _version(facts, Engine.CRIO))
     require_no_injector(
         _others(facts, HOOK_FILE_PATH), crio.hooks_folders(main=main, drop_ins=drop_ins), engine="CRI-O"
     )
     return (FileContent(crio.DROP_IN_PATH, rendered, _strictest(facts, [crio.MAIN_PATH, *drop_ins])),)
+
+
+@lru_cache(maxsize=DISTINCT_FILES)
+def _rendered_crio(main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str) -> str:
+    """Return the drop-in, remembered for nodes with equal files."""
+    return crio.render_crio(main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version)
 
 
 def _podman_files(facts: NodeFacts, _: StackSpec) -> Files:

@@ -197,8 +197,10 @@ def _is_same(file: FileContent, before: str | None) -> bool:
 
 
 def _is_same_json(before: str | None, after: str) -> bool:
+    if before is None or before == after:
+        return before is not None
     try:
-        return before is not None and json.loads(before) == json.loads(after)
+        return bool(json.loads(before) == json.loads(after))
     except ValueError:
         return False
 

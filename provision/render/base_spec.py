@@ -13,6 +13,7 @@ each for a reason:
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 HOOK_PATH = "/usr/lib/grapnel/hook/grapnel-hook"
@@ -63,6 +64,7 @@ _MASKED_PATHS = (
 _READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
+@lru_cache(maxsize=4)
 def render_base_spec(*, hook_timeout_s: int) -> str:
     """Return the specification as JSON; ``hook_timeout_s`` is after how long the hook gives up by itself."""
     return json.dumps(base_spec(hook_timeout_s=hook_timeout_s), indent=2) + "\n"

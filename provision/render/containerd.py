@@ -14,13 +14,23 @@ import posixpath
 import re
 import tomllib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from provision.render.containerd_handler import BASE_SPEC_PATH, RUNC_SHIM, render_handler, require_types
-from provision.render.engine_file import Table, bom_of, is_match, parse_toml, shown, version_numbers, without_bom
+from provision.render.engine_file import (
+    DISTINCT_FILES,
+    Table,
+    bom_of,
+    is_match,
+    parse_toml,
+    shown,
+    version_numbers,
+    without_bom,
+)
 from provision.render.errors import EngineConfigError
 from provision.render.toml_text import render_toml
 
@@ -103,6 +113,7 @@ def render_containerd(
     )
 
 
+@lru_cache(maxsize=4 * DISTINCT_FILES)
 def is_same_configuration(before: str | None, after: str) -> bool:
     """Tell whether two texts mean the same to the engine: comments and layout do not count."""
     if before is None or before == after:

@@ -26,6 +26,7 @@ BOM = "\ufeff"
 # containerd's own complete configuration has 12 KiB and 7 levels. 64 KiB take tomllib under a second.
 MAX_CHARACTERS = 64 * 1024
 MAX_DEPTH = 32
+DISTINCT_FILES = 64  # of a fleet's are remembered with what follows from them: thousands of nodes have the same few
 _MAX_DOTS = 500  # in one line: a key's cost grows with the square of its parts
 
 _SHOWN_CHARACTERS = 120

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from provision.apply.model import Failure
 from provision.node_plan import Action, Disruption
+from provision.report.alike import kinds_of, spelled_out
 from provision.report.console import Text
 from provision.report.terminal import ACTION_STYLES, DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Assessment
     from provision.node_plan import Item, NodePlan, Problem
+    from provision.report.alike import Kind
 
 Answers = Mapping[str, "Assessment | Failure"]
 INDENT = 2
@@ -31,11 +33,14 @@ def render_plans(answers: Answers, refused: Mapping[str, Failure] | None = None)
 
     ``refused`` are nodes that are not touched although their plans have no problems.
     """
-    plans = {node: answer.plan for node, answer in answers.items() if not isinstance(answer, Failure)}
+    planned = {node: answer for node, answer in answers.items() if not isinstance(answer, Failure)}
+    plans = {node: answer.plan for node, answer in planned.items()}
     refusals = {node: failure.message for node, failure in (refused or {}).items()}
-    for nodes, plan in _distinct(plans, refusals):
-        yield from _render_plan(nodes, plan, refusals.get(nodes[0], ""))
+    shown, others = spelled_out(kinds_of(planned, refusals))
+    for kind in shown:
+        yield from _render_plan(kind.nodes, kind.plan, kind.refusal)
         yield ""
+    yield from _render_others(others)
     failures = [(node, answer) for node, answer in answers.items() if isinstance(answer, Failure)]
     for node, failure in failures:
         yield _failure(node, failure)
@@ -62,22 +67,21 @@ def _summary(nodes: int, of_nodes: Mapping[str, NodePlan], refusals: Mapping[str
     return f"{count(nodes, 'node')}: {', '.join(parts) or 'nothing to do'}"
 
 
-def _distinct(plans: Mapping[str, NodePlan], refusals: Mapping[str, str]) -> list[tuple[list[str], NodePlan]]:
-    """Nodes whose plans differ in nothing but the name, in the order of the first of them."""
-    found: list[tuple[list[str], NodePlan]] = []
-    for node, plan in plans.items():
-        for nodes, other in found:
-            same = _shown(plan) == _shown(other)
-            if same and refusals.get(node) == refusals.get(nodes[0]):
-                nodes.append(node)
-                break
-        else:
-            found.append(([node], plan))
-    return found
-
-
-def _shown(plan: NodePlan) -> tuple[object, ...]:
-    return plan.items, plan.problems, plan.warnings, plan.derived
+def _render_others(kinds: Sequence[Kind]) -> Iterator[RenderableType]:
+    """Say of plans that are not spelled out what they come to."""
+    found: dict[tuple[str, tuple[str, ...]], list[Kind]] = {}
+    for kind in kinds:
+        codes = tuple(dict.fromkeys(problem.code for problem in kind.plan.problems))
+        found.setdefault((_headline(kind.plan).plain, codes), []).append(kind)
+    for (_, codes), alike in found.items():
+        yield _heading([node for kind in alike for node in kind.nodes], alike[0].plan)
+        if codes:
+            yield hanging(INDENT, Text.assemble(("problem: ", "bold red"), ", ".join(codes)))
+        if refused := sum(len(kind.nodes) for kind in alike if kind.refusal):
+            yield hanging(INDENT, Text(f"refused: {count(refused, 'node')}", "bold yellow"))
+        told = f"{count(len(alike), 'different plan')}, not spelled out: use --limit NODE, or --json for all of them"
+        yield hanging(INDENT, Text(told, "dim"))
+        yield ""
 
 
 def _render_plan(nodes: list[str], plan: NodePlan, refusal: str) -> Iterator[RenderableType]:

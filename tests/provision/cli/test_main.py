@@ -27,7 +27,6 @@ class FakeVerb:
     """A verb with a given outcome."""
 
     end: BaseException | int
-    SUMMARY: str = "a verb for tests"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--debug", action="store_true")
@@ -99,22 +98,26 @@ def test_what_cannot_be_meant_is_a_usage_error(
     assert words in capsys.readouterr().err
 
 
-def test_help_tells_every_verb_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"], load=lambda _name: FakeVerb(0)) == 0
-    out = capsys.readouterr().out
-    assert all(f"    {verb} " in out for verb in VERBS)
-    assert out.count("a verb for tests") == len(VERBS)
+def refuse(name: str) -> FakeVerb:
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--debug", "--help"]], ids=" ".join)
+def test_help_tells_every_verb_with_its_summary_and_loads_none(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(arguments, load=refuse) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert all([verb, summary] in lines for verb, summary in VERBS.items())
 
 
 def test_without_a_verb_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([], load=lambda _name: FakeVerb(0)) == 2
+    assert main([], load=refuse) == 2
     assert "VERB" in capsys.readouterr().err
 
 
 def test_version_is_told_without_loading_any_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(name: str) -> FakeVerb:
-        raise AssertionError(name)
-
     assert main(["--version"], load=refuse) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"grapnel {__version__}"
 
@@ -129,6 +132,28 @@ def test_checking_a_file_imports_no_heavy_library() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_help_imports_a_dozen_modules_of_ours_and_none_of_others() -> None:
+    """Every verb was imported for the overview, with all that it needs: half a second."""
+    script = (
+        "import sys; from provision.cli import main; main(['--help'])\n"
+        "print(*(name for name in sys.modules if name.split('.')[0] not in sys.stdlib_module_names), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script],  # without what site-packages import at the start of any Python
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    imported = set(done.stderr.split()) - {"__main__"}
+    assert {name.partition(".")[0] for name in imported} == {"provision"}
+    assert len(imported) < 12
+    assert not {f"provision.cli.{verb}" for verb in VERBS} & imported
 
 
 @pytest.mark.slow

@@ -52,8 +52,6 @@ def test_words_on_standard_output_are_cleaned_too(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("options", [[], ["--debug"]], ids=["plain", "with a traceback"])
 def test_a_bug_shows_what_it_quotes(capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     class Verb:
-        SUMMARY = "fails"
-
         def configure(self, parser: object) -> None:
             """Take no options."""
 

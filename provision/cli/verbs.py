@@ -1,0 +1,31 @@
+"""Names the verbs, each with what it does in one line: all that `grapnel --help` needs, so that it imports no verb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERBS: Final[Mapping[str, str]] = {
+    "init": "write a declaration with every key, its default and its meaning",
+    "check": "report everything that is wrong with the declaration",
+    "plan": "show what apply would change on each node",
+    "simulate": "play a roll-out in virtual time and show how long it takes and what may happen",
+    "stage": "download and build drivers on nodes, so that a later apply only swaps them",
+    "apply": "bring nodes to their declaration",
+    "status": "show how the upgrade of nodes stands, and what to do",
+    "pause": "let no further node be upgraded until `grapnel resume`; nodes in flight are finished",
+    "resume": "end a pause: further nodes may be upgraded",
+    "skip": "let no upgrade begin on nodes, until `--undo`",
+    "retry": "have nodes that failed tried again by the apply that runs",
+    "abandon": "take nodes out of their upgrade and leave them to you, as they stand",
+    "rollback": "return nodes to the driver that they had before",
+    "reboot": "reboot nodes, each out of service, wave by wave",
+    "remove": "take the driver away from nodes, with everything that came with it",
+    "doctor": "show what would make driver changes fail, for all nodes",
+    "drift": "show what differs from the declaration, and what mends it",
+    "bundle": "make or check a bundle: drivers for nodes without a network",
+    "completion": "print the script that completes the command line of a shell",
+    "version": "show the versions of grapnel, of its collection and of what nodes would get",
+}

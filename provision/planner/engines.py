@@ -64,6 +64,7 @@ def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
         drop_ins=drop_ins,
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.CONTAINERD),
+        adopt=stack.runtime.adopt,
     )
     return (
         FileContent(containerd.MAIN_PATH, rendered.main, _mode_of(facts, containerd.MAIN_PATH)),
@@ -79,6 +80,7 @@ def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
         drop_ins=drop_ins,
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.CRIO),
+        adopt=stack.runtime.adopt,
     )
     require_no_injector(
         _others(facts, HOOK_FILE_PATH), crio.hooks_folders(main=main, drop_ins=drop_ins), engine="CRI-O"
@@ -102,6 +104,7 @@ def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
         main=_text_of(facts, docker.MAIN_PATH),
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.DOCKER),
+        adopt=stack.runtime.adopt,
     )
     return (FileContent(docker.MAIN_PATH, rendered, _mode_of(facts, docker.MAIN_PATH)),)
 

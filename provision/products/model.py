@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from provision.node_plan import Role
+if TYPE_CHECKING:
+    from provision.node_plan import Role
 
 
 @dataclass(frozen=True)

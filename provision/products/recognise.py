@@ -54,9 +54,7 @@ def shown_paths(recognised: Recognised) -> str:
 def _found(product: Product, facts: NodeFacts, there: frozenset[str]) -> tuple[str, ...]:
     """Return the paths that a product is recognised by, and those that are its as well; none without a mark."""
     marks = sorted(there.intersection(product.marks))
-    marks += sorted(
-        path for path, text in _engine_texts(facts) if any(each in text for each in product.mentions)
-    )
+    marks += sorted(path for path, text in _engine_texts(facts) if any(each in text for each in product.mentions))
     also = sorted(there.intersection(product.also)) if marks else []
     return tuple(dict.fromkeys([*marks, *also]))
 
@@ -64,9 +62,9 @@ def _found(product: Product, facts: NodeFacts, there: frozenset[str]) -> tuple[s
 def _engine_texts(facts: NodeFacts) -> Iterable[tuple[str, str]]:
     """Yield the engines' files with their texts, apart from our own."""
     for path, state in facts.files.items():
-        if path.startswith(_ENGINE_FOLDERS) and state is not None and state.content is not None:
-            if not state.content.startswith(_OWN_FIRST_LINE):
-                yield path, state.content
+        text = "" if state is None else state.content or ""
+        if path.startswith(_ENGINE_FOLDERS) and not text.startswith(_OWN_FIRST_LINE):
+            yield path, text
 
 
 def _is_ours(facts: NodeFacts, path: str) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from provision.node_plan import Action, Item, Role
-from provision.products.model import Product
 from provision.products.recognise import problem_of, recognise, warnings
 from provision.products.table import PRODUCTS
 from tests.provision.samples import make_facts, make_file
+
+if TYPE_CHECKING:
+    from provision.products.model import Product
 
 CONTAINERD = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
@@ -31,7 +34,9 @@ def test_each_mark_is_enough_and_what_others_have_too_is_not(product: Product) -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param('BinaryName = "/usr/local/nvidia/toolkit/nvidia-container-runtime"', ["gpu-operator"], id="operator"),
+        pytest.param(
+            'BinaryName = "/usr/local/nvidia/toolkit/nvidia-container-runtime"', ["gpu-operator"], id="operator"
+        ),
         pytest.param('BinaryName = "/usr/bin/nvidia-container-runtime"', ["nvidia-container-toolkit"], id="toolkit"),
         pytest.param("# managed by grapnel: /usr/bin/nvidia-container-runtime", [], id="a file of ours"),
         pytest.param('BinaryName = "/usr/bin/runc"', [], id="no product"),
@@ -70,7 +75,9 @@ def test_the_node_looks_for_what_the_table_has() -> None:
 
     namespace: dict[str, object] = {}
     exec(compile(text[text.index("PRODUCT_FILES") : text.index("def ")], "product_files", "exec"), namespace)  # noqa: S102 - our own
-    assert namespace["PRODUCT_FILES"] == tuple(sorted({path for each in PRODUCTS for path in (*each.marks, *each.also)}))
+    assert namespace["PRODUCT_FILES"] == tuple(
+        sorted({path for each in PRODUCTS for path in (*each.marks, *each.also)})
+    )
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.code)

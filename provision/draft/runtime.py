@@ -9,7 +9,10 @@ from provision.draft.choose import Choosing
 from provision.draft.files import read_object
 from provision.draft.model import Plan, Section, Unsaid
 from provision.node_plan import Role
+from provision.planner.adoption import plan_adoption
+from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.spec.model import Engine, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +43,23 @@ def describe_runtime(facts: NodeFacts, plan: Plan) -> Section:
     names = _handlers(facts, engine)
     _say_hook_settings(choosing, facts)
     handler = choosing.say_best("handler", tuple(dict.fromkeys(["nvidia", *names])), "the handler that is there")
-    choosing.say_best(
-        "adopt", (False, True), f"the handler {handler} is another product's: it is taken over when enabled"
-    )
+    _say_adopt(choosing, engine, str(handler))
     is_ours = facts.installed_digest("hook") is not None
     offers = choosing.settle(is_ours=is_ours, reason="grapnel's hook is there")
     return Section(tuple(choosing.said), tuple(_unsaid(facts, engine, engines, str(handler), names)), offers)
+
+
+def _say_adopt(choosing: Choosing, engine: str, handler: str) -> None:
+    """Say whether a handler is to be taken over: where a plan wants it, and where ours would take a file's place."""
+    reason = f"the handler {handler} is another product's: it is taken over when enabled is true"
+    try:
+        moves = plan_adoption(choosing.facts, Runtime(engine=Engine(engine), handler=handler, adopt=True)).items
+    except EngineConfigError:
+        moves = ()
+    if moves:
+        choosing.say("adopt", True, reason)
+    else:
+        choosing.say_best("adopt", (False, True), reason)
 
 
 def _engines(facts: NodeFacts) -> list[str]:

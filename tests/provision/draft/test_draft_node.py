@@ -101,6 +101,10 @@ FOREIGN: dict[str, tuple[NodeFacts, dict[str, Any]]] = {
     "containerd with NVIDIA's drop-in": (
         NODES["containerd 1.7, in the main file"][0], {"runtime.enabled": False, "runtime.adopt": True}
     ),
+    "containerd with NVIDIA's drop-in at the place of ours": (
+        NODES["containerd 2, in a drop-in that makes it the default"][0],
+        {"runtime.enabled": False, "runtime.adopt": True},
+    ),
     "CRI-O with NVIDIA's drop-in": (
         NODES["CRI-O, by nvidia-ctk"][0], {"runtime.enabled": False, "runtime.engine": "crio", "runtime.adopt": True}
     ),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from provision.draft.model import Offer, Path, Plan, Said, Values, stack_of
+from provision.draft.model import Offer, Path, Plan, Said, Values, default_of, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan, Role
 
+Value = TypeVar("Value")
 OFF: Final[Values] = {("driver", "enabled"): False, ("runtime", "enabled"): False, ("plugin", "enabled"): False}
 
 
@@ -36,11 +37,11 @@ class Choosing:
             self.said.append(said)
 
     def say_best(
-        self, key: str, values: Sequence[object], reason: str, *, reasons: Mapping[object, str] = MappingProxyType({})
-    ) -> object:
-        """Say the value with the smallest plan; the first of several, which is the default, goes without saying."""
+        self, key: str, values: Sequence[Value], reason: str, *, reasons: Mapping[Value, str] = MappingProxyType({})
+    ) -> Value:
+        """Say the value with the smallest plan, the first one of several; the default goes without saying."""
         best = min(values, key=lambda value: self._size({(self.section, key): value}))
-        if best != values[0]:
+        if msgspec.to_builtins(best) != default_of((self.section, key)):
             self.say(key, best, reasons.get(best, reason))
         return best
 

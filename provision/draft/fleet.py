@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.draft.model import NodeDraft, Path, Plan, Said, stack_of, values_of
+from provision.draft.model import NodeDraft, Plan, Said, default_of, values_of
 from provision.draft.node import draft_node
 from provision.products.recognise import recognise
 
@@ -116,19 +116,14 @@ def _common(groups: Sequence[Group]) -> tuple[Said, ...]:
     return tuple(
         each
         for each in groups[0].said
-        if all(each.path in paths for paths in others) or _default(each.path) is not None
+        if all(each.path in paths for paths in others) or default_of(each.path) is not None
     )
 
 
 def _with_own(group: Group, common: tuple[Said, ...]) -> Group:
     shared, values = values_of(common), values_of(group.said)
     own = [each for each in group.said if shared.get(each.path, _MISSING) != each.value]
-    own += [Said(path, _default(path), "the default: the other groups differ") for path in shared if path not in values]
+    own += [
+        Said(path, default_of(path), "the default: the other groups differ") for path in shared if path not in values
+    ]
     return Group(group.name, group.nodes, group.said, tuple(own))
-
-
-def _default(path: Path) -> Any:  # noqa: ANN401 - whatever a key may hold
-    value: Any = msgspec.to_builtins(stack_of({}))
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

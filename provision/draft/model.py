@@ -80,3 +80,11 @@ def stack_of(values: Values) -> StackSpec:
 def values_of(said: tuple[Said, ...]) -> dict[Path, Any]:
     """Return the values by their keys."""
     return {each.path: each.value for each in said}
+
+
+def default_of(path: Path) -> Any:  # noqa: ANN401 - whatever a key may hold
+    """Return the default of a key, as it would be written; None where that is nothing."""
+    value: Any = msgspec.to_builtins(StackSpec())
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

@@ -26,6 +26,8 @@ _DEFAULT: Final = re.compile(
     r"""^\s*"?(?:default_runtime_name|default_runtime|default-runtime)"?\s*[=:]\s*["'](.+?)["']""", re.MULTILINE
 )
 _ORDINARY: Final = frozenset({"runc", "crun", "youki", "kata", "runsc"})
+_USUAL: Final = "nvidia"
+_HANDLER_REASON: Final = "the handler that is there"
 _KUBELET: Final = "kubelet.service"
 _RUNNING: Final = ("active", "activating", "reloading")
 
@@ -42,11 +44,19 @@ def describe_runtime(facts: NodeFacts, plan: Plan) -> Section:
         choosing.say("engine", engine, _why(facts, engine))
     names = _handlers(facts, engine)
     _say_hook_settings(choosing, facts)
-    handler = choosing.say_best("handler", tuple(dict.fromkeys(["nvidia", *names])), "the handler that is there")
-    _say_adopt(choosing, engine, str(handler))
     is_ours = facts.installed_digest("hook") is not None
+    handler = choosing.say_best("handler", _candidates(names, is_ours=is_ours), _HANDLER_REASON)
+    _say_adopt(choosing, engine, handler)
     offers = choosing.settle(is_ours=is_ours, reason="grapnel's hook is there")
-    return Section(tuple(choosing.said), tuple(_unsaid(facts, engine, engines, str(handler), names)), offers)
+    return Section(tuple(choosing.said), tuple(_unsaid(facts, engine, engines, handler, names)), offers)
+
+
+def _candidates(names: list[str], *, is_ours: bool) -> tuple[str, ...]:
+    """Return which handlers may be the one for GPUs: a name of NVIDIA's where another product's are there."""
+    of_nvidia = [name for name in names if "nvidia" in name]
+    if is_ours or not of_nvidia or _USUAL in of_nvidia:
+        return tuple(dict.fromkeys([_USUAL, *(names if is_ours else [])]))
+    return (of_nvidia[0],)
 
 
 def _say_adopt(choosing: Choosing, engine: str, handler: str) -> None:

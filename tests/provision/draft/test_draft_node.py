@@ -9,10 +9,11 @@ import pytest
 
 from provision.draft.model import values_of
 from provision.draft.node import draft_node
-from provision.fleet.facts import Engine, ForeignDriver, InstalledPackage, NodeFacts, parse_facts
+from provision.fleet.driver_facts import ForeignDriver
+from provision.fleet.facts import Engine, InstalledPackage, NodeFacts, parse_facts
 from provision.fleet.mig_facts import MigGpu, MigState
 from provision.planner.plan import plan_node
-from tests.provision.planner.test_adoption import DAEMON, NODES
+from tests.provision.planner.test_adoption import DAEMON, NODES, handlers
 from tests.provision.samples import (
     GPU,
     PAYLOAD,
@@ -182,6 +183,23 @@ def test_two_engines_and_a_kubelet_mean_the_kubelet_s() -> None:
 
     assert "runtime.engine" not in said(facts)
     assert "other-engines" in [each.code for each in draft(facts).unsaid]
+
+
+@pytest.mark.parametrize(
+    ("names", "handler", "adopt"),
+    [
+        (("nvidia", "nvidia-cdi"), None, True),
+        (("nvidia-cdi", "nvidia-legacy"), "nvidia-cdi", True),
+        (("wasm",), None, None),
+        ((), None, None),
+    ],
+)
+def test_a_handler_of_theirs_keeps_its_name(names: tuple[str, ...], handler: str | None, *, adopt: bool | None) -> None:
+    text = handlers("io.containerd.grpc.v1.cri", 2, *names)
+    facts = edit_file(NODES["containerd 1.7, in the main file"][0], "/etc/containerd/config.toml", text)
+
+    found = said(facts)
+    assert (found.get("runtime.handler"), found.get("runtime.adopt")) == (handler, adopt)
 
 
 def test_what_root_of_a_node_wrote_into_our_files_breaks_nothing() -> None:

@@ -13,6 +13,7 @@ from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments
 from provision.driver.preflight import Finding, Severity, findings
 from provision.errors import ExitCode
+from provision.products.recognise import problem_of, recognise
 from provision.report import doctor_document, make_console, open_view, render_diagnoses, show
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Assessment
+    from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
     from provision.spec.model import StackSpec
 
@@ -60,7 +62,9 @@ def examine(answer: Assessment, stack: StackSpec) -> tuple[Finding, ...]:
     change = variables.driver_change if variables is not None else None
     found = findings(answer.facts, stack.driver, change)
     known = {one.code for one in found}  # planning finds some of it too, in words about this node
-    return (*found, *(one for one in _of_plan(answer.plan) if one.code not in known))
+    found = (*found, *(one for one in _of_plan(answer.plan) if one.code not in known))
+    known = {one.code for one in found}
+    return (*found, *(one for one in _of_products(answer.facts) if one.code not in known))
 
 
 def _of_plan(plan: NodePlan) -> Iterator[Finding]:
@@ -68,6 +72,12 @@ def _of_plan(plan: NodePlan) -> Iterator[Finding]:
     for severity, problems in ((Severity.ERROR, plan.problems), (Severity.WARNING, plan.warnings)):
         for problem in problems:
             yield Finding(code=problem.code, severity=severity, message=problem.message, remedy=problem.hint)
+
+
+def _of_products(facts: NodeFacts) -> Iterator[Finding]:
+    """Yield other products on a node, also where its plan has nothing to do beside them."""
+    for problem in map(problem_of, recognise(facts)):
+        yield Finding(code=problem.code, severity=Severity.INFO, message=problem.message, remedy=problem.hint)
 
 
 def is_well(diagnosis: tuple[Finding, ...] | Failure) -> bool:

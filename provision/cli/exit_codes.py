@@ -36,7 +36,10 @@ _NOTED: Final[Mapping[ExitCode, str]] = {
     ExitCode.FAILED: "it could not be noted",
 }
 OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
-    "init": _WRITTEN,
+    "init": {
+        ExitCode.DONE: "written",
+        ExitCode.FAILED: "not written; with --from-inventory also: a node could not be looked at",
+    },
     "check": {ExitCode.DONE: "no error; there may be warnings", ExitCode.FAILED: "errors were found"},
     "plan": {
         ExitCode.DONE: "every node has a plan",

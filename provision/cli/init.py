@@ -7,23 +7,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.cli.options import DECLARATION, debug_argument
-from provision.errors import ExitCode, GrapnelError
+from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
     import argparse
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the file and `--force`."""
+    """Add the file, `--force`, and where machines are found."""
     parser.add_argument(
         "file", nargs="?", type=Path, default=DECLARATION, metavar="FILE", help="what to write (default: %(default)s)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument(
+        "--from-inventory",
+        action="append",
+        default=[],
+        metavar="INVENTORY",
+        help="look at these machines, and declare what they are already; may be repeated; beside FILE, "
+        "FILE-groups.yaml has what differs between them",
+    )
+    parser.add_argument("--limit", default="", metavar="PATTERN", help="only these hosts, as in ansible --limit")
+    parser.add_argument("--payload", type=Path, metavar="DIR", help="archives for nodes, as for plan")
+    parser.add_argument("--json", action="store_true", help="print what was found, and could not be said, as JSON")
     debug_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and tell what to do next."""
+    if args.from_inventory:
+        from provision.cli import init_inventory  # noqa: PLC0415 - start-up time
+
+        return init_inventory.run(args, write_declaration)
+    if args.json or args.limit:
+        raise UsageError("--json and --limit are about machines", hint="name them: --from-inventory INVENTORY")
     from provision.spec.template import render_template  # noqa: PLC0415 - start-up time
 
     write_declaration(args.file, render_template(), force=args.force)

@@ -235,6 +235,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     pending_reboot: PendingReboot | None = None
     driver: DriverState = DriverState()
     mig: MigState | None = None
+    product_files: Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=128)] = ()
     traces: Traces | None = None
 
     def file(self, path: str) -> FileState | None:

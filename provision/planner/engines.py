@@ -65,6 +65,7 @@ def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
         tuple(drop_ins.items()),
         stack.runtime.handler,
         _version(facts, Engine.CONTAINERD),
+        adopt=stack.runtime.adopt,
     )
     return (
         FileContent(containerd.MAIN_PATH, rendered.main, _mode_of(facts, containerd.MAIN_PATH)),
@@ -74,18 +75,20 @@ def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
 
 @lru_cache(maxsize=DISTINCT_FILES)
 def _rendered_containerd(
-    main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str
+    main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str, *, adopt: bool
 ) -> containerd.ContainerdFiles:
     """Return the files, remembered for nodes with equal ones: to parse and write TOML takes most of a plan's time."""
     return containerd.render_containerd(
-        main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version
+        main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version, adopt=adopt
     )
 
 
 def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _below(facts, crio.DROP_IN_FOLDER, crio.DROP_IN_PATH)
     main = _text_of(facts, crio.MAIN_PATH)
-    rendered = _rendered_crio(main, tuple(drop_ins.items()), stack.runtime.handler, _version(facts, Engine.CRIO))
+    rendered = _rendered_crio(
+        main, tuple(drop_ins.items()), stack.runtime.handler, _version(facts, Engine.CRIO), adopt=stack.runtime.adopt
+    )
     require_no_injector(
         _others(facts, HOOK_FILE_PATH), crio.hooks_folders(main=main, drop_ins=drop_ins), engine="CRI-O"
     )
@@ -93,9 +96,13 @@ def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
 
 
 @lru_cache(maxsize=DISTINCT_FILES)
-def _rendered_crio(main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str) -> str:
+def _rendered_crio(
+    main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str, *, adopt: bool
+) -> str:
     """Return the drop-in, remembered for nodes with equal files."""
-    return crio.render_crio(main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version)
+    return crio.render_crio(
+        main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version, adopt=adopt
+    )
 
 
 def _podman_files(facts: NodeFacts, _: StackSpec) -> Files:
@@ -114,6 +121,7 @@ def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
         main=_text_of(facts, docker.MAIN_PATH),
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.DOCKER),
+        adopt=stack.runtime.adopt,
     )
     return (FileContent(docker.MAIN_PATH, rendered, _mode_of(facts, docker.MAIN_PATH)),)
 

@@ -10,6 +10,7 @@ from provision.planner.driver import changes_driver, loads_driver, plan_driver
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.part import Part
 from provision.planner.runtime import plan_runtime
+from provision.products import recognise
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,13 +50,15 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
             facts, stack, payload, driver_changes=changes_driver(driver), driver_loads=loads_driver(driver)
         )
     problems = (*driver.problems, *runtime.problems, *daemon.problems)
+    items = (*driver.items, *runtime.items, *daemon.items)
+    others = recognise.warnings(facts, items, has_problems=bool(problems))
     variables = Roles(driver=driver.variables, runtime=runtime.variables, node_daemon=daemon.variables)
     return NodePlan(
         node=node,
-        items=(*driver.items, *runtime.items, *daemon.items),
+        items=items,
         roles=Roles() if problems else variables,
         problems=tuple(dict.fromkeys(problems)),
-        warnings=(*driver.warnings, *daemon.warnings, *_released(facts, stack)),
+        warnings=(*driver.warnings, *daemon.warnings, *_released(facts, stack), *others),
         derived=driver.derived,
     )
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
+from provision.planner.adoption import plan_adoption
 from provision.planner.engines import ENGINES
 from provision.planner.part import (
     Part,
@@ -112,6 +113,8 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
     if problem := _service_problem(facts, engine):
         return Part(problems=(problem,))
     try:
+        adoption = plan_adoption(facts, stack.runtime)
+        facts = adoption.facts
         files = (*_own_files(stack, engine), *engine.engine_files(facts, stack))
     except EngineConfigError as error:
         return Part(problems=(Problem(code=_PROBLEM, message=error.message, hint=error.hint),))
@@ -120,11 +123,12 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         return Part(problems=(problem,))
     items = (
         *plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest),
+        *adoption.items,
         *writes,
         *_restart(facts, files, engine),
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
-    return Part(items, (), _variables(items, payload, files, engine) if items else None)
+    return Part(items, (), _variables(items, payload, (*adoption.files, *files), engine) if items else None)
 
 
 def _service_problem(facts: NodeFacts, engine: NodeEngine) -> Problem | None:

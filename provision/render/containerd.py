@@ -9,7 +9,6 @@ anything is swapped in (``module_utils/rehearsal.py`` of the collection).
 
 from __future__ import annotations
 
-import copy
 import posixpath
 import re
 import tomllib
@@ -20,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from provision.render.containerd_handler import BASE_SPEC_PATH, RUNC_SHIM, render_handler, require_types
+from provision.render.containerd_handler import (
+    BASE_SPEC_PATH,
+    RUNC_SHIM,
+    cover_handler,
+    render_handler,
+    require_types,
+    without_handler,
+)
 from provision.render.engine_file import (
     DISTINCT_FILES,
     Table,
@@ -87,13 +93,13 @@ class _Config:
 
 
 def render_containerd(
-    *, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str
+    *, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str, adopt: bool = False
 ) -> ContainerdFiles:
     """Return both files for a handler.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of other configuration files by
-    path, whether imported or not: at least all of `DROP_IN_FOLDER`. Raises `EngineConfigError` when nothing should be
-    touched.
+    path, whether imported or not: at least all of `DROP_IN_FOLDER`. With ``adopt`` a handler of that name is taken over
+    from whoever added it. Raises `EngineConfigError` when nothing should be touched.
     """
     config = _parse(MAIN_PATH, main or "")
     version = _version_of(config, engine_version)
@@ -103,13 +109,13 @@ def render_containerd(
     _require_cri([config, *others])
     _require_one_version(version, config, others, engine_version)
     plugin = _VERSIONS[version]
-    _require_last_word(version, after)
+    _require_last_word(version, after, handler)
     tables = [table for each in [config, *others] if (table := each.cri.get(plugin)) is not None]
     merges = version != _OLD_VERSION or version_numbers(engine_version) >= _FIRST_THAT_MERGES
     table = _merged(tables) if merges else _merged(tables[-1:])
     return ContainerdFiles(
         main=_render_main(config, version, addition),
-        drop_in=_render_drop_in(table, version, handler),
+        drop_in=_render_drop_in(table, version, handler, adopt=adopt),
     )
 
 
@@ -260,13 +266,19 @@ def _require_one_version(version: int, main: _Config, others: Iterable[_Config],
             )
 
 
-def _require_last_word(version: int, after: Iterable[_Config]) -> None:
-    """Refuse a drop-in that would replace ours as a whole."""
+def _require_last_word(version: int, after: Iterable[_Config], handler: str) -> None:
+    """Refuse a drop-in that would replace ours as a whole, or the handler in it."""
     for config in after:
         if version == _OLD_VERSION and _VERSIONS[version] in config.cri:
             raise EngineConfigError(
                 f"{shown(config.path)} is read after {DROP_IN_PATH} and replaces its CRI settings as a whole",
                 hint="rename it so that it sorts first",
+            )
+        table = Table(config.path, config.cri.get(_VERSIONS[version], {})).table("containerd")
+        if handler in table.table("runtimes").values:
+            raise EngineConfigError(
+                f"{shown(config.path)} is read after {DROP_IN_PATH} and has a runtime handler {handler!r} of its own",
+                hint="rename it so that it sorts first, or remove the handler from it",
             )
 
 
@@ -342,20 +354,20 @@ def _unwritable(path: str) -> EngineConfigError:
     )
 
 
-def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str) -> str:
+def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str, *, adopt: bool) -> str:
     containerd = Table("the merged configuration", cri).table("containerd")
     runtimes = containerd.table("runtimes").values
-    if handler in runtimes:
+    if handler in runtimes and not adopt:
         raise EngineConfigError(
             f"the runtime handler {handler!r} already exists, and grapnel did not create it",
-            hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
+            hint="remove it, declare runtime.adopt: true or another runtime.handler: docs/migrate.md has the ways",
         )
-    ours = {handler: render_handler(containerd)}
+    ours = {handler: cover_handler(runtimes.get(handler, {}), render_handler(containerd, handler))}
     if not runtimes and version == _OLD_VERSION:
         # The table of runtimes replaces the built-in one, and an engine without its default runtime does not start.
         ours = {"runc": {"runtime_type": RUNC_SHIM}} | ours
     addition = {"containerd": {"runtimes": ours}}
-    table = _merged([copy.deepcopy(dict(cri)), addition]) if version == _OLD_VERSION else addition
+    table = _merged([without_handler(cri, handler), addition]) if version == _OLD_VERSION else addition
     tree = {"version": version, "plugins": {_VERSIONS[version]: table}}
     text = render_toml(tree, header=_HEADER)
     _require_meaning(text, tree, DROP_IN_PATH)

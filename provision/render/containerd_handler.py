@@ -33,12 +33,12 @@ def require_types(containerd: Table) -> None:
         entry.table("options").text(_PROGRAM)
 
 
-def render_handler(containerd: Table) -> dict[str, Any]:
-    """Return our handler.
+def render_handler(containerd: Table, replaced: str = "") -> dict[str, Any]:
+    """Return our handler; where no other runtime is configured, with the options of the one that it replaces.
 
     Annotations of pods are never let through: a pod could then entitle itself. Raises `EngineConfigError`.
     """
-    ordinary = _ordinary_runtime(containerd)
+    ordinary = _ordinary_runtime(containerd, replaced)
     if base := ordinary.text("base_runtime_spec"):
         raise EngineConfigError(
             f"the default runtime has a base specification of its own, {shown(base)}",
@@ -55,7 +55,35 @@ def render_handler(containerd: Table) -> dict[str, Any]:
     return handler | {"options": copy.deepcopy(dict(options))} if options else handler
 
 
-def _ordinary_runtime(containerd: Table) -> Table:
+def cover_handler(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our handler with all that it takes to replace one of the same name in an engine that merges the two.
+
+    What only they set is set to nothing. Lists are joined by the engine, so what they let through of a container stays;
+    of a pod it must not, and raises `EngineConfigError`.
+    """
+    if theirs.get("pod_annotations"):
+        raise EngineConfigError(
+            "the runtime handler that would be taken over lets annotations of pods through to containers",
+            hint="a pod could then entitle itself: remove pod_annotations from that handler first",
+        )
+    covered = dict(ours)
+    for key, value in theirs.items():
+        if isinstance(value, dict):
+            below = covered.get(key, {})
+            covered[key] = cover_handler(value, below if isinstance(below, dict) else {})
+        elif not isinstance(value, list) and value:
+            covered.setdefault(key, type(value)())
+    return covered
+
+
+def without_handler(cri: Mapping[str, Any], handler: str) -> dict[str, Any]:
+    """Return a copy of the CRI plugin's table without one of its handlers."""
+    table = copy.deepcopy(dict(cri))
+    table.get("containerd", {}).get("runtimes", {}).pop(handler, None)
+    return table
+
+
+def _ordinary_runtime(containerd: Table, last: str) -> Table:
     """Return the default runtime's table if it is runc or something like it, else that of one which is.
 
     An empty one is containerd's own runc. NVIDIA's wrapper ends in that as well, so where only the wrapper is
@@ -64,7 +92,7 @@ def _ordinary_runtime(containerd: Table) -> Table:
     """
     runtimes = containerd.table("runtimes").tables()
     default = containerd.text("default_runtime_name") or "runc"
-    found = [runtimes[name] for name in dict.fromkeys((default, "runc", "crun")) if name in runtimes]
+    found = [runtimes[name] for name in dict.fromkeys((default, "runc", "crun", last)) if name in runtimes]
     of_runc = [each for each in found if each.text("runtime_type", RUNC_SHIM) == RUNC_SHIM]
     if ordinary := next((each for each in of_runc if not _is_injector(each) and is_ordinary(_program(each))), None):
         return ordinary

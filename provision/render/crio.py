@@ -44,18 +44,21 @@ class _Config:
     handlers: Mapping[str, Table]
 
 
-def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str) -> str:
+def render_crio(
+    *, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str, adopt: bool = False
+) -> str:
     """Return the drop-in's text for a handler.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of all files of `DROP_IN_FOLDER` by
-    path. Raises `EngineConfigError` when nothing should be touched.
+    path. With ``adopt`` a handler of that name in an earlier file is taken over. Raises `EngineConfigError` when
+    nothing should be touched.
     """
     _require_version(engine_version)
     others = {path: text for path, text in drop_ins.items() if path != DROP_IN_PATH}
     if len(others) > _MAX_FILES:
         raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="merge them")
     configs = _parse_all(main, others)
-    _require_free(configs, handler)
+    _require_free([each for each in configs if _is_later(each)] if adopt else configs, handler)
     _require_last_word(configs)
     tree = {
         "crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": {handler: _handler(configs, handler)}}}
@@ -110,19 +113,23 @@ def _require_free(configs: Sequence[_Config], handler: str) -> None:
         if handler in config.handlers:
             raise EngineConfigError(
                 f"the runtime handler {handler!r} is already in {shown(config.path)}, and grapnel did not create it",
-                hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
+                hint="remove it, declare runtime.adopt: true or another runtime.handler: docs/migrate.md has the ways",
             )
 
 
 def _require_last_word(configs: Sequence[_Config]) -> None:
     """Refuse a drop-in after ours that takes the folder of hook files away again."""
     for config in configs:
-        is_later = config.path != MAIN_PATH and config.path > DROP_IN_PATH
-        if is_later and config.hooks_dir is not None and HOOKS_FOLDER not in config.hooks_dir:
+        if _is_later(config) and config.hooks_dir is not None and HOOKS_FOLDER not in config.hooks_dir:
             raise EngineConfigError(
                 f"{shown(config.path)} is read after {DROP_IN_PATH} and sets hooks_dir without {HOOKS_FOLDER}",
                 hint="add that folder to it, or rename the file so that it sorts first",
             )
+
+
+def _is_later(config: _Config) -> bool:
+    """Tell whether a file is read after ours."""
+    return config.path != MAIN_PATH and config.path > DROP_IN_PATH
 
 
 def _hooks_folders(configs: Sequence[_Config]) -> list[str]:

@@ -25,14 +25,16 @@ _FIRST_WITH_CDI = (25,)  # as a feature that has to be switched on; later releas
 _SHOW = "dockerd --validate"
 
 
-def render_docker(*, main: str | None, handler: str, engine_version: str) -> str:
+def render_docker(*, main: str | None, handler: str, engine_version: str, adopt: bool = False) -> str:
     """Return the file's text with our runtime in it; ``main`` is its present text (None: absent).
 
-    Raises `EngineConfigError` when nothing should be touched: it is no JSON object, or the name is somebody else's.
+    Raises `EngineConfigError` when nothing should be touched: it is no JSON object, or the name is somebody else's and
+    not to be taken over (``adopt``).
     """
     tree = parse_json(MAIN_PATH, main or "", show=_SHOW)
     runtimes, features = _object(tree, "runtimes"), _object(tree, "features")
-    _require_free(runtimes, handler)
+    if not adopt:
+        _require_free(runtimes, handler)
     wanted = {**tree.values, "runtimes": {**runtimes.values, handler: {"path": WRAPPER_PATH}}}
     if version_numbers(engine_version) >= _FIRST_WITH_CDI:
         wanted["features"] = {"cdi": True, **features.values}
@@ -55,6 +57,12 @@ def _object(tree: Table, key: str) -> Table:
     return tree.without(key).table(key) if tree.values.get(key) is None else tree.table(key)
 
 
+def has_other_runtime(main: str, handler: str) -> bool:
+    """Tell whether a file has a runtime of that name that is not ours; raises `EngineConfigError`."""
+    entry = _object(parse_json(MAIN_PATH, main, show=_SHOW), "runtimes").tables().get(handler)
+    return entry is not None and entry.text("path") != WRAPPER_PATH
+
+
 def _require_free(runtimes: Table, handler: str) -> None:
     entry = runtimes.tables().get(handler)
     if entry is None or entry.text("path") == WRAPPER_PATH:
@@ -64,5 +72,5 @@ def _require_free(runtimes: Table, handler: str) -> None:
     )
     raise EngineConfigError(
         f"the runtime {handler!r} is already in {MAIN_PATH}, and grapnel did not create it",
-        hint=f"{remedy}, or declare another runtime.handler: docs/migrate.md has both ways",
+        hint=f"{remedy}, declare runtime.adopt: true or another runtime.handler: docs/migrate.md has the ways",
     )

@@ -6,6 +6,7 @@ The folder ``/etc/containerd`` is one below the test's own, which is laid over `
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehe
 
 from lab import golang
 from lab.cri.engine import packages, unpack
+from provision.fleet.facts import Engine
 from provision.render.containerd import DROP_IN_PATH, MAIN_PATH, render_containerd
-from tests.provision.samples import DEBIAN_CONFIG
+from tests.provision.samples import DEBIAN_CONFIG, RUNNING, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,6 +125,38 @@ def test_what_is_rendered_changes_nothing_but_the_handler(main: str | None, site
         node.write(path, text)
     assert node.rendered() == first
     assert node.rehearse({**first, MAIN_PATH: f"{first[MAIN_PATH]}# looked at\n"}) is None
+
+
+@pytest.mark.parametrize("place", [MAIN_PATH, SITE, DROP_IN_PATH], ids=["main file", "drop-in", "at the place of ours"])
+def test_a_handler_that_is_taken_over_is_all_that_changes(place: str, node: Node) -> None:
+    plugin, version = (CRI_3, 3) if node.version.startswith("2.") else (CRI, 2)
+    at = f'[plugins."{plugin}".containerd.runtimes'
+    theirs = "".join(
+        f'{at}.{name}]\nruntime_type = "io.containerd.runc.v2"\nprivileged_without_host_devices = true\n'
+        f'{at}.{name}.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\nSystemdCgroup = true\n'
+        for name in ("nvidia", "nvidia-cdi")
+    )
+    texts = {MAIN_PATH: f"version = {version}\n{IMPORTS}", place: f"version = {version}\n{IMPORTS}{theirs}"}
+    for path, text in texts.items():
+        node.write(path, text)
+    facts = make_facts(engines={"containerd": Engine(binary=ENGINE, version=node.version)})
+    for path, text in texts.items():
+        facts = edit_file(facts, path, text)
+    facts = replace(facts, services={"containerd.service": RUNNING})
+    off: dict[str, dict[str, object]] = {"driver": {"enabled": False}, "plugin": {"enabled": False}}
+
+    planned = plan(facts, make_stack(**off, runtime={"adopt": True})).roles.runtime
+
+    assert planned is not None
+    files = {each.path: each.content for each in planned.runtime_files}
+    assert node.rehearse(files) is None
+    for path, text in files.items():
+        node.write(path, text)
+    engine = node.host.run([ENGINE, "--config", MAIN_PATH, "config", "dump"], 30.0)
+    runtimes = tomllib.loads(engine.stdout)["plugins"][plugin]["containerd"]["runtimes"]
+    assert runtimes["nvidia"]["base_runtime_spec"] == "/etc/grapnel/containerd/base-spec.json"
+    assert "nvidia-container-runtime" not in str(runtimes["nvidia"])
+    assert runtimes["nvidia-cdi"]["options"]["BinaryName"] == "/usr/bin/nvidia-container-runtime"
 
 
 def test_a_drop_in_that_loses_a_setting_is_refused(node: Node) -> None:

@@ -29,7 +29,9 @@ def foreign_differences(before: str, after: str) -> str | None:
     except ImportError:
         return "the comparison needs Python 3.11"
     try:
-        was, becomes = (dict(_settings(tomllib.loads(text))) for text in (before, after))
+        trees = [tomllib.loads(text) for text in (before, after)]
+        ours = {keys for tree in trees for keys in _handlers_of_ours(tree)}  # also of one that ours replaces
+        was, becomes = (dict(_settings(tree, ours)) for tree in trees)
     except (ValueError, RecursionError):
         return "what it prints is not TOML"
     names = sorted(name for name in {*was, *becomes} if was.get(name) != becomes.get(name))
@@ -40,13 +42,24 @@ def foreign_differences(before: str, after: str) -> str | None:
     return f"{', '.join(told)}{more}"
 
 
-def _settings(tree: dict[str, Any], keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _handlers_of_ours(tree: dict[str, Any], keys: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            if value.get("base_runtime_spec") == BASE_SPEC_PATH:
+                yield (*keys, key)
+            else:
+                yield from _handlers_of_ours(value, (*keys, key))
+
+
+def _settings(
+    tree: dict[str, Any], ours: set[tuple[str, ...]], keys: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every setting by its keys; what is empty is as if it were not there, as it is in Go."""
     for key, value in tree.items():
         path = (*keys, key)
         if isinstance(value, dict):
-            if value.get("base_runtime_spec") != BASE_SPEC_PATH:
-                yield from _settings(value, path)
+            if path not in ours:
+                yield from _settings(value, ours, path)
         elif value and path not in _ABOUT_FILES and _SAME_AS_EMPTY.get(key) != value:
             yield path, value
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+ADOPTED_DROP_IN = "/etc/containerd/conf.d/99-nvidia-adopted.toml"
 
 _TIMEOUT_S = 30.0
 # The script is constant; stage, folder and command are its arguments and never parsed by the shell.
@@ -48,7 +49,7 @@ def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | Non
         return None
     with tempfile.TemporaryDirectory(prefix="grapnel-rehearsal-") as scratch:
         stage = _Stage(host, folder, Path(scratch) / engine)
-        before = _ask_without_ours(host, binary, stage) if engine == "containerd" else None
+        before = _ask_before(host, binary, stage, concerned) if engine == "containerd" else None
         for change in concerned:
             stage.write(change.after.path, change.after.content, change.after.mode)
         after = stage.ask(parse_command(engine, binary))
@@ -59,9 +60,13 @@ def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | Non
     return difference and f"{engine} would not run as before, nothing was changed: {difference}"
 
 
-def _ask_without_ours(host: Host, binary: str, stage: _Stage) -> Finished | None:
-    """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all."""
-    stage.write(CONTAINERD_DROP_IN, "", 0o600)
+def _ask_before(host: Host, binary: str, stage: _Stage, changes: list[Change]) -> Finished | None:
+    """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all.
+
+    A drop-in of another product that is moved away from the place of ours is in force as it is.
+    """
+    if all(change.after.path != ADOPTED_DROP_IN for change in changes):
+        stage.write(CONTAINERD_DROP_IN, "", 0o600)
     if not host.path(CONTAINERD_CONFIG).exists():
         stage.write(CONTAINERD_CONFIG, "", 0o600)
     found = stage.ask(parse_command("containerd", binary))

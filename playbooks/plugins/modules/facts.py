@@ -91,6 +91,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.preflight.pending_reb
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.secure_boot import read_secure_boot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.unattended import read_unattended
+from ansible_collections.grapnel.node.plugins.module_utils.product_files import read_product_files
 from ansible_collections.grapnel.node.plugins.module_utils.traces.read import read_traces
 from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
@@ -152,6 +153,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "initramfs": read_initramfs(host),
         "driver": read_driver_state(host),
         "mig": read_mig(host) if more.mig else None,
+        "product_files": read_product_files(host),
         "traces": read_traces(host, clock, manager.NAME, watched, services) if more.traces else None,
     }
 

@@ -62,6 +62,13 @@ class Runtime(Section, frozen=True, kw_only=True):
     engine: Annotated[Engine, doc("The node's container engine.")] = Engine.CONTAINERD
     install: Annotated[bool, doc("Whether to install the distribution's engine where there is none.")] = True
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
+    adopt: Annotated[
+        bool,
+        doc(
+            "Whether to take over a handler of that name that another product added; what it replaces is kept on the "
+            "node and given back by remove. false: such a node is refused."
+        ),
+    ] = False
     entitlement: Annotated[
         Entitlement,
         doc(

@@ -64,6 +64,8 @@ def test_bad_facts_name_node_and_path(sample: Path) -> None:
         "age-is-a-text": "expected `float | null`, got `str` - at `$.package_manager.lists_age_s`",
         "content-is-an-object": "expected `str | null`, got `object` - "
         'at `$.files["/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"].content`',
+        "product-file-below-no-root": r"expected `str` matching regex '^/[^\\x00-\\x1f\\x7f-\\x9f]*$(?!\\n)' - "
+        "at `$.product_files[0]`",
         "file-below-no-root": r"expected `str` matching regex '^/[^\\x00-\\x1f\\x7f-\\x9f]*$(?!\\n)' - "
         "at `key` in `$.files`",
         "hold-is-a-word": 'expected `bool`, got `str` - at `$.packages["libcuda1"].hold`',

@@ -1,0 +1,116 @@
+"""Plans how a handler of another product is taken over: what is kept of its files, and what goes on in force.
+
+Only files that ours take the place of are kept, as they are: a drop-in at the place of ours (NVIDIA's toolkit and the
+GPU operator use the same names), one that an engine reads after ours, and Docker's one file. What stands in such a
+drop-in stays in force under another name, which sorts just before ours: it may have more handlers than the one.
+A handler in a file of its own stays there, and ours is read later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.fleet.facts import FileState
+from provision.node_plan import Action, FileContent, Item, Role
+from provision.planner.part import differs
+from provision.render import containerd, crio, docker
+from provision.render.engine_file import shown
+from provision.render.errors import EngineConfigError
+from provision.spec.model import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from provision.fleet.facts import NodeFacts
+    from provision.spec.model import Runtime
+
+KEPT: Final = "/var/lib/grapnel/adopted"
+_OURS: Final = "# managed by grapnel"
+_READ_LATER: Final = f"{crio.DROP_IN_FOLDER}/99-nvidia.toml"
+_EMPTIED: Final = f"{_OURS}: its text is in {{place}}, which is read before grapnel's drop-in\n"
+# Drop-ins of theirs, and where each stays in force.
+_PLACES: Final[Mapping[Engine, Mapping[str, str]]] = {
+    Engine.CONTAINERD: {containerd.DROP_IN_PATH: f"{containerd.DROP_IN_FOLDER}/99-nvidia-adopted.toml"},
+    Engine.CRIO: {
+        crio.DROP_IN_PATH: f"{crio.DROP_IN_FOLDER}/99-nvidia-adopted.conf",
+        _READ_LATER: f"{crio.DROP_IN_FOLDER}/99-nvidia-adopted.toml",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """``files`` are written before our own, ``items`` say why; ``facts`` are the node's as if that were done."""
+
+    facts: NodeFacts
+    files: tuple[FileContent, ...] = ()
+    items: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Step:
+    file: FileContent
+    reason: str
+
+
+def plan_adoption(facts: NodeFacts, declared: Runtime) -> Adoption:
+    """Return what is kept and moved before our own files are written; nothing unless the declaration adopts.
+
+    Raises `EngineConfigError` for a file that is to be kept and is no text.
+    """
+    if not declared.adopt:
+        return Adoption(facts)
+    steps = [step for step in _steps(facts, declared) if differs(facts, step.file)]
+    files = {**facts.files, **{step.file.path: _state_of(step.file) for step in steps}}
+    emptied = dict.fromkeys(_theirs(facts, declared).keys() & {containerd.DROP_IN_PATH, crio.DROP_IN_PATH})
+    items = (Item(role=Role.RUNTIME, action=Action.WRITE, target=each.file.path, reason=each.reason) for each in steps)
+    return Adoption(
+        msgspec.structs.replace(facts, files=files | emptied), tuple(step.file for step in steps), tuple(items)
+    )
+
+
+def kept_place(path: str) -> str:
+    """Return where the text of a file is kept that ours takes the place of (``docs/contracts/adopted``)."""
+    return f"{KEPT}{path}"
+
+
+def _steps(facts: NodeFacts, declared: Runtime) -> Iterator[_Step]:
+    for path, text in _theirs(facts, declared).items():
+        mode = _mode_of(facts, path)
+        if facts.file(kept_place(path)) is None:  # else an earlier text is kept: what was there before grapnel
+            yield _Step(FileContent(kept_place(path), text, mode), f"keeps {path} for the day when grapnel is removed")
+        place = _PLACES.get(declared.engine, {}).get(path)
+        if place is not None:
+            yield _Step(FileContent(place, text, mode), f"{path} stays in force there, and grapnel's is read after it")
+        if path == _READ_LATER:
+            yield _Step(
+                FileContent(path, _EMPTIED.format(place=place), mode), "it would be read after grapnel's drop-in"
+            )
+
+
+def _theirs(facts: NodeFacts, declared: Runtime) -> dict[str, str]:
+    """Return the texts of others' files that ours take the place of, by path."""
+    if declared.engine is Engine.DOCKER:
+        text = _text_of(facts, docker.MAIN_PATH)
+        return {docker.MAIN_PATH: text} if text and docker.has_other_runtime(text, declared.handler) else {}
+    texts = {path: _text_of(facts, path) for path in _PLACES.get(declared.engine, {})}
+    return {path: text for path, text in texts.items() if text.strip() and not text.startswith(_OURS)}
+
+
+def _text_of(facts: NodeFacts, path: str) -> str:
+    state = facts.file(path)
+    if state is not None and state.content is None:
+        raise EngineConfigError(f"{shown(path)} is not text, or is too large", hint="check what it is")
+    return "" if state is None else state.content or ""
+
+
+def _mode_of(facts: NodeFacts, path: str) -> str:
+    state = facts.file(path)
+    return "0600" if state is None else f"0{state.mode[-3:]}"
+
+
+def _state_of(file: FileContent) -> FileState:
+    return FileState(mode=file.mode, uid=0, gid=0, sha256="0" * 64, content=file.content)

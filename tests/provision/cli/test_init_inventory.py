@@ -1,0 +1,148 @@
+"""`grapnel init --from-inventory` on a fleet in memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from provision.apply.playbooks import Playbooks
+from provision.cli import main
+from provision.cli.init import write_declaration
+from provision.cli.init_inventory import Lookout, look_and_write, require_no_declarations
+from provision.errors import GrapnelError
+from provision.fleet.endpoint import Endpoint
+from provision.fleet.inventory import Host, Inventory
+from provision.planner.plan import plan_node
+from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from tests.provision.draft.test_draft_fleet import NODES
+from tests.provision.samples import PAYLOAD, make_facts, replace
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator, Mapping
+
+    from provision.fleet.facts import NodeFacts
+    from provision.runner import Event, RunRequest
+
+
+class Recorded:
+    """Answers for nodes with recorded facts; one without is not reachable."""
+
+    def __init__(self, nodes: Mapping[str, NodeFacts | None]) -> None:
+        self.nodes = nodes
+        self.requests: list[RunRequest] = []
+
+    def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
+        self.requests.append(request)
+        for node, facts in self.nodes.items():
+            if facts is None:
+                yield TaskDone(node, "gather", Outcome.UNREACHABLE, message="no route to host")
+            else:
+                yield TaskDone(node, "gather", Outcome.OK, values={"facts": msgspec.json.encode(facts)})
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def look(nodes: Mapping[str, NodeFacts | None], **options: Any) -> tuple[int, Recorded]:  # noqa: ANN401 - of argparse
+    runner = Recorded(nodes)
+    args = argparse.Namespace(
+        **{"file": Path("grapnel.yaml"), "force": False, "json": False, "from_inventory": ["hosts"], **options}
+    )
+    lookout = Lookout(
+        runner, Playbooks(collection=Path("/collection")), lambda facts, stack: plan_node(facts, stack, PAYLOAD)
+    )
+    return look_and_write(lookout, list(nodes), args, write_declaration), runner
+
+
+def test_one_kind_of_node_is_one_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, runner = look({"n1": NODES["n1"], "n2": NODES["n2"]})
+
+    assert code == 0
+    assert [each.name for each in folder.iterdir()] == ["grapnel.yaml"]
+    assert "apply changes nothing on 2 nodes" in capsys.readouterr().out
+    assert [request.extra_vars for request in runner.requests] == [{"grapnel_mig_nodes": ["n1", "n2"]}]
+
+
+def test_nodes_that_differ_are_in_a_second_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    look({"n1": NODES["n1"], "d1": NODES["d1"]})
+
+    assert {each.name for each in folder.iterdir()} == {"grapnel.yaml", "grapnel-groups.yaml"}
+    assert "grapnel plan -f grapnel.yaml -i hosts -i grapnel-groups.yaml" in capsys.readouterr().out
+
+
+def test_a_node_that_cannot_be_reached_is_named_and_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = look({"n1": NODES["n1"], "n9": None})
+
+    assert code == 1
+    assert "n9: left out: no route to host" in capsys.readouterr().out
+    assert "n9" not in folder.joinpath("grapnel.yaml").read_text()
+
+
+def test_where_nobody_answers_nothing_is_written(folder: Path) -> None:
+    with pytest.raises(GrapnelError, match="none of 1 nodes could be looked at: no route to host"):
+        look({"n9": None})
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", ["grapnel.yaml", "grapnel-groups.yaml"])
+def test_a_file_that_is_there_stays(there: str, folder: Path) -> None:
+    folder.joinpath(there).write_text("mine")
+
+    with pytest.raises(GrapnelError, match="already exists"):
+        look({"n1": NODES["n1"], "d1": NODES["d1"]})
+    assert [each.name for each in folder.iterdir()] == [there]
+    assert folder.joinpath(there).read_text() == "mine"
+
+
+def test_force_writes_over_both(folder: Path) -> None:
+    for name in ("grapnel.yaml", "grapnel-groups.yaml"):
+        folder.joinpath(name).write_text("mine")
+
+    assert look({"n1": NODES["n1"], "d1": NODES["d1"]}, force=True)[0] == 0
+    assert "mine" not in folder.joinpath("grapnel.yaml").read_text()
+
+
+def test_json_has_every_node(capsys: pytest.CaptureFixture[str]) -> None:
+    product = replace(make_facts(), product_files=("/usr/bin/nvidia-docker",))
+    look({"n1": NODES["n1"], "d1": NODES["d1"], "p1": product, "n9": None}, json=True)
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "grapnel.dev/draft/v1alpha1"
+    assert document["written"] == ["grapnel.yaml", "grapnel-groups.yaml"]
+    assert [each["nodes"] for each in document["groups"]] == [["n1"], ["d1"], ["p1"]]
+    of_docker = next(each for each in document["nodes"] if each["node"] == "d1")
+    assert [each["key"] for each in of_docker["offers"]] == ["runtime.enabled", "plugin.enabled"]
+    assert [each["code"] for each in of_docker["unsaid"]] == ["default-runtime"]
+    assert next(each for each in document["nodes"] if each["node"] == "p1")["products"] == [
+        {"code": "nvidia-docker2", "page": "docs/migrate/nvidia-docker2.md", "found": ["/usr/bin/nvidia-docker"]}
+    ]
+    assert [each["node"] for each in document["failures"]] == ["n9"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "groups", "words"),
+    [
+        ((Host("n1", (), Endpoint(""), {"driver": {}}),), {}, "host n1"),
+        ((Host("n1", ("gpu",), Endpoint("")),), {"gpu": {"driver": {}}}, "group gpu"),
+    ],
+)
+def test_a_fleet_that_is_declared_already_is_refused(
+    hosts: tuple[Host, ...], groups: dict[str, object], words: str
+) -> None:
+    with pytest.raises(GrapnelError, match=f"{words} of the inventory"):
+        require_no_declarations(Inventory(hosts, groups))
+
+
+def test_options_about_machines_want_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--json"]) == 2
+    assert "--from-inventory" in capsys.readouterr().err

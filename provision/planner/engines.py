@@ -40,6 +40,8 @@ class NodeEngine:
     ``packages`` are the distribution's, none where no distribution has it. ``own_files`` need nothing but the
     declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
     ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
+    ``drop_in_path`` is ours alone where there is a ``kept_folder``, in which a text that somebody wrote there is kept:
+    not beside it, where the engine might read that, too.
     One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     ``has_shims``: what keeps its containers running is in its service's control group, where systemd kills what its
     KillMode says.
@@ -56,6 +58,7 @@ class NodeEngine:
     live_files: frozenset[str] = frozenset()
     reloads: bool = False
     has_shims: bool = False
+    kept_folder: str = ""
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
@@ -177,6 +180,7 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         name=Engine.CONTAINERD.value,
         service="containerd.service",
         has_shims=True,
+        kept_folder="/etc/containerd",
         packages=("containerd",),
         show_config="containerd config dump",
         engine_paths=(containerd.MAIN_PATH, containerd.DROP_IN_PATH),
@@ -194,6 +198,7 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         own_files=lambda stack: (FileContent(HOOK_FILE_PATH, render_hooks_d(stack)),),
         engine_files=_crio_files,
         live_files=frozenset({HOOK_FILE_PATH}),
+        kept_folder="/etc/crio",
     ),
     Engine.DOCKER: NodeEngine(
         name=Engine.DOCKER.value,

@@ -52,7 +52,6 @@ DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.toml"
 
 _IMPORT = f"{DROP_IN_FOLDER}/*.toml"
 _OWN_IMPORT = f"{DROP_IN_FOLDER}/99-nvidia*.toml"  # a pattern: containerd does not start without a file that is named
-_HEADER = "managed by grapnel: the next apply puts back what is changed here"
 _OLD_VERSION = 2  # whole tables are replaced on import
 _VERSIONS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
 _CRI_NAMES = {"cri", *_VERSIONS.values()}
@@ -357,6 +356,6 @@ def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str) -> str:
     addition = {"containerd": {"runtimes": ours}}
     table = _merged([copy.deepcopy(dict(cri)), addition]) if version == _OLD_VERSION else addition
     tree = {"version": version, "plugins": {_VERSIONS[version]: table}}
-    text = render_toml(tree, header=_HEADER)
+    text = render_toml(tree)
     _require_meaning(text, tree, DROP_IN_PATH)
     return text

@@ -27,7 +27,6 @@ MAIN_PATH = "/etc/crio/crio.conf"
 DROP_IN_FOLDER = "/etc/crio/crio.conf.d"
 DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.conf"
 
-_HEADER = "managed by grapnel: the next apply puts back what is changed here"
 _FIRST_VERSION = (1, 32)  # default_annotations and inherit_default_runtime of a handler
 _BUILT_IN_DEFAULT = "crun"  # CRI-O's own since 1.31, in force while no file says default_runtime
 _OCI_TYPES = {"", "oci"}  # not a virtual machine, not a monitor of its own
@@ -60,7 +59,7 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     tree = {
         "crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": {handler: _handler(configs, handler)}}}
     }
-    text = render_toml(tree, header=_HEADER)
+    text = render_toml(tree)
     if tomllib.loads(text) != tree:
         raise EngineConfigError(
             f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written unchanged",

@@ -24,6 +24,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     swap_back,
     swap_in,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.journal_lines import told_by
 from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_engine
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     DAEMON_UNIT,
@@ -97,6 +98,7 @@ def apply_changes(
     _swap_in(host, service, changes)
     failure = _set_unit_state(host, service, changes, sleep)
     if failure is not None:
+        failure += told_by(host, service.unit, CONFIG_FOLDERS.get(service.engine))
         raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
     if service.unit:
         clear_restart(host, service.unit)

@@ -70,7 +70,7 @@ def complaint_of(engine: str, parsed: Finished, secret: list[str]) -> str | None
     """
     if parsed.return_code == 0 or (engine == "docker" and "unknown flag: --validate" in parsed.stderr):
         return None
-    return _without(parsed.complaint, secret)
+    return without_quotes(parsed.complaint, secret)
 
 
 def secret_texts(folder: Path) -> list[str]:
@@ -86,8 +86,8 @@ def secret_texts(folder: Path) -> list[str]:
     return texts
 
 
-def _without(complaint: str, secret: list[str]) -> str:
-    """Return a complaint without what it quotes of secret texts: a parser may name the value that it stumbles over."""
+def without_quotes(complaint: str, secret: list[str]) -> str:
+    """Return a message without what it quotes of secret texts: a parser may name the value that it stumbles over."""
     values = {match.group(1) for text in secret for match in _VALUE.finditer(text)}
     for value in sorted(values, key=len, reverse=True):
         complaint = complaint.replace(value, "…")

@@ -32,6 +32,13 @@ class Engine(Enum):
     PODMAN = "podman"
 
 
+class HandEdits(Enum):
+    """What becomes of a file of grapnel's in the engine's configuration that somebody has edited."""
+
+    REFUSE = "refuse"
+    OVERWRITE = "overwrite"
+
+
 class Entitlement(Enum):
     """What gives a container its GPU."""
 
@@ -62,6 +69,13 @@ class Runtime(Section, frozen=True, kw_only=True):
     engine: Annotated[Engine, doc("The node's container engine.")] = Engine.CONTAINERD
     install: Annotated[bool, doc("Whether to install the distribution's engine where there is none.")] = True
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
+    hand_edits: Annotated[
+        HandEdits,
+        doc(
+            "What to do about a file that grapnel wrote into the engine's configuration and somebody edited; refuse: "
+            "nothing on the node; overwrite: keep the edited file beside it, then write it again."
+        ),
+    ] = HandEdits.REFUSE
     entitlement: Annotated[
         Entitlement,
         doc(

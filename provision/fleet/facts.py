@@ -163,11 +163,15 @@ class Service(Fact, frozen=True, kw_only=True):
 
 
 class Engine(Fact, frozen=True, kw_only=True):
-    """A container engine; ``config_error`` is its own parser's message about its present configuration."""
+    """A container engine; ``config_error`` is its own parser's message about its present configuration.
+
+    ``config`` is the file that a Kubernetes distribution writes for its containerd.
+    """
 
     binary: grammar.AbsolutePath
     version: grammar.Word
     config_error: str | None = None
+    config: grammar.AbsolutePath | None = None
 
     def __post_init__(self) -> None:
         tidy(self, "config_error", MESSAGE)
@@ -218,6 +222,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: Annotated[dict[grammar.AbsolutePath, FileState | None], Meta(max_length=512)] = {}
     services: Annotated[dict[grammar.Unit, Service | None], Meta(max_length=256)] = {}
     engines: Annotated[dict[grammar.Word, Engine | None], Meta(max_length=32)] = {}
+    kubelet_engine: grammar.Word | None = None
     installed: Annotated[dict[grammar.Word, Installation | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None
     device_holders: Annotated[tuple[DeviceHolder, ...], Meta(max_length=16384)] = ()

@@ -41,7 +41,7 @@ class NodeEngine:
     declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
     ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
     ``drop_in_path`` is ours alone where there is a ``kept_folder``, in which a text that somebody wrote there is kept:
-    not beside it, where the engine might read that, too.
+    not beside it, where the engine might read that, too. With ``is_block`` only the end of that file is ours.
     One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     ``has_shims``: what keeps its containers running is in its service's control group, where systemd kills what its
     KillMode says.
@@ -59,46 +59,49 @@ class NodeEngine:
     reloads: bool = False
     has_shims: bool = False
     kept_folder: str = ""
+    is_block: bool = False
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _drop_ins(facts)
     rendered = _rendered_containerd(
-        _text_of(facts, containerd.MAIN_PATH),
+        text_of(facts, containerd.MAIN_PATH),
         tuple(drop_ins.items()),
-        stack.runtime.handler,
+        stack.runtime.handlers,
         _version(facts, Engine.CONTAINERD),
     )
     return (
-        FileContent(containerd.MAIN_PATH, rendered.main, _mode_of(facts, containerd.MAIN_PATH)),
-        FileContent(containerd.DROP_IN_PATH, rendered.drop_in, _strictest(facts, [containerd.MAIN_PATH, *drop_ins])),
+        FileContent(containerd.MAIN_PATH, rendered.main, mode_of(facts, containerd.MAIN_PATH)),
+        FileContent(containerd.DROP_IN_PATH, rendered.drop_in, strictest(facts, [containerd.MAIN_PATH, *drop_ins])),
     )
 
 
 @lru_cache(maxsize=DISTINCT_FILES)
 def _rendered_containerd(
-    main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str
+    main: str | None, drop_ins: tuple[tuple[str, str], ...], handlers: tuple[str, ...], engine_version: str
 ) -> containerd.ContainerdFiles:
     """Return the files, remembered for nodes with equal ones: to parse and write TOML takes most of a plan's time."""
     return containerd.render_containerd(
-        main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version
+        main=main, drop_ins=dict(drop_ins), handlers=handlers, engine_version=engine_version
     )
 
 
 def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _below(facts, crio.DROP_IN_FOLDER, crio.DROP_IN_PATH)
-    main = _text_of(facts, crio.MAIN_PATH)
-    rendered = _rendered_crio(main, tuple(drop_ins.items()), stack.runtime.handler, _version(facts, Engine.CRIO))
+    main = text_of(facts, crio.MAIN_PATH)
+    rendered = _rendered_crio(main, tuple(drop_ins.items()), stack.runtime.handlers, _version(facts, Engine.CRIO))
     require_no_injector(
         _others(facts, HOOK_FILE_PATH), crio.hooks_folders(main=main, drop_ins=drop_ins), engine="CRI-O"
     )
-    return (FileContent(crio.DROP_IN_PATH, rendered, _strictest(facts, [crio.MAIN_PATH, *drop_ins])),)
+    return (FileContent(crio.DROP_IN_PATH, rendered, strictest(facts, [crio.MAIN_PATH, *drop_ins])),)
 
 
 @lru_cache(maxsize=DISTINCT_FILES)
-def _rendered_crio(main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str) -> str:
+def _rendered_crio(
+    main: str | None, drop_ins: tuple[tuple[str, str], ...], handlers: tuple[str, ...], engine_version: str
+) -> str:
     """Return the drop-in, remembered for nodes with equal files."""
-    return crio.render_crio(main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version)
+    return crio.render_crio(main=main, drop_ins=dict(drop_ins), handlers=handlers, engine_version=engine_version)
 
 
 def _podman_files(facts: NodeFacts, _: StackSpec) -> Files:
@@ -114,14 +117,14 @@ def _others(facts: NodeFacts, ours: str) -> dict[str, str | None]:
 
 def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
     rendered = docker.render_docker(
-        main=_text_of(facts, docker.MAIN_PATH),
-        handler=stack.runtime.handler,
+        main=text_of(facts, docker.MAIN_PATH),
+        handlers=stack.runtime.handlers,
         engine_version=_version(facts, Engine.DOCKER),
     )
-    return (FileContent(docker.MAIN_PATH, rendered, _mode_of(facts, docker.MAIN_PATH)),)
+    return (FileContent(docker.MAIN_PATH, rendered, mode_of(facts, docker.MAIN_PATH)),)
 
 
-def _text_of(facts: NodeFacts, path: str) -> str | None:
+def text_of(facts: NodeFacts, path: str) -> str | None:
     """Return a file's text, None when it is absent; raises `EngineConfigError` when it is there and no text."""
     state = facts.file(path)
     if state is not None and state.content is None:
@@ -129,7 +132,7 @@ def _text_of(facts: NodeFacts, path: str) -> str | None:
     return None if state is None else state.content
 
 
-def _mode_of(facts: NodeFacts, path: str) -> str:
+def mode_of(facts: NodeFacts, path: str) -> str:
     """Return the mode that a file of somebody else keeps, the usual one for a file that is absent."""
     state = facts.file(path)
     if state is None:
@@ -141,11 +144,11 @@ def _mode_of(facts: NodeFacts, path: str) -> str:
     return f"0{state.mode[1:]}"
 
 
-def _strictest(facts: NodeFacts, paths: Iterable[str]) -> str:
+def strictest(facts: NodeFacts, paths: Iterable[str]) -> str:
     """Return the mode of a file that is made from others: it allows what all of theirs allow."""
     bits = int(_USUAL_MODE, 8)
     for path in paths:
-        bits &= int(_mode_of(facts, path), 8)
+        bits &= int(mode_of(facts, path), 8)
     return f"{bits | stat.S_IRUSR:04o}"
 
 
@@ -167,7 +170,7 @@ def _below(facts: NodeFacts, folder: str, ours: str) -> Mapping[str, str]:
 
 
 def _texts(facts: NodeFacts, paths: Iterable[str]) -> dict[str, str]:
-    return {path: text for path in paths if (text := _text_of(facts, path)) is not None}
+    return {path: text for path in paths if (text := text_of(facts, path)) is not None}
 
 
 def _version(facts: NodeFacts, engine: Engine) -> str:

@@ -37,15 +37,18 @@ class Kept:
     problem: Problem | None = None
 
 
-def keep_edits(facts: NodeFacts, wanted: FileContent, answer: HandEdits, folder: str) -> Kept:
+def keep_edits(
+    facts: NodeFacts, wanted: FileContent, answer: HandEdits, folder: str, *, is_block: bool = False
+) -> Kept:
     """Return what becomes of the text that a file of ours holds now.
 
-    ``folder`` is where an edited text is kept: one of which the engine does not read whatever lies there.
+    ``folder`` is where an edited text is kept: one of which the engine does not read whatever lies there. With
+    ``is_block`` only the end of the file is ours.
     """
     present = facts.file(wanted.path)
     if present is None or not (present.content or "").strip() or _means_the_same(present.content, wanted.content):
         return Kept()
-    origin = origin_of(present.content or "")
+    origin = origin_of(present.content or "", is_block=is_block)
     if origin is Origin.OURS:
         return Kept()
     place = _place_of(wanted.path, present, folder)

@@ -35,26 +35,29 @@ from provision.render.errors import EngineConfigError
 from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "BASE_SPEC_PATH",
     "DROP_IN_PATH",
     "MAIN_PATH",
+    "PLUGINS",
     "ContainerdFiles",
     "is_same_configuration",
+    "merged",
     "render_containerd",
 ]
 
 MAIN_PATH = "/etc/containerd/config.toml"
 DROP_IN_FOLDER = "/etc/containerd/conf.d"
 DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.toml"
+# The plugin with the CRI's runtimes by the configuration's version; 4 moved sockets into plugins and left this one.
+PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
 
 _IMPORT = f"{DROP_IN_FOLDER}/*.toml"
 _OWN_IMPORT = f"{DROP_IN_FOLDER}/99-nvidia*.toml"  # a pattern: containerd does not start without a file that is named
 _OLD_VERSION = 2  # whole tables are replaced on import
-_VERSIONS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
-_CRI_NAMES = {"cri", *_VERSIONS.values()}
+_CRI_NAMES = {"cri", *PLUGINS.values()}
 _FIRST_THAT_MERGES = (2,)
 _SHOW = "containerd config dump"
 _MAX_FILES = 32
@@ -86,9 +89,9 @@ class _Config:
 
 
 def render_containerd(
-    *, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str
+    *, main: str | None, drop_ins: Mapping[str, str], handlers: Sequence[str], engine_version: str
 ) -> ContainerdFiles:
-    """Return both files for a handler.
+    """Return both files for a handler and its other names.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of other configuration files by
     path, whether imported or not: at least all of `DROP_IN_FOLDER`. Raises `EngineConfigError` when nothing should be
@@ -101,14 +104,14 @@ def render_containerd(
     others = [*before, *after]
     _require_cri([config, *others])
     _require_one_version(version, config, others, engine_version)
-    plugin = _VERSIONS[version]
+    plugin = PLUGINS[version]
     _require_last_word(version, after)
     tables = [table for each in [config, *others] if (table := each.cri.get(plugin)) is not None]
     merges = version != _OLD_VERSION or version_numbers(engine_version) >= _FIRST_THAT_MERGES
-    table = _merged(tables) if merges else _merged(tables[-1:])
+    table = merged(tables) if merges else merged(tables[-1:])
     return ContainerdFiles(
         main=_render_main(config, version, addition),
-        drop_in=_render_drop_in(table, version, handler),
+        drop_in=_render_drop_in(table, version, handlers),
     )
 
 
@@ -164,7 +167,7 @@ def _version_of(config: _Config, engine_version: str) -> int:
     if config.is_empty:
         return _OLD_VERSION if _is_before_2(engine_version) else 3
     version = 1 if config.version is None else config.version
-    if version not in _VERSIONS:
+    if version not in PLUGINS:
         raise EngineConfigError(
             f"{config.path} has version {shown(str(version))}, which has no drop-ins that can be added to",
             hint=f"bring it to {_newest_version(engine_version)}",
@@ -262,21 +265,21 @@ def _require_one_version(version: int, main: _Config, others: Iterable[_Config],
 def _require_last_word(version: int, after: Iterable[_Config]) -> None:
     """Refuse a drop-in that would replace ours as a whole."""
     for config in after:
-        if version == _OLD_VERSION and _VERSIONS[version] in config.cri:
+        if version == _OLD_VERSION and PLUGINS[version] in config.cri:
             raise EngineConfigError(
                 f"{shown(config.path)} is read after {DROP_IN_PATH} and replaces its CRI settings as a whole",
                 hint="rename it so that it sorts first",
             )
 
 
-def _merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge tables as containerd 2 does: lists are joined, other values of later tables win."""
     result: dict[str, Any] = {}
     for table in tables:
         for key, value in table.items():
             old = result.get(key)
             if isinstance(old, dict) and isinstance(value, dict):
-                result[key] = _merged([old, value])
+                result[key] = merged([old, value])
             elif isinstance(old, list) and isinstance(value, list):
                 result[key] = [*old, *(each for each in value if each not in old)]
             else:
@@ -341,21 +344,21 @@ def _unwritable(path: str) -> EngineConfigError:
     )
 
 
-def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str) -> str:
+def _render_drop_in(cri: Mapping[str, Any], version: int, handlers: Sequence[str]) -> str:
     containerd = Table("the merged configuration", cri).table("containerd")
     runtimes = containerd.table("runtimes").values
-    if handler in runtimes:
+    if taken := [handler for handler in handlers if handler in runtimes]:
         raise EngineConfigError(
-            f"the runtime handler {handler!r} already exists, and grapnel did not create it",
+            f"the runtime handler {taken[0]!r} already exists, and grapnel did not create it",
             hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
         )
-    ours = {handler: render_handler(containerd)}
+    ours = {handler: render_handler(containerd) for handler in handlers}
     if not runtimes and version == _OLD_VERSION:
         # The table of runtimes replaces the built-in one, and an engine without its default runtime does not start.
         ours = {"runc": {"runtime_type": RUNC_SHIM}} | ours
     addition = {"containerd": {"runtimes": ours}}
-    table = _merged([copy.deepcopy(dict(cri)), addition]) if version == _OLD_VERSION else addition
-    tree = {"version": version, "plugins": {_VERSIONS[version]: table}}
+    table = merged([copy.deepcopy(dict(cri)), addition]) if version == _OLD_VERSION else addition
+    tree = {"version": version, "plugins": {PLUGINS[version]: table}}
     text = render_toml(tree)
     _require_meaning(text, tree, DROP_IN_PATH)
     return text

@@ -43,8 +43,8 @@ class _Config:
     handlers: Mapping[str, Table]
 
 
-def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str) -> str:
-    """Return the drop-in's text for a handler.
+def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handlers: Sequence[str], engine_version: str) -> str:
+    """Return the drop-in's text for a handler and its other names.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of all files of `DROP_IN_FOLDER` by
     path. Raises `EngineConfigError` when nothing should be touched.
@@ -54,11 +54,11 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     if len(others) > _MAX_FILES:
         raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="merge them")
     configs = _parse_all(main, others)
-    _require_free(configs, handler)
+    for handler in handlers:
+        _require_free(configs, handler)
     _require_last_word(configs)
-    tree = {
-        "crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": {handler: _handler(configs, handler)}}}
-    }
+    ours = {handler: _handler(configs, handler) for handler in handlers}
+    tree = {"crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": ours}}}
     text = render_toml(tree)
     if tomllib.loads(text) != tree:
         raise EngineConfigError(

@@ -17,25 +17,34 @@ from provision.render.errors import EngineConfigError
 from provision.render.runtimes import is_injector
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from provision.render.engine_file import Table
 
 MAIN_PATH = "/etc/docker/daemon.json"
 WRAPPER_PATH = str(PurePosixPath(HOOK_PATH).with_name("grapnel-runtime"))
-_FIRST_WITH_CDI = (25,)  # as a feature that has to be switched on; later releases have it on
+_FIRST_WITH_CDI = (25,)  # as a feature that has to be switched on
+_FIRST_WITH_CDI_ON = (28, 2)
+_CDI_FOLDER = "/var/run/cdi"  # where the hook's file is
+_CDI_FOLDERS_KEY = "cdi-spec-dirs"
 _SHOW = "dockerd --validate"
 
 
-def render_docker(*, main: str | None, handler: str, engine_version: str) -> str:
+def render_docker(*, main: str | None, handlers: Sequence[str], engine_version: str) -> str:
     """Return the file's text with our runtime in it; ``main`` is its present text (None: absent).
 
     Raises `EngineConfigError` when nothing should be touched: it is no JSON object, or the name is somebody else's.
     """
     tree = parse_json(MAIN_PATH, main or "", show=_SHOW)
     runtimes, features = _object(tree, "runtimes"), _object(tree, "features")
-    _require_free(runtimes, handler)
-    wanted = {**tree.values, "runtimes": {**runtimes.values, handler: {"path": WRAPPER_PATH}}}
-    if version_numbers(engine_version) >= _FIRST_WITH_CDI:
+    for handler in handlers:
+        _require_free(runtimes, handler)
+    ours = {handler: {"path": WRAPPER_PATH} for handler in handlers}
+    wanted = {**tree.values, "runtimes": {**runtimes.values, **ours}}
+    if _FIRST_WITH_CDI <= version_numbers(engine_version) < _FIRST_WITH_CDI_ON:
         wanted["features"] = {"cdi": True, **features.values}
+    if folders := tree.texts(_CDI_FOLDERS_KEY):
+        wanted[_CDI_FOLDERS_KEY] = [*folders, *([] if {_CDI_FOLDER, "/run/cdi"} & {*folders} else [_CDI_FOLDER])]
     if main is not None and wanted == tree.values:
         return main
     return bom_of(main or "") + _dumps(wanted) + "\n"

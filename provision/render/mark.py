@@ -29,12 +29,23 @@ def marked(text: str) -> str:
     return f"{_HEAD}{_sum_of(text)}\n{text}"
 
 
-def origin_of(text: str) -> Origin:
-    """Tell who has written a text."""
+def has_mark(text: str) -> bool:
+    """Tell whether a text, or its end, was written by grapnel."""
+    return _MARK.search(text) is not None
+
+
+def without_block(text: str) -> str:
+    """Return what stands above our part of a text, the whole where it has none."""
+    mark = _MARK.search(text)
+    return text if mark is None else text[: mark.start()]
+
+
+def origin_of(text: str, *, is_block: bool = False) -> Origin:
+    """Tell who has written a text; with ``is_block`` it is that of the part from our mark on, below others' lines."""
     mark = _MARK.search(text)
     if mark is None:
-        return Origin.OURS if _MARK_OF_BEFORE.search(text) else Origin.FOREIGN
-    is_untouched = not mark.start() and mark.group(1) == _sum_of(text[mark.end() :])
+        return Origin.OURS if is_block or _MARK_OF_BEFORE.search(text) else Origin.FOREIGN
+    is_untouched = (is_block or not mark.start()) and mark.group(1) == _sum_of(text[mark.end() :])
     return Origin.OURS if is_untouched else Origin.EDITED
 
 

@@ -30,6 +30,10 @@ class Engine(Enum):
     CRIO = "crio"
     DOCKER = "docker"
     PODMAN = "podman"
+    K3S = "k3s"
+    RKE2 = "rke2"
+    K0S = "k0s"
+    MICROK8S = "microk8s"
 
 
 class HandEdits(Enum):
@@ -66,9 +70,17 @@ class Runtime(Section, frozen=True, kw_only=True):
     enabled: Annotated[
         bool, doc("Whether grapnel configures a container engine; false: it leaves engines and containers alone.")
     ] = True
-    engine: Annotated[Engine, doc("The node's container engine.")] = Engine.CONTAINERD
+    engine: Annotated[
+        Engine, doc("The node's container engine; k3s, rke2, k0s, microk8s: the containerd that it brings.")
+    ] = Engine.CONTAINERD
     install: Annotated[bool, doc("Whether to install the distribution's engine where there is none.")] = True
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
+    handler_aliases: Annotated[
+        tuple[DnsLabel, ...],
+        doc(
+            "Further names of the handler, each with a RuntimeClass: for pods that name another one.", uniqueItems=True
+        ),
+    ] = ()
     hand_edits: Annotated[
         HandEdits,
         doc(
@@ -83,6 +95,11 @@ class Runtime(Section, frozen=True, kw_only=True):
             "env: NVIDIA_VISIBLE_DEVICES, where every image is trusted."
         ),
     ] = Entitlement.KUBELET
+
+    @property
+    def handlers(self) -> tuple[str, ...]:
+        """All names under which the engine has the handler."""
+        return (self.handler, *self.handler_aliases)
 
 
 class Taint(Section, frozen=True, kw_only=True):

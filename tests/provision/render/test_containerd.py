@@ -36,7 +36,7 @@ HANDLER = {
 def render(
     main: str | None, drop_ins: dict[str, str] | None = None, *, handler: str = "nvidia", engine: str = "1.7.24"
 ) -> ContainerdFiles:
-    return render_containerd(main=main, drop_ins=drop_ins or {}, handler=handler, engine_version=engine)
+    return render_containerd(main=main, drop_ins=drop_ins or {}, handlers=(handler,), engine_version=engine)
 
 
 def cri_of(text: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ SITE = "/etc/containerd/conf.d/10-site.toml"
 
 
 def render(main: str, site: str, *, engine: str = "1.7.24") -> ContainerdFiles:
-    return render_containerd(main=main, drop_ins={SITE: site}, handler="nvidia", engine_version=engine)
+    return render_containerd(main=main, drop_ins={SITE: site}, handlers=("nvidia",), engine_version=engine)
 
 
 TABLES = """\
@@ -41,7 +41,9 @@ level='warn'   # odd layout
     ],
 )
 def test_only_what_stands_before_the_first_table_is_edited(head: str, edited: str) -> None:
-    files = render_containerd(main=head + TABLES, drop_ins={"/x.toml": ""}, handler="nvidia", engine_version="1.7.24")
+    files = render_containerd(
+        main=head + TABLES, drop_ins={"/x.toml": ""}, handlers=("nvidia",), engine_version="1.7.24"
+    )
 
     assert files.main == edited + TABLES
 

@@ -46,7 +46,7 @@ KATA = '[crio.runtime.runtimes.kata]\nruntime_path = "/opt/kata"\nruntime_type =
 def render(main: str | None = None, *, engine: str = "1.36.3", handler: str = "nvidia", **drop_ins: str) -> str:
     """Render with drop-ins by the beginning of their names: ``_10_crio`` is ``10-crio.conf``."""
     paths = {f"{DROP_IN_FOLDER}/{name.strip('_').replace('_', '-')}.conf": text for name, text in drop_ins.items()}
-    return render_crio(main=main, drop_ins=paths, handler=handler, engine_version=engine)
+    return render_crio(main=main, drop_ins=paths, handlers=(handler,), engine_version=engine)
 
 
 def runtime_of(text: str) -> dict[str, Any]:

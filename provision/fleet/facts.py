@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from provision import strict_json
-from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.fleet import grammar
 from provision.fleet.driver_facts import (
     BuildTools,
     DkmsBuild,
@@ -162,16 +162,21 @@ class Service(Fact, frozen=True, kw_only=True):
     kill_mode: grammar.Word = ""
 
 
+_Paths = Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=64)]
+
+
 class Engine(Fact, frozen=True, kw_only=True):
     """A container engine; ``config_error`` is its own parser's message about its present configuration.
 
-    ``config`` is the file that a Kubernetes distribution writes for its containerd.
+    ``config`` is the file that a Kubernetes distribution writes for its containerd; ``imports`` are the files that
+    containerd's imports lead to.
     """
 
     binary: grammar.AbsolutePath
     version: grammar.Word
     config_error: str | None = None
     config: grammar.AbsolutePath | None = None
+    imports: Annotated[dict[grammar.AbsolutePath, _Paths], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
 
     def __post_init__(self) -> None:
         tidy(self, "config_error", MESSAGE)

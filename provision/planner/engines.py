@@ -69,6 +69,7 @@ def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
         tuple(drop_ins.items()),
         stack.runtime.handlers,
         _version(facts, Engine.CONTAINERD),
+        frozenset(_imports(facts)),
     )
     return (
         FileContent(containerd.MAIN_PATH, rendered.main, mode_of(facts, containerd.MAIN_PATH)),
@@ -78,11 +79,19 @@ def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
 
 @lru_cache(maxsize=DISTINCT_FILES)
 def _rendered_containerd(
-    main: str | None, drop_ins: tuple[tuple[str, str], ...], handlers: tuple[str, ...], engine_version: str
+    main: str | None,
+    drop_ins: tuple[tuple[str, str], ...],
+    handlers: tuple[str, ...],
+    engine_version: str,
+    looked_at: frozenset[str],
 ) -> containerd.ContainerdFiles:
     """Return the files, remembered for nodes with equal ones: to parse and write TOML takes most of a plan's time."""
     return containerd.render_containerd(
-        main=main, drop_ins=dict(drop_ins), handlers=handlers, engine_version=engine_version
+        main=main,
+        drop_ins=dict(drop_ins),
+        handlers=handlers,
+        engine_version=engine_version,
+        looked_at=looked_at,
     )
 
 
@@ -158,10 +167,16 @@ def _drop_ins(facts: NodeFacts) -> Mapping[str, str]:
     Raises `EngineConfigError` for one that is no text and is read wherever the folder of drop-ins is imported.
     """
     folder = f"{containerd.DROP_IN_FOLDER}/"
-    known = (path for path in facts.files if path.endswith(".toml") or path.startswith(folder))
+    imported = {path for paths in _imports(facts).values() for path in paths}
+    known = (path for path in facts.files if path.endswith(".toml") or path.startswith(folder) or path in imported)
     others = [path for path in known if path not in {containerd.MAIN_PATH, containerd.DROP_IN_PATH}]
     needed = [path for path in others if path.startswith(folder) and path.endswith(".toml")]
     return _texts(facts, needed) | {path: text for path in others if (text := facts.content(path)) is not None}
+
+
+def _imports(facts: NodeFacts) -> Mapping[str, tuple[str, ...]]:
+    found = facts.engines.get(Engine.CONTAINERD.value)
+    return {} if found is None else found.imports
 
 
 def _below(facts: NodeFacts, folder: str, ours: str) -> Mapping[str, str]:

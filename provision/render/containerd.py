@@ -35,7 +35,7 @@ from provision.render.errors import EngineConfigError
 from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = [
     "BASE_SPEC_PATH",
@@ -89,18 +89,24 @@ class _Config:
 
 
 def render_containerd(
-    *, main: str | None, drop_ins: Mapping[str, str], handlers: Sequence[str], engine_version: str
+    *,
+    main: str | None,
+    drop_ins: Mapping[str, str],
+    handlers: Sequence[str],
+    engine_version: str,
+    looked_at: Collection[str] = (),
 ) -> ContainerdFiles:
     """Return both files for a handler and its other names.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of other configuration files by
-    path, whether imported or not: at least all of `DROP_IN_FOLDER`. Raises `EngineConfigError` when nothing should be
+    path, whether imported or not: at least all of `DROP_IN_FOLDER`. ``looked_at`` are the imports, as absolute
+    paths and patterns, of which all files are in ``drop_ins``. Raises `EngineConfigError` when nothing should be
     touched.
     """
     config = _parse(MAIN_PATH, main or "")
     version = _version_of(config, engine_version)
     addition = _missing_import(config, drop_ins)
-    before, after = _imported(config, drop_ins, addition)
+    before, after = _imported(config, drop_ins, addition, looked_at)
     others = [*before, *after]
     _require_cri([config, *others])
     _require_one_version(version, config, others, engine_version)
@@ -199,36 +205,51 @@ def _missing_import(config: _Config, texts: Mapping[str, str]) -> str:
 
 
 def _imported(
-    main: _Config, texts: Mapping[str, str], addition: str
+    main: _Config, texts: Mapping[str, str], addition: str, looked_at: Collection[str]
 ) -> tuple[tuple[_Config, ...], tuple[_Config, ...]]:
     """Return the other files that the engine reads before ours and after it, in its order: breadth first."""
     found: dict[str, _Config] = {}
     known = sorted({*texts, DROP_IN_PATH})
     order: list[str] = []
-    pending = [(main.path, pattern) for pattern in (*main.imports, *([addition] if addition else []))]
+    pending = [(main, pattern) for pattern in (*main.imports, *([addition] if addition else []))]
     while pending:
         importer, pattern = pending.pop(0)
-        for path in _files_of(importer, pattern, known):
+        for path in _files_of(importer, pattern, known, looked_at):
             if path in order or path == MAIN_PATH:
                 continue
             order.append(path)
             if path != DROP_IN_PATH:
                 _require_few(order)
                 found[path] = _parse(path, texts[path])
-                pending += [(path, each) for each in found[path].imports]
+                pending += [(found[path], each) for each in found[path].imports]
     place = order.index(DROP_IN_PATH)
     return tuple(found[path] for path in order[:place]), tuple(found[path] for path in order[place + 1 :])
 
 
-def _files_of(importer: str, pattern: str, known: Iterable[str]) -> list[str]:
-    folder = posixpath.dirname(importer)
+def _files_of(importer: _Config, pattern: str, known: Iterable[str], looked_at: Collection[str]) -> list[str]:
+    folder = posixpath.dirname(importer.path)
     matching = [path for path in known if is_match(path, pattern, folder)]
-    if not matching and posixpath.dirname(posixpath.normpath(posixpath.join(folder, pattern))) != DROP_IN_FOLDER:
+    absolute = posixpath.normpath(posixpath.join(folder, pattern))
+    is_known = absolute in looked_at
+    if matching or (is_known and "*" in absolute) or (not is_known and posixpath.dirname(absolute) == DROP_IN_FOLDER):
+        return matching
+    if is_known:
         raise EngineConfigError(
-            f"{shown(importer)} imports {shown(pattern)}, which grapnel does not read and which may hold CRI settings",
-            hint=f"move it to {DROP_IN_FOLDER}",
+            f"{_place_of(importer, pattern)} imports {shown(absolute)}, which is not there or is no text: containerd "
+            "does not start with that",
+            hint="write that file, or take the import out",
         )
-    return matching
+    raise EngineConfigError(
+        f"{shown(importer.path)} imports {shown(pattern)}, which grapnel does not read and which may hold CRI settings",
+        hint=f"move it to {DROP_IN_FOLDER}",
+    )
+
+
+def _place_of(importer: _Config, pattern: str) -> str:
+    """Return where an import stands, with its line where that can be found."""
+    lines = enumerate(importer.text.splitlines(), start=1)
+    line = next((number for number, text in lines if pattern in text.partition("#")[0]), None)
+    return shown(importer.path) if line is None else f"{shown(importer.path)}, line {line},"
 
 
 def _require_few(order: list[str]) -> None:

@@ -311,6 +311,7 @@ def test_engines_tell_version_and_complaint(machine: Machine) -> None:
         "binary": "/usr/bin/containerd",
         "version": "1.7.24",
         "config_error": "containerd: (1, 2): unexpected end",
+        "imports": {},
     }
     assert engines["podman"] is None
 

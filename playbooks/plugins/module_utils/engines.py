@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import read_imports
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import (
     DISTRIBUTIONS,
@@ -57,6 +58,7 @@ def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
         "binary": binary,
         "version": version.group() if version else "",
         "config_error": _config_error(host, engine, binary),
+        **({"imports": read_imports(host)} if engine == "containerd" else {}),
     }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils import kubernetes_engines
+from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import read_imports
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, RELOAD_MARK, RESTART_MARKS, SITE_MARK
 
@@ -82,6 +83,7 @@ def read_files(host: Host, more: list[str]) -> dict[str, Any]:
         *beside,
         *_hook_files(host),
         *_class_files(host),
+        *chain(*read_imports(host).values()),
         *kubernetes_engines.files_of(host),
         *more,
     }

@@ -83,8 +83,10 @@ def _problem(facts: NodeFacts, wanted: FileContent, present: str, place: str) ->
 
 
 def _means_the_same(present: str | None, wanted: str) -> bool:
+    if present == wanted:
+        return True
     values = _values(present or "")
-    return present == wanted or (values is not None and values == _values(wanted))
+    return values is not None and values == _values(wanted)
 
 
 def _difference(present: str, wanted: str) -> str:

@@ -125,7 +125,7 @@ def _files(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, w
     handlers, present = stack.runtime.handlers, text_of(facts, way.path)
     if not way.is_template:
         written = _written(facts, engine, config, way)
-        modes = strictest(facts, [config, *(path for path in written.others if facts.file(path))])
+        modes = strictest(facts, [config, *(path for path, _ in written.others)])
         return (FileContent(way.path, render_kubernetes_drop_in(written, handlers), modes),)
     if engine is Engine.MICROK8S:
         template = _require(present, way.path, engine)
@@ -149,8 +149,8 @@ def _written(facts: NodeFacts, engine: Engine, config: str, way: _Way) -> Writte
     }
     if engine is Engine.K0S and _K0S_MERGED in imports_of(config, text):
         merged = text_of(facts, _K0S_MERGED)
-        return Written(config, text, {} if merged is None else {_K0S_MERGED: merged})
-    return Written(config, text, others)
+        return Written(config, text, () if merged is None else ((_K0S_MERGED, merged),))
+    return Written(config, text, tuple(others.items()))
 
 
 def _is_imported(path: str, folder: str, way: _Way) -> bool:

@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from provision.render.containerd import PLUGINS, merged
 from provision.render.containerd_handler import BASE_SPEC_PATH, render_handler, require_types
-from provision.render.engine_file import Table, parse_toml, shown
+from provision.render.engine_file import DISTINCT_FILES, Table, parse_toml, shown
 from provision.render.errors import EngineConfigError
 from provision.render.mark import without_block
 from provision.render.runtimes import is_injector
 from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 BASE_TEMPLATE = '{{ template "base" . }}\n'
 _VARIABLES = {"${RUNTIME}": "runc", "${RUNTIME_TYPE}": "io.containerd.runc.v2"}  # microk8s, where cgroup v2 is
@@ -37,14 +38,16 @@ class Written:
 
     path: str
     text: str = field(repr=False)
-    others: Mapping[str, str] = field(default_factory=dict, repr=False)
+    others: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
+@lru_cache(maxsize=DISTINCT_FILES)
 def imports_of(path: str, text: str) -> tuple[str, ...]:
     """Return what a configuration imports; raises `EngineConfigError`."""
     return parse_toml(path, text, show=_show(path)).texts("imports")
 
 
+@lru_cache(maxsize=DISTINCT_FILES)
 def version_of(path: str, text: str) -> int:
     """Return the version of a configuration; raises `EngineConfigError` for one that cannot be added to."""
     version = parse_toml(path, text, show=_show(path)).number("version", 1)
@@ -56,8 +59,12 @@ def version_of(path: str, text: str) -> int:
     return version
 
 
-def render_kubernetes_drop_in(written: Written, handlers: Sequence[str]) -> str:
-    """Return the drop-in's text; raises `EngineConfigError` when nothing should be touched."""
+@lru_cache(maxsize=DISTINCT_FILES)
+def render_kubernetes_drop_in(written: Written, handlers: tuple[str, ...]) -> str:
+    """Return the drop-in's text, remembered for nodes with equal files.
+
+    Raises `EngineConfigError` when nothing should be touched.
+    """
     version = version_of(written.path, written.text)
     containerd = _containerd(written, version)
     for handler in handlers:
@@ -68,7 +75,7 @@ def render_kubernetes_drop_in(written: Written, handlers: Sequence[str]) -> str:
     return render_toml({"version": version, "plugins": {PLUGINS[version]: {"containerd": {"runtimes": ours}}}})
 
 
-def render_template(template: str | None, written: Written, handlers: Sequence[str]) -> str:
+def render_template(template: str | None, written: Written, handlers: tuple[str, ...]) -> str:
     """Return a template with our block at its end; without one, that of k3s's own followed by our block."""
     above = BASE_TEMPLATE if template is None else without_block(template)
     block = tomllib.loads(render_kubernetes_drop_in(written, handlers))
@@ -86,7 +93,7 @@ def plain_variables(text: str) -> str:
 def _containerd(written: Written, version: int) -> Table:
     """Return the table ``containerd`` that is in force."""
     plugin = PLUGINS[version]
-    found = [_plugin_of(path, text, plugin) for path, text in {written.path: written.text, **written.others}.items()]
+    found = [_plugin_of(path, text, plugin) for path, text in [(written.path, written.text), *written.others]]
     return Table(written.path, merged(found), ("plugins", plugin)).table("containerd")
 
 

@@ -95,7 +95,7 @@ def _theirs(facts: NodeFacts, declared: Runtime) -> dict[str, str]:
     """Return the texts of others' files that ours take the place of, by path."""
     if declared.engine is Engine.DOCKER:
         text = _text_of(facts, docker.MAIN_PATH)
-        return {docker.MAIN_PATH: text} if text and docker.has_other_runtime(text, declared.handler) else {}
+        return {docker.MAIN_PATH: text} if text and docker.has_other_runtime(text, declared.handlers) else {}
     texts = {path: _text_of(facts, path) for path in _PLACES.get(declared.engine, {})}
     return {path: text for path, text in texts.items() if text.strip() and not text.startswith(_OURS)}
 

@@ -130,8 +130,8 @@ def _unsaid(facts: NodeFacts, engine: str, engines: list[str], handler: str, nam
     if others := ", ".join(name for name in names if name != handler):
         yield Unsaid(
             "other-handlers",
-            f"the handlers {others} stay as they are, with their programs: a declaration has one handler",
-            "leave their RuntimeClasses as long as pods name them",
+            f"more handlers of NVIDIA's or others' stay as they are, with their programs: {others}",
+            "name them in runtime.handlerAliases to take them over, too, or leave them as long as pods name them",
         )
     said = [found.group(1) for text in _texts(facts, engine) if (found := _DEFAULT.search(text))]
     if said and said[-1] not in _ORDINARY:

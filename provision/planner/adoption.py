@@ -73,7 +73,7 @@ def plan_adoption(facts: NodeFacts, declared: Runtime) -> Adoption:
 
 
 def kept_place(path: str) -> str:
-    """Return where the text of a file is kept that ours takes the place of (``docs/contracts/adopted``)."""
+    """Return where the text of a file is kept that ours takes the place of."""
     return f"{KEPT}{path}"
 
 

@@ -18,7 +18,14 @@ from provision.cli.cluster import cluster_arguments, declared_gates, open_scope,
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.person import person
-from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
+from provision.cli.plan import (
+    assess_fleet,
+    build_context,
+    bundle_argument,
+    force_argument,
+    run_arguments,
+    show_overview,
+)
 from provision.cli.terminal import outlasting, print_error, say
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
@@ -48,6 +55,7 @@ PARALLEL: Final = 5
 def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
+    force_argument(parser)
     bundle_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")

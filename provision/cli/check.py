@@ -134,10 +134,11 @@ def _explain(args: argparse.Namespace, fleet: Fleet) -> int:
 def summarise(spec: StackSpec) -> str:
     """Return a declaration in one line."""
     runtime = spec.runtime
+    handlers = ", ".join(runtime.handlers)
     return "; ".join(
         (
             _summarise_driver(spec.driver),
-            f"{runtime.engine.value} with handler {runtime.handler}, entitlement {runtime.entitlement.value}",
+            f"{runtime.engine.value} with handler {handlers}, entitlement {runtime.entitlement.value}",
             f"plugin offers {spec.plugin.resource}" if spec.plugin.enabled else "no plugin",
         )
     )

@@ -33,6 +33,7 @@ from provision.gates import ask_once
 from provision.payload import store
 from provision.payload.place import payload_folder
 from provision.planner.bundled import declare_carried, declared_bundle
+from provision.planner.hand_edits import overwrite_edits
 from provision.report import (
     builds_document,
     make_console,
@@ -72,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
     bundle_argument(parser)
+    force_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
     parser.add_argument(
@@ -81,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that verbs share beyond the choice of nodes; `build_context` reads them."""
-    parser.set_defaults(bundle=None)
+    parser.set_defaults(bundle=None, force=False)
     parser.add_argument(
         "--payload",
         type=Path,
@@ -100,6 +102,15 @@ def bundle_argument(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="plan and stage all drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
+    )
+
+
+def force_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--force`; `build_context` reads it."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="overwrite what somebody edited of grapnel's in an engine's configuration; the edited file is kept",
     )
 
 
@@ -210,6 +221,8 @@ def build_context(
     stacks = {node.name: node.stack for node in fleet.nodes}
     if bundle is not None:
         stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
+    if args.force:
+        stacks = {name: overwrite_edits(stack) for name, stack in stacks.items()}
     declarations = Declarations(stacks)
     asked = args.payload or (None if bundle is None else carried_payload(bundle))
     payload = store.load_payload(payload_folder(asked, os.environ, args.file))

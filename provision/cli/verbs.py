@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERBS: Final[Mapping[str, str]] = {
-    "init": "write a declaration with every key, its default and its meaning",
+    "init": "write a declaration: every key with its default, or what machines are already",
     "check": "report everything that is wrong with the declaration",
     "plan": "show what apply would change on each node",
     "simulate": "play a roll-out in virtual time and show how long it takes and what may happen",

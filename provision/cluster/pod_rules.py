@@ -81,8 +81,9 @@ def pod_rules(stacks: Collection[StackSpec]) -> PodRules:
     return PodRules(
         resources=resources,
         giving_classes=frozenset(
-            stack.runtime.handler
+            handler
             for stack in stacks
+            for handler in stack.runtime.handlers
             if stack.runtime.enabled and stack.runtime.entitlement is Entitlement.ENV
         ),
         selector=parse_selector(wait.pod_selector) if wait.pod_selector or wait.namespaces else None,

@@ -82,5 +82,5 @@ def is_allowed(said: Said) -> bool:
 
 def _why_off(items: int, problems: int) -> str:
     if problems:
-        return "true is refused as the node is: see what could not be said"
-    return f"true would change {items} thing{'s' * (items != 1)}: see `grapnel init --from-inventory --json`"
+        return "true is refused as the node is: `grapnel plan` then says why"
+    return f"true would change {items} thing{'s' * (items != 1)}, which `grapnel plan` then shows"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.draft.model import NodeDraft, Plan, Said, default_of, values_of
+from provision.draft.model import NodeDraft, Path, Plan, Said, default_of, values_of
 from provision.draft.node import draft_node
 from provision.products.recognise import recognise
 
@@ -108,22 +108,28 @@ def _unique(names: Sequence[str]) -> list[str]:
 def _common(groups: Sequence[Group]) -> tuple[Said, ...]:
     """Return what the largest group says, without what a smaller one could not take back.
 
-    Nothing (null) takes nothing back: a key whose default it is stands in the groups that have it.
+    Nothing (null) takes nothing back: a key whose default it is stands in the groups that have it, unless the section
+    is off in all others.
     """
     if not groups:
         return ()
-    others = [values_of(group.said).keys() for group in groups[1:]]
+    others = [values_of(group.said) for group in groups[1:]]
     return tuple(
         each
         for each in groups[0].said
-        if all(each.path in paths for paths in others) or default_of(each.path) is not None
+        if default_of(each.path) is not None or all(_bears(values, each.path) for values in others)
     )
+
+
+def _bears(values: Mapping[Path, object], path: Path) -> bool:
+    """Tell whether a group may have a value of another one: it has its own, or the section is off."""
+    return path in values or values.get((path[0], "enabled")) is False
 
 
 def _with_own(group: Group, common: tuple[Said, ...]) -> Group:
     shared, values = values_of(common), values_of(group.said)
     own = [each for each in group.said if shared.get(each.path, _MISSING) != each.value]
-    own += [
-        Said(path, default_of(path), "the default: the other groups differ") for path in shared if path not in values
-    ]
+    reason = "the default: the other groups differ"
+    absent = [path for path in shared if path not in values and default_of(path) is not None]
+    own += [Said(path, default_of(path), reason) for path in absent]
     return Group(group.name, group.nodes, group.said, tuple(own))

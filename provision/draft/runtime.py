@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from provision.fleet.facts import NodeFacts
 
-_ENGINES: Final = ("containerd", "crio", "docker", "podman")
+_ENGINES: Final = tuple(engine.value for engine in Engine)
 _FOLDERS: Final = {"containerd": "/etc/containerd/", "crio": "/etc/crio/", "docker": "/etc/docker/"}
 _HANDLER: Final = re.compile(r"""\bruntimes\.["']?([a-z0-9][a-z0-9-]{0,62})["']?[\].]""")
 _DEFAULT: Final = re.compile(
@@ -77,9 +77,9 @@ def _engines(facts: NodeFacts) -> list[str]:
     there = [name for name in _ENGINES if facts.engines.get(name) is not None]
     has_kubelet = facts.service(_KUBELET).load == "loaded"
 
-    def rank(name: str) -> tuple[bool, bool]:
+    def rank(name: str) -> tuple[bool, bool, bool]:
         runs = facts.service(f"{name}.service").active in _RUNNING
-        return not runs, (name == "docker") if has_kubelet else (name != "docker")
+        return name != facts.kubelet_engine, not runs, (name == "docker") if has_kubelet else (name != "docker")
 
     return sorted(there, key=rank)
 
@@ -130,8 +130,8 @@ def _unsaid(facts: NodeFacts, engine: str, engines: list[str], handler: str, nam
     if others := ", ".join(name for name in names if name != handler):
         yield Unsaid(
             "other-handlers",
-            f"the handlers {others} stay as they are, with their programs: a declaration has one handler",
-            "leave their RuntimeClasses as long as pods name them",
+            f"more handlers of NVIDIA's or others' stay as they are, with their programs: {others}",
+            "name them in runtime.handlerAliases to take them over, too, or leave them as long as pods name them",
         )
     said = [found.group(1) for text in _texts(facts, engine) if (found := _DEFAULT.search(text))]
     if said and said[-1] not in _ORDINARY:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from provision import strict_json
-from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.fleet import grammar
 from provision.fleet.driver_facts import (
     BuildTools,
     DkmsBuild,
@@ -162,12 +162,21 @@ class Service(Fact, frozen=True, kw_only=True):
     kill_mode: grammar.Word = ""
 
 
+_Paths = Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=64)]
+
+
 class Engine(Fact, frozen=True, kw_only=True):
-    """A container engine; ``config_error`` is its own parser's message about its present configuration."""
+    """A container engine; ``config_error`` is its own parser's message about its present configuration.
+
+    ``config`` is the file that a Kubernetes distribution writes for its containerd; ``imports`` are the files that
+    containerd's imports lead to.
+    """
 
     binary: grammar.AbsolutePath
     version: grammar.Word
     config_error: str | None = None
+    config: grammar.AbsolutePath | None = None
+    imports: Annotated[dict[grammar.AbsolutePath, _Paths], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
 
     def __post_init__(self) -> None:
         tidy(self, "config_error", MESSAGE)
@@ -218,6 +227,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: Annotated[dict[grammar.AbsolutePath, FileState | None], Meta(max_length=512)] = {}
     services: Annotated[dict[grammar.Unit, Service | None], Meta(max_length=256)] = {}
     engines: Annotated[dict[grammar.Word, Engine | None], Meta(max_length=32)] = {}
+    kubelet_engine: grammar.Word | None = None
     installed: Annotated[dict[grammar.Word, Installation | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None
     device_holders: Annotated[tuple[DeviceHolder, ...], Meta(max_length=16384)] = ()

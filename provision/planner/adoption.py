@@ -73,7 +73,7 @@ def plan_adoption(facts: NodeFacts, declared: Runtime) -> Adoption:
 
 
 def kept_place(path: str) -> str:
-    """Return where the text of a file is kept that ours takes the place of (``docs/contracts/adopted``)."""
+    """Return where the text of a file is kept that ours takes the place of."""
     return f"{KEPT}{path}"
 
 
@@ -95,7 +95,7 @@ def _theirs(facts: NodeFacts, declared: Runtime) -> dict[str, str]:
     """Return the texts of others' files that ours take the place of, by path."""
     if declared.engine is Engine.DOCKER:
         text = _text_of(facts, docker.MAIN_PATH)
-        return {docker.MAIN_PATH: text} if text and docker.has_other_runtime(text, declared.handler) else {}
+        return {docker.MAIN_PATH: text} if text and docker.has_other_runtime(text, declared.handlers) else {}
     texts = {path: _text_of(facts, path) for path in _PLACES.get(declared.engine, {})}
     return {path: text for path, text in texts.items() if text.strip() and not text.startswith(_OURS)}
 

@@ -40,6 +40,8 @@ class NodeEngine:
     ``packages`` are the distribution's, none where no distribution has it. ``own_files`` need nothing but the
     declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
     ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
+    ``drop_in_path`` is ours alone where there is a ``kept_folder``, in which a text that somebody wrote there is kept:
+    not beside it, where the engine might read that, too. With ``is_block`` only the end of that file is ours.
     One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     ``has_shims``: what keeps its containers running is in its service's control group, where systemd kills what its
     KillMode says.
@@ -56,52 +58,70 @@ class NodeEngine:
     live_files: frozenset[str] = frozenset()
     reloads: bool = False
     has_shims: bool = False
+    kept_folder: str = ""
+    is_block: bool = False
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _drop_ins(facts)
     rendered = _rendered_containerd(
-        _text_of(facts, containerd.MAIN_PATH),
+        text_of(facts, containerd.MAIN_PATH),
         tuple(drop_ins.items()),
-        stack.runtime.handler,
+        stack.runtime.handlers,
         _version(facts, Engine.CONTAINERD),
+        frozenset(_imports(facts)),
         adopt=stack.runtime.adopt,
     )
     return (
-        FileContent(containerd.MAIN_PATH, rendered.main, _mode_of(facts, containerd.MAIN_PATH)),
-        FileContent(containerd.DROP_IN_PATH, rendered.drop_in, _strictest(facts, [containerd.MAIN_PATH, *drop_ins])),
+        FileContent(containerd.MAIN_PATH, rendered.main, mode_of(facts, containerd.MAIN_PATH)),
+        FileContent(containerd.DROP_IN_PATH, rendered.drop_in, strictest(facts, [containerd.MAIN_PATH, *drop_ins])),
     )
 
 
 @lru_cache(maxsize=DISTINCT_FILES)
-def _rendered_containerd(
-    main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str, *, adopt: bool
+def _rendered_containerd(  # noqa: PLR0913 - as render_containerd
+    main: str | None,
+    drop_ins: tuple[tuple[str, str], ...],
+    handlers: tuple[str, ...],
+    engine_version: str,
+    looked_at: frozenset[str],
+    *,
+    adopt: bool,
 ) -> containerd.ContainerdFiles:
     """Return the files, remembered for nodes with equal ones: to parse and write TOML takes most of a plan's time."""
     return containerd.render_containerd(
-        main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version, adopt=adopt
+        main=main,
+        drop_ins=dict(drop_ins),
+        handlers=handlers,
+        engine_version=engine_version,
+        looked_at=looked_at,
+        adopt=adopt,
     )
 
 
 def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _below(facts, crio.DROP_IN_FOLDER, crio.DROP_IN_PATH)
-    main = _text_of(facts, crio.MAIN_PATH)
-    rendered = _rendered_crio(
-        main, tuple(drop_ins.items()), stack.runtime.handler, _version(facts, Engine.CRIO), adopt=stack.runtime.adopt
-    )
+    main = text_of(facts, crio.MAIN_PATH)
+    version = _version(facts, Engine.CRIO)
+    rendered = _rendered_crio(main, tuple(drop_ins.items()), stack.runtime.handlers, version, adopt=stack.runtime.adopt)
     require_no_injector(
         _others(facts, HOOK_FILE_PATH), crio.hooks_folders(main=main, drop_ins=drop_ins), engine="CRI-O"
     )
-    return (FileContent(crio.DROP_IN_PATH, rendered, _strictest(facts, [crio.MAIN_PATH, *drop_ins])),)
+    return (FileContent(crio.DROP_IN_PATH, rendered, strictest(facts, [crio.MAIN_PATH, *drop_ins])),)
 
 
 @lru_cache(maxsize=DISTINCT_FILES)
 def _rendered_crio(
-    main: str | None, drop_ins: tuple[tuple[str, str], ...], handler: str, engine_version: str, *, adopt: bool
+    main: str | None,
+    drop_ins: tuple[tuple[str, str], ...],
+    handlers: tuple[str, ...],
+    engine_version: str,
+    *,
+    adopt: bool,
 ) -> str:
     """Return the drop-in, remembered for nodes with equal files."""
     return crio.render_crio(
-        main=main, drop_ins=dict(drop_ins), handler=handler, engine_version=engine_version, adopt=adopt
+        main=main, drop_ins=dict(drop_ins), handlers=handlers, engine_version=engine_version, adopt=adopt
     )
 
 
@@ -118,15 +138,15 @@ def _others(facts: NodeFacts, ours: str) -> dict[str, str | None]:
 
 def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
     rendered = docker.render_docker(
-        main=_text_of(facts, docker.MAIN_PATH),
-        handler=stack.runtime.handler,
+        main=text_of(facts, docker.MAIN_PATH),
+        handlers=stack.runtime.handlers,
         engine_version=_version(facts, Engine.DOCKER),
         adopt=stack.runtime.adopt,
     )
-    return (FileContent(docker.MAIN_PATH, rendered, _mode_of(facts, docker.MAIN_PATH)),)
+    return (FileContent(docker.MAIN_PATH, rendered, mode_of(facts, docker.MAIN_PATH)),)
 
 
-def _text_of(facts: NodeFacts, path: str) -> str | None:
+def text_of(facts: NodeFacts, path: str) -> str | None:
     """Return a file's text, None when it is absent; raises `EngineConfigError` when it is there and no text."""
     state = facts.file(path)
     if state is not None and state.content is None:
@@ -134,7 +154,7 @@ def _text_of(facts: NodeFacts, path: str) -> str | None:
     return None if state is None else state.content
 
 
-def _mode_of(facts: NodeFacts, path: str) -> str:
+def mode_of(facts: NodeFacts, path: str) -> str:
     """Return the mode that a file of somebody else keeps, the usual one for a file that is absent."""
     state = facts.file(path)
     if state is None:
@@ -146,11 +166,11 @@ def _mode_of(facts: NodeFacts, path: str) -> str:
     return f"0{state.mode[1:]}"
 
 
-def _strictest(facts: NodeFacts, paths: Iterable[str]) -> str:
+def strictest(facts: NodeFacts, paths: Iterable[str]) -> str:
     """Return the mode of a file that is made from others: it allows what all of theirs allow."""
     bits = int(_USUAL_MODE, 8)
     for path in paths:
-        bits &= int(_mode_of(facts, path), 8)
+        bits &= int(mode_of(facts, path), 8)
     return f"{bits | stat.S_IRUSR:04o}"
 
 
@@ -160,10 +180,16 @@ def _drop_ins(facts: NodeFacts) -> Mapping[str, str]:
     Raises `EngineConfigError` for one that is no text and is read wherever the folder of drop-ins is imported.
     """
     folder = f"{containerd.DROP_IN_FOLDER}/"
-    known = (path for path in facts.files if path.endswith(".toml") or path.startswith(folder))
+    imported = {path for paths in _imports(facts).values() for path in paths}
+    known = (path for path in facts.files if path.endswith(".toml") or path.startswith(folder) or path in imported)
     others = [path for path in known if path not in {containerd.MAIN_PATH, containerd.DROP_IN_PATH}]
     needed = [path for path in others if path.startswith(folder) and path.endswith(".toml")]
     return _texts(facts, needed) | {path: text for path in others if (text := facts.content(path)) is not None}
+
+
+def _imports(facts: NodeFacts) -> Mapping[str, tuple[str, ...]]:
+    found = facts.engines.get(Engine.CONTAINERD.value)
+    return {} if found is None else found.imports
 
 
 def _below(facts: NodeFacts, folder: str, ours: str) -> Mapping[str, str]:
@@ -172,7 +198,7 @@ def _below(facts: NodeFacts, folder: str, ours: str) -> Mapping[str, str]:
 
 
 def _texts(facts: NodeFacts, paths: Iterable[str]) -> dict[str, str]:
-    return {path: text for path in paths if (text := _text_of(facts, path)) is not None}
+    return {path: text for path in paths if (text := text_of(facts, path)) is not None}
 
 
 def _version(facts: NodeFacts, engine: Engine) -> str:
@@ -185,6 +211,7 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         name=Engine.CONTAINERD.value,
         service="containerd.service",
         has_shims=True,
+        kept_folder="/etc/containerd",
         packages=("containerd",),
         show_config="containerd config dump",
         engine_paths=(containerd.MAIN_PATH, containerd.DROP_IN_PATH),
@@ -202,6 +229,7 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         own_files=lambda stack: (FileContent(HOOK_FILE_PATH, render_hooks_d(stack)),),
         engine_files=_crio_files,
         live_files=frozenset({HOOK_FILE_PATH}),
+        kept_folder="/etc/crio",
     ),
     Engine.DOCKER: NodeEngine(
         name=Engine.DOCKER.value,

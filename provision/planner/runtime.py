@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
 from provision.planner.adoption import plan_adoption
-from provision.planner.engines import ENGINES
+from provision.planner.hand_edits import Kept, keep_edits
+from provision.planner.kubernetes_engines import find_engine, kubelet_problem
 from provision.planner.part import (
     Part,
     is_restart_due,
@@ -35,7 +36,9 @@ def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[R
     """Return what lets containers of the node get GPUs through the engine."""
     if not stack.runtime.enabled:
         return Part()
-    engine = ENGINES[stack.runtime.engine]
+    engine = find_engine(facts, stack.runtime.engine)
+    if problem := kubelet_problem(facts, stack):
+        return Part(problems=(problem,))
     if facts.engines.get(engine.name) is None:
         return _without_engine(facts, stack, payload, engine)
     return _with_engine(facts, stack, payload, engine)
@@ -118,17 +121,32 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         files = (*_own_files(stack, engine), *engine.engine_files(facts, stack))
     except EngineConfigError as error:
         return Part(problems=(Problem(code=_PROBLEM, message=error.message, hint=error.hint),))
+    kept = _keep_edits(facts, stack, files, engine)
+    if kept.problem is not None:
+        return Part(problems=(kept.problem,))
     writes = plan_files(facts, Role.RUNTIME, files)
     if problem := _config_problem(facts, writes, engine):
         return Part(problems=(problem,))
     items = (
         *plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest),
         *adoption.items,
+        *([kept.item] if kept.item else []),
         *writes,
         *_restart(facts, files, engine),
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
-    return Part(items, (), _variables(items, payload, (*adoption.files, *files), engine) if items else None)
+    files = (*adoption.files, *([kept.file] if kept.file else []), *files)
+    return Part(items, (), _variables(items, payload, files, engine) if items else None)
+
+
+def _keep_edits(facts: NodeFacts, stack: StackSpec, files: tuple[FileContent, ...], engine: NodeEngine) -> Kept:
+    """Return what becomes of an edited drop-in; a file that is not grapnel's alone is never overwritten."""
+    ours = next((file for file in files if file.path == engine.drop_in_path and engine.kept_folder), None)
+    return (
+        Kept()
+        if ours is None
+        else keep_edits(facts, ours, stack.runtime.hand_edits, engine.kept_folder, is_block=engine.is_block)
+    )
 
 
 def _service_problem(facts: NodeFacts, engine: NodeEngine) -> Problem | None:

@@ -23,13 +23,16 @@ _FEW: Final = 3
 def recognise(facts: NodeFacts) -> tuple[Recognised, ...]:
     """Return the products of which something is on a node, in the order of the table."""
     there = frozenset(path for path in facts.product_files if not _is_ours(facts, path))
-    found = ((product, _found(product, facts, there)) for product in PRODUCTS)
+    texts = tuple(_engine_texts(facts))
+    found = ((product, _found(product, there, texts)) for product in PRODUCTS)
     return tuple(Recognised(product, paths) for product, paths in found if paths)
 
 
 def warnings(facts: NodeFacts, items: Iterable[Item], *, has_problems: bool) -> tuple[Problem, ...]:
     """Return what a plan says about other products: nothing where it has nothing to do beside them."""
     roles = {item.role for item in items}
+    if not (roles or has_problems):
+        return ()
     return tuple(
         problem_of(each) for each in recognise(facts) if has_problems or not roles.isdisjoint(each.product.roles)
     )
@@ -51,10 +54,10 @@ def shown_paths(recognised: Recognised) -> str:
     return ", ".join(recognised.found[:_FEW]) + (f" and {more} more" if more > 0 else "")
 
 
-def _found(product: Product, facts: NodeFacts, there: frozenset[str]) -> tuple[str, ...]:
+def _found(product: Product, there: frozenset[str], texts: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return the paths that a product is recognised by, and those that are its as well; none without a mark."""
     marks = sorted(there.intersection(product.marks))
-    marks += sorted(path for path, text in _engine_texts(facts) if any(each in text for each in product.mentions))
+    marks += sorted(path for path, text in texts if any(each in text for each in product.mentions))
     also = sorted(there.intersection(product.also)) if marks else []
     return tuple(dict.fromkeys([*marks, *also]))
 

@@ -25,7 +25,7 @@ from provision.render.containerd_handler import (
     cover_handler,
     render_handler,
     require_types,
-    without_handler,
+    without_handlers,
 )
 from provision.render.engine_file import (
     DISTINCT_FILES,
@@ -41,27 +41,29 @@ from provision.render.errors import EngineConfigError
 from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = [
     "BASE_SPEC_PATH",
     "DROP_IN_PATH",
     "MAIN_PATH",
+    "PLUGINS",
     "ContainerdFiles",
     "is_same_configuration",
+    "merged",
     "render_containerd",
 ]
 
 MAIN_PATH = "/etc/containerd/config.toml"
 DROP_IN_FOLDER = "/etc/containerd/conf.d"
 DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.toml"
+# The plugin with the CRI's runtimes by the configuration's version; 4 moved sockets into plugins and left this one.
+PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
 
 _IMPORT = f"{DROP_IN_FOLDER}/*.toml"
 _OWN_IMPORT = f"{DROP_IN_FOLDER}/99-nvidia*.toml"  # a pattern: containerd does not start without a file that is named
-_HEADER = "managed by grapnel: the next apply puts back what is changed here"
 _OLD_VERSION = 2  # whole tables are replaced on import
-_VERSIONS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
-_CRI_NAMES = {"cri", *_VERSIONS.values()}
+_CRI_NAMES = {"cri", *PLUGINS.values()}
 _FIRST_THAT_MERGES = (2,)
 _SHOW = "containerd config dump"
 _MAX_FILES = 32
@@ -92,30 +94,37 @@ class _Config:
     """Tables of the CRI plugin by its name."""
 
 
-def render_containerd(
-    *, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str, adopt: bool = False
+def render_containerd(  # noqa: PLR0913 - what is known of an engine, and what is asked
+    *,
+    main: str | None,
+    drop_ins: Mapping[str, str],
+    handlers: Sequence[str],
+    engine_version: str,
+    looked_at: Collection[str] = (),
+    adopt: bool = False,
 ) -> ContainerdFiles:
-    """Return both files for a handler.
+    """Return both files for a handler and its other names.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of other configuration files by
-    path, whether imported or not: at least all of `DROP_IN_FOLDER`. With ``adopt`` a handler of that name is taken over
-    from whoever added it. Raises `EngineConfigError` when nothing should be touched.
+    path, whether imported or not: at least all of `DROP_IN_FOLDER`. ``looked_at`` are the imports, as absolute
+    paths and patterns, of which all files are in ``drop_ins``. With ``adopt`` handlers of these names are taken over
+    from whoever added them. Raises `EngineConfigError` when nothing should be touched.
     """
     config = _parse(MAIN_PATH, main or "")
     version = _version_of(config, engine_version)
     addition = _missing_import(config, drop_ins)
-    before, after = _imported(config, drop_ins, addition)
+    before, after = _imported(config, drop_ins, addition, looked_at)
     others = [*before, *after]
     _require_cri([config, *others])
     _require_one_version(version, config, others, engine_version)
-    plugin = _VERSIONS[version]
-    _require_last_word(version, after, handler)
+    plugin = PLUGINS[version]
+    _require_last_word(version, after, handlers)
     tables = [table for each in [config, *others] if (table := each.cri.get(plugin)) is not None]
     merges = version != _OLD_VERSION or version_numbers(engine_version) >= _FIRST_THAT_MERGES
-    table = _merged(tables) if merges else _merged(tables[-1:])
+    table = merged(tables) if merges else merged(tables[-1:])
     return ContainerdFiles(
         main=_render_main(config, version, addition),
-        drop_in=_render_drop_in(table, version, handler, adopt=adopt),
+        drop_in=_render_drop_in(table, version, handlers, adopt=adopt),
     )
 
 
@@ -171,7 +180,7 @@ def _version_of(config: _Config, engine_version: str) -> int:
     if config.is_empty:
         return _OLD_VERSION if _is_before_2(engine_version) else 3
     version = 1 if config.version is None else config.version
-    if version not in _VERSIONS:
+    if version not in PLUGINS:
         raise EngineConfigError(
             f"{config.path} has version {shown(str(version))}, which has no drop-ins that can be added to",
             hint=f"bring it to {_newest_version(engine_version)}",
@@ -203,36 +212,51 @@ def _missing_import(config: _Config, texts: Mapping[str, str]) -> str:
 
 
 def _imported(
-    main: _Config, texts: Mapping[str, str], addition: str
+    main: _Config, texts: Mapping[str, str], addition: str, looked_at: Collection[str]
 ) -> tuple[tuple[_Config, ...], tuple[_Config, ...]]:
     """Return the other files that the engine reads before ours and after it, in its order: breadth first."""
     found: dict[str, _Config] = {}
     known = sorted({*texts, DROP_IN_PATH})
     order: list[str] = []
-    pending = [(main.path, pattern) for pattern in (*main.imports, *([addition] if addition else []))]
+    pending = [(main, pattern) for pattern in (*main.imports, *([addition] if addition else []))]
     while pending:
         importer, pattern = pending.pop(0)
-        for path in _files_of(importer, pattern, known):
+        for path in _files_of(importer, pattern, known, looked_at):
             if path in order or path == MAIN_PATH:
                 continue
             order.append(path)
             if path != DROP_IN_PATH:
                 _require_few(order)
                 found[path] = _parse(path, texts[path])
-                pending += [(path, each) for each in found[path].imports]
+                pending += [(found[path], each) for each in found[path].imports]
     place = order.index(DROP_IN_PATH)
     return tuple(found[path] for path in order[:place]), tuple(found[path] for path in order[place + 1 :])
 
 
-def _files_of(importer: str, pattern: str, known: Iterable[str]) -> list[str]:
-    folder = posixpath.dirname(importer)
+def _files_of(importer: _Config, pattern: str, known: Iterable[str], looked_at: Collection[str]) -> list[str]:
+    folder = posixpath.dirname(importer.path)
     matching = [path for path in known if is_match(path, pattern, folder)]
-    if not matching and posixpath.dirname(posixpath.normpath(posixpath.join(folder, pattern))) != DROP_IN_FOLDER:
+    absolute = posixpath.normpath(posixpath.join(folder, pattern))
+    is_known = absolute in looked_at
+    if matching or (is_known and "*" in absolute) or (not is_known and posixpath.dirname(absolute) == DROP_IN_FOLDER):
+        return matching
+    if is_known:
         raise EngineConfigError(
-            f"{shown(importer)} imports {shown(pattern)}, which grapnel does not read and which may hold CRI settings",
-            hint=f"move it to {DROP_IN_FOLDER}",
+            f"{_place_of(importer, pattern)} imports {shown(absolute)}, which is not there or is no text: containerd "
+            "does not start with that",
+            hint="write that file, or take the import out",
         )
-    return matching
+    raise EngineConfigError(
+        f"{shown(importer.path)} imports {shown(pattern)}, which grapnel does not read and which may hold CRI settings",
+        hint=f"move it to {DROP_IN_FOLDER}",
+    )
+
+
+def _place_of(importer: _Config, pattern: str) -> str:
+    """Return where an import stands, with its line where that can be found."""
+    lines = enumerate(importer.text.splitlines(), start=1)
+    line = next((number for number, text in lines if pattern in text.partition("#")[0]), None)
+    return shown(importer.path) if line is None else f"{shown(importer.path)}, line {line},"
 
 
 def _require_few(order: list[str]) -> None:
@@ -266,30 +290,30 @@ def _require_one_version(version: int, main: _Config, others: Iterable[_Config],
             )
 
 
-def _require_last_word(version: int, after: Iterable[_Config], handler: str) -> None:
-    """Refuse a drop-in that would replace ours as a whole, or the handler in it."""
+def _require_last_word(version: int, after: Iterable[_Config], handlers: Sequence[str]) -> None:
+    """Refuse a drop-in that would replace ours as a whole, or a handler in it."""
     for config in after:
-        if version == _OLD_VERSION and _VERSIONS[version] in config.cri:
+        if version == _OLD_VERSION and PLUGINS[version] in config.cri:
             raise EngineConfigError(
                 f"{shown(config.path)} is read after {DROP_IN_PATH} and replaces its CRI settings as a whole",
                 hint="rename it so that it sorts first",
             )
-        table = Table(config.path, config.cri.get(_VERSIONS[version], {})).table("containerd")
-        if handler in table.table("runtimes").values:
+        theirs = Table(config.path, config.cri.get(PLUGINS[version], {})).table("containerd").table("runtimes")
+        if taken := [handler for handler in handlers if handler in theirs.values]:
             raise EngineConfigError(
-                f"{shown(config.path)} is read after {DROP_IN_PATH} and has a runtime handler {handler!r} of its own",
+                f"{shown(config.path)} is read after {DROP_IN_PATH} and has a runtime handler {taken[0]!r} of its own",
                 hint="rename it so that it sorts first, or remove the handler from it",
             )
 
 
-def _merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge tables as containerd 2 does: lists are joined, other values of later tables win."""
     result: dict[str, Any] = {}
     for table in tables:
         for key, value in table.items():
             old = result.get(key)
             if isinstance(old, dict) and isinstance(value, dict):
-                result[key] = _merged([old, value])
+                result[key] = merged([old, value])
             elif isinstance(old, list) and isinstance(value, list):
                 result[key] = [*old, *(each for each in value if each not in old)]
             else:
@@ -354,21 +378,22 @@ def _unwritable(path: str) -> EngineConfigError:
     )
 
 
-def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str, *, adopt: bool) -> str:
+def _render_drop_in(cri: Mapping[str, Any], version: int, handlers: Sequence[str], *, adopt: bool) -> str:
     containerd = Table("the merged configuration", cri).table("containerd")
     runtimes = containerd.table("runtimes").values
-    if handler in runtimes and not adopt:
+    if (taken := [handler for handler in handlers if handler in runtimes]) and not adopt:
         raise EngineConfigError(
-            f"the runtime handler {handler!r} already exists, and grapnel did not create it",
+            f"the runtime handler {taken[0]!r} already exists, and grapnel did not create it",
             hint="remove it, declare runtime.adopt: true or another runtime.handler: docs/migrate.md has the ways",
         )
-    ours = {handler: cover_handler(runtimes.get(handler, {}), render_handler(containerd, handler))}
+    rendered = render_handler(containerd, taken[0] if taken else "")
+    ours = {handler: cover_handler(runtimes.get(handler, {}), rendered) for handler in handlers}
     if not runtimes and version == _OLD_VERSION:
         # The table of runtimes replaces the built-in one, and an engine without its default runtime does not start.
         ours = {"runc": {"runtime_type": RUNC_SHIM}} | ours
     addition = {"containerd": {"runtimes": ours}}
-    table = _merged([without_handler(cri, handler), addition]) if version == _OLD_VERSION else addition
-    tree = {"version": version, "plugins": {_VERSIONS[version]: table}}
-    text = render_toml(tree, header=_HEADER)
+    table = merged([without_handlers(cri, handlers), addition]) if version == _OLD_VERSION else addition
+    tree = {"version": version, "plugins": {PLUGINS[version]: table}}
+    text = render_toml(tree)
     _require_meaning(text, tree, DROP_IN_PATH)
     return text

@@ -13,7 +13,7 @@ from provision.render.errors import EngineConfigError
 from provision.render.runtimes import is_injector, is_ordinary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 BASE_SPEC_PATH = "/etc/grapnel/containerd/base-spec.json"
 CONTAINER_ANNOTATIONS = "grapnel.dev/*"
@@ -76,10 +76,11 @@ def cover_handler(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[st
     return covered
 
 
-def without_handler(cri: Mapping[str, Any], handler: str) -> dict[str, Any]:
-    """Return a copy of the CRI plugin's table without one of its handlers."""
+def without_handlers(cri: Mapping[str, Any], handlers: Iterable[str]) -> dict[str, Any]:
+    """Return a copy of the CRI plugin's table without some of its handlers."""
     table = copy.deepcopy(dict(cri))
-    table.get("containerd", {}).get("runtimes", {}).pop(handler, None)
+    for handler in handlers:
+        table.get("containerd", {}).get("runtimes", {}).pop(handler, None)
     return table
 
 

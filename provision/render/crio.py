@@ -27,7 +27,6 @@ MAIN_PATH = "/etc/crio/crio.conf"
 DROP_IN_FOLDER = "/etc/crio/crio.conf.d"
 DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.conf"
 
-_HEADER = "managed by grapnel: the next apply puts back what is changed here"
 _FIRST_VERSION = (1, 32)  # default_annotations and inherit_default_runtime of a handler
 _BUILT_IN_DEFAULT = "crun"  # CRI-O's own since 1.31, in force while no file says default_runtime
 _OCI_TYPES = {"", "oci"}  # not a virtual machine, not a monitor of its own
@@ -45,9 +44,14 @@ class _Config:
 
 
 def render_crio(
-    *, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str, adopt: bool = False
+    *,
+    main: str | None,
+    drop_ins: Mapping[str, str],
+    handlers: Sequence[str],
+    engine_version: str,
+    adopt: bool = False,
 ) -> str:
-    """Return the drop-in's text for a handler.
+    """Return the drop-in's text for a handler and its other names.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of all files of `DROP_IN_FOLDER` by
     path. With ``adopt`` a handler of that name in an earlier file is taken over. Raises `EngineConfigError` when
@@ -58,12 +62,13 @@ def render_crio(
     if len(others) > _MAX_FILES:
         raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="merge them")
     configs = _parse_all(main, others)
-    _require_free([each for each in configs if _is_later(each)] if adopt else configs, handler)
+    bound = [each for each in configs if _is_later(each)] if adopt else configs
+    for handler in handlers:
+        _require_free(bound, handler)
     _require_last_word(configs)
-    tree = {
-        "crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": {handler: _handler(configs, handler)}}}
-    }
-    text = render_toml(tree, header=_HEADER)
+    ours = {handler: _handler(configs, handler) for handler in handlers}
+    tree = {"crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": ours}}}
+    text = render_toml(tree)
     if tomllib.loads(text) != tree:
         raise EngineConfigError(
             f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written unchanged",

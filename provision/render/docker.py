@@ -17,15 +17,20 @@ from provision.render.errors import EngineConfigError
 from provision.render.runtimes import is_injector
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from provision.render.engine_file import Table
 
 MAIN_PATH = "/etc/docker/daemon.json"
 WRAPPER_PATH = str(PurePosixPath(HOOK_PATH).with_name("grapnel-runtime"))
-_FIRST_WITH_CDI = (25,)  # as a feature that has to be switched on; later releases have it on
+_FIRST_WITH_CDI = (25,)  # as a feature that has to be switched on
+_FIRST_WITH_CDI_ON = (28, 2)
+_CDI_FOLDER = "/var/run/cdi"  # where the hook's file is
+_CDI_FOLDERS_KEY = "cdi-spec-dirs"
 _SHOW = "dockerd --validate"
 
 
-def render_docker(*, main: str | None, handler: str, engine_version: str, adopt: bool = False) -> str:
+def render_docker(*, main: str | None, handlers: Sequence[str], engine_version: str, adopt: bool = False) -> str:
     """Return the file's text with our runtime in it; ``main`` is its present text (None: absent).
 
     Raises `EngineConfigError` when nothing should be touched: it is no JSON object, or the name is somebody else's and
@@ -33,11 +38,14 @@ def render_docker(*, main: str | None, handler: str, engine_version: str, adopt:
     """
     tree = parse_json(MAIN_PATH, main or "", show=_SHOW)
     runtimes, features = _object(tree, "runtimes"), _object(tree, "features")
-    if not adopt:
+    for handler in () if adopt else handlers:
         _require_free(runtimes, handler)
-    wanted = {**tree.values, "runtimes": {**runtimes.values, handler: {"path": WRAPPER_PATH}}}
-    if version_numbers(engine_version) >= _FIRST_WITH_CDI:
+    ours = {handler: {"path": WRAPPER_PATH} for handler in handlers}
+    wanted = {**tree.values, "runtimes": {**runtimes.values, **ours}}
+    if _FIRST_WITH_CDI <= version_numbers(engine_version) < _FIRST_WITH_CDI_ON:
         wanted["features"] = {"cdi": True, **features.values}
+    if folders := tree.texts(_CDI_FOLDERS_KEY):
+        wanted[_CDI_FOLDERS_KEY] = [*folders, *([] if {_CDI_FOLDER, "/run/cdi"} & {*folders} else [_CDI_FOLDER])]
     if main is not None and wanted == tree.values:
         return main
     return bom_of(main or "") + _dumps(wanted) + "\n"
@@ -57,10 +65,11 @@ def _object(tree: Table, key: str) -> Table:
     return tree.without(key).table(key) if tree.values.get(key) is None else tree.table(key)
 
 
-def has_other_runtime(main: str, handler: str) -> bool:
-    """Tell whether a file has a runtime of that name that is not ours; raises `EngineConfigError`."""
-    entry = _object(parse_json(MAIN_PATH, main, show=_SHOW), "runtimes").tables().get(handler)
-    return entry is not None and entry.text("path") != WRAPPER_PATH
+def has_other_runtime(main: str, handlers: Sequence[str]) -> bool:
+    """Tell whether a file has a runtime of these names that is not ours; raises `EngineConfigError`."""
+    runtimes = _object(parse_json(MAIN_PATH, main, show=_SHOW), "runtimes").tables()
+    found = (entry for handler in handlers if (entry := runtimes.get(handler)) is not None)
+    return any(entry.text("path") != WRAPPER_PATH for entry in found)
 
 
 def _require_free(runtimes: Table, handler: str) -> None:

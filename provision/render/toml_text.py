@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from provision.render.mark import marked
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def render_toml(tree: Mapping[str, Any], *, header: str) -> str:
-    """Return the text of a tree below a comment of one line."""
-    return f"# {header}\n{tomli_w.dumps(tree)}"
+def render_toml(tree: Mapping[str, Any]) -> str:
+    """Return the text of a tree below grapnel's mark."""
+    return marked(tomli_w.dumps(tree))

@@ -38,9 +38,9 @@ def render_draft(
         yield Text.assemble(("not said: ", "bold yellow"), message, (f"  {count(len(nodes), 'node')}", "dim"))
         yield hanging(_INDENT, Text(names(runs(nodes)), "cyan"))
         yield hanging(_INDENT, Text.assemble(("remedy: ", "green"), hint))
-    for (key, offer), nodes in _offers(draft).items():
+    for (key, told), nodes in _offers(draft).items():
         yield ""
-        yield Text.assemble((f"{key}: ", "bold"), _told(offer), (f"  {count(len(nodes), 'node')}", "dim"))
+        yield Text.assemble((f"{key}: ", "bold"), told, (f"  {count(len(nodes), 'node')}", "dim"))
     for node, failure in failures.items():
         yield ""
         yield hanging(Text.assemble((f"{node}: ", "bold red")), Text(f"left out: {failure.message}"))
@@ -63,11 +63,11 @@ def _notes(draft: FleetDraft) -> Iterator[tuple[str, str, list[str]]]:
         yield message, hint, nodes
 
 
-def _offers(draft: FleetDraft) -> dict[tuple[str, Offer], list[str]]:
-    found: dict[tuple[str, Offer], list[str]] = defaultdict(list)
+def _offers(draft: FleetDraft) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node, of_node in draft.nodes.items():
         for offer in of_node.offers:
-            found[offer.key, offer].append(node)
+            found[offer.key, _told(offer)].append(node)
     return found
 
 

@@ -44,6 +44,10 @@ def judge(spec: StackSpec) -> list[Remark]:
 def _runtime(spec: StackSpec) -> Iterator[Remark]:
     """With `kubelet`, the device plugin decides who has a GPU; with `env`, the container's own environment does."""
     path: KeyPath = ("runtime", "entitlement")
+    if spec.runtime.handler in spec.runtime.handler_aliases:
+        index = spec.runtime.handler_aliases.index(spec.runtime.handler)
+        message = f"'{spec.runtime.handler}' is the handler itself"
+        yield error(("runtime", "handlerAliases", index), message, "list other names only")
     if not spec.runtime.enabled:
         if spec.plugin.enabled:
             hint = "enable the runtime, or declare plugin.enabled: false"

@@ -161,20 +161,20 @@ def documents(data: bytes) -> None:
 def containerd_files(version: str, main: str | None, others: list[str]) -> None:
     """A rendered drop-in has the intended meaning for the engine."""
     drop_ins = {f"{containerd.DROP_IN_FOLDER}/{number}.toml": text for number, text in enumerate(others)}
-    files = containerd.render_containerd(main=main, drop_ins=drop_ins, handler=HANDLER, engine_version=version)
+    files = containerd.render_containerd(main=main, drop_ins=drop_ins, handlers=(HANDLER,), engine_version=version)
     assert containerd.is_same_configuration(f"{files.drop_in}\n", files.drop_in)
 
 
 def crio_files(version: str, main: str | None, others: list[str]) -> None:
     """The drop-in has the handler."""
     drop_ins = {f"{crio.DROP_IN_FOLDER}/{number}.conf": text for number, text in enumerate(others)}
-    assert HANDLER in crio.render_crio(main=main, drop_ins=drop_ins, handler=HANDLER, engine_version=version)
+    assert HANDLER in crio.render_crio(main=main, drop_ins=drop_ins, handlers=(HANDLER,), engine_version=version)
 
 
 def docker_files(version: str, main: str | None, _others: list[str]) -> None:
     """A second rendering changes nothing."""
-    once = docker.render_docker(main=main, handler=HANDLER, engine_version=version)
-    assert docker.render_docker(main=once, handler=HANDLER, engine_version=version) == once
+    once = docker.render_docker(main=main, handlers=(HANDLER,), engine_version=version)
+    assert docker.render_docker(main=once, handlers=(HANDLER,), engine_version=version) == once
 
 
 def engine_files(data: bytes) -> None:

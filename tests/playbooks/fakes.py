@@ -64,6 +64,7 @@ class Systemd:
         machine.teach(f"systemctl show --property ActiveState --value {unit}", lambda: self._say(self.active))
         machine.teach(f"systemctl show --property UnitFileState --value {unit}", lambda: self._say(self.enabled))
         machine.teach("systemctl daemon-reload")
+        machine.teach(f"journalctl --unit {unit}")
         for step in ("start", "restart", "reload", "stop", "enable", "disable"):
             machine.teach(f"systemctl {step} {unit}", lambda step=step: self._do(step))
 

@@ -72,7 +72,7 @@ class Node:
         drop_ins = {f"/etc/containerd/conf.d/{each.name}": each.read_text() for each in folder.glob("*.toml")}
         main = self.host.path(MAIN_PATH)
         text = main.read_text() if main.exists() else None
-        files = render_containerd(main=text, drop_ins=drop_ins, handler="nvidia", engine_version=self.version)
+        files = render_containerd(main=text, drop_ins=drop_ins, handlers=("nvidia",), engine_version=self.version)
         return {MAIN_PATH: files.main, DROP_IN_PATH: files.drop_in}
 
 

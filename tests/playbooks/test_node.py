@@ -92,7 +92,7 @@ def configure(
 def handler_of(node: Node) -> str:
     """Return our drop-in for what the node's containerd is configured with."""
     main = (node.root / "etc/containerd/config.toml").read_text()
-    return render_containerd(main=main, drop_ins={}, handler="nvidia", engine_version="1.7.24").drop_in
+    return render_containerd(main=main, drop_ins={}, handlers=("nvidia",), engine_version="1.7.24").drop_in
 
 
 def facts_of(site: Site) -> dict[str, Any]:

@@ -118,6 +118,22 @@ def test_a_service_that_fails_either_way_says_so_and_stays_marked(machine: Machi
     assert is_restart_due(machine.host, UNIT)
 
 
+def test_a_failure_quotes_what_the_service_said_last_and_no_secret(machine: Machine) -> None:
+    systemd = Systemd(machine, UNIT, active="active", enabled="enabled")
+    systemd.is_broken = lambda: machine.read(CONFIG) == "new"
+    machine.write(CONFIG, "old")
+    machine.write("/etc/containerd/config.toml", 'auth = "hunter2hunter2"\n', mode=0o600)
+    said = "\n".join([*(f"line {number}" for number in range(9)), "bad value hunter2hunter2", ""])
+    machine.teach(f"journalctl --unit {UNIT}", said)
+
+    with pytest.raises(ConfigurationError) as raised:
+        apply_changes(machine.host, service(engine="containerd"), changes(machine), no_sleep)
+
+    assert "is failed; its log ends with: line 5 | line 6 | line 7 | line 8 | bad value …; the files" in str(
+        raised.value
+    )
+
+
 def test_a_restart_that_a_killed_run_left_due_is_made_up_for(machine: Machine) -> None:
     Systemd(machine, UNIT, active="active", enabled="enabled")
     mark_restart(machine.host, UNIT)
@@ -295,6 +311,7 @@ def test_engines_tell_version_and_complaint(machine: Machine) -> None:
         "binary": "/usr/bin/containerd",
         "version": "1.7.24",
         "config_error": "containerd: (1, 2): unexpected end",
+        "imports": {},
     }
     assert engines["podman"] is None
 

@@ -23,6 +23,7 @@ class ActionModule(ControllerAction):
         "payload": {"type": "str", "default": ""},
         "stack_file": {"type": "str", "default": ""},
         "roles": {"type": "list", "elements": "str", "choices": ["driver", "runtime", "node_daemon"], "default": []},
+        "force": {"type": "bool", "default": False},
     }
 
     def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -58,6 +59,7 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from provision.payload.place import payload_folder  # noqa: PLC0415 - see above
     from provision.payload.store import load_payload  # noqa: PLC0415 - see above
     from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
+    from provision.planner.hand_edits import overwrite_edits  # noqa: PLC0415 - see above
     from provision.planner.mig import expected_mig  # noqa: PLC0415 - see above
     from provision.planner.plan import plan_node  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
@@ -71,6 +73,7 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments["version"]:
             stack["driver"]["version"], reason = arguments["version"]["version"], arguments["version"]["reason"]
         typed = msgspec.convert(stack, StackSpec)
+        typed = overwrite_edits(typed) if arguments["force"] else typed
         if declared_bundle(typed.driver) is not None:
             return failure(UsageError("driver.source is bundle, which playbooks do not hand to nodes", hint=_BY_VERB))
         plan = plan_node(facts, typed, payload, name=name, version_reason=reason, roles=roles)

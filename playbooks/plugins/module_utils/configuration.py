@@ -16,6 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines import (
     CONFIG_FOLDERS,
     containerd_flaw,
     containerd_silence,
+    has_containerd,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     Change,
@@ -24,6 +25,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     swap_back,
     swap_in,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.journal_lines import told_by
 from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_engine
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     DAEMON_UNIT,
@@ -97,6 +99,7 @@ def apply_changes(
     _swap_in(host, service, changes)
     failure = _set_unit_state(host, service, changes, sleep)
     if failure is not None:
+        failure += told_by(host, service.unit, service.engine)
         raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
     if service.unit:
         clear_restart(host, service.unit)
@@ -135,7 +138,7 @@ def _wait_for_answer(host: Host, service: Service, sleep: Callable[[float], None
     for _ in range(max(1, int(service.timeout_s / _RETRY_S))):
         silence = _silence(host, service)
         if silence is None:
-            return containerd_flaw(host) if service.engine == "containerd" else None
+            return containerd_flaw(host, service.engine) if has_containerd(service.engine) else None
         sleep(_RETRY_S)
     return silence
 
@@ -145,7 +148,7 @@ def _silence(host: Host, service: Service) -> str | None:
     if state != "active":
         return f"{service.unit} is {state or 'unknown'}"
     # CRI-O's unit is active only once it answers (Type=notify).
-    return containerd_silence(host) if service.engine == "containerd" else None
+    return containerd_silence(host, service.engine) if has_containerd(service.engine) else None
 
 
 def _put_back(host: Host, service: Service, changes: list[Change], failure: str, sleep: Callable[[float], None]) -> str:

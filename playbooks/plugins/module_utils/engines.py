@@ -12,7 +12,14 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import read_imports
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import (
+    DISTRIBUTIONS,
+    client_of,
+    read_distributions,
+    silence_of,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -34,7 +41,7 @@ CONFIG_FOLDERS = {"containerd": "/etc/containerd", "crio": "/etc/crio", "docker"
 
 def read_engines(host: Host) -> dict[str, Any]:
     """Return the facts ``engines``; None for those that are not installed."""
-    return {engine: _read_engine(host, engine) for engine in _ENGINES}
+    return {**{engine: _read_engine(host, engine) for engine in _ENGINES}, **read_distributions(host)}
 
 
 def find_engine(host: Host, engine: str) -> str | None:
@@ -51,6 +58,7 @@ def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
         "binary": binary,
         "version": version.group() if version else "",
         "config_error": _config_error(host, engine, binary),
+        **({"imports": read_imports(host)} if engine == "containerd" else {}),
     }
 
 
@@ -70,7 +78,7 @@ def complaint_of(engine: str, parsed: Finished, secret: list[str]) -> str | None
     """
     if parsed.return_code == 0 or (engine == "docker" and "unknown flag: --validate" in parsed.stderr):
         return None
-    return _without(parsed.complaint, secret)
+    return without_quotes(parsed.complaint, secret)
 
 
 def secret_texts(folder: Path) -> list[str]:
@@ -86,8 +94,8 @@ def secret_texts(folder: Path) -> list[str]:
     return texts
 
 
-def _without(complaint: str, secret: list[str]) -> str:
-    """Return a complaint without what it quotes of secret texts: a parser may name the value that it stumbles over."""
+def without_quotes(complaint: str, secret: list[str]) -> str:
+    """Return a message without what it quotes of secret texts: a parser may name the value that it stumbles over."""
     values = {match.group(1) for text in secret for match in _VALUE.finditer(text)}
     for value in sorted(values, key=len, reverse=True):
         complaint = complaint.replace(value, "…")
@@ -105,22 +113,32 @@ def parse_command(engine: str, binary: str) -> list[str]:
     return [binary, "config"]
 
 
-def containerd_silence(host: Host) -> str | None:
+def has_containerd(engine: str) -> bool:
+    """Tell whether an engine is a containerd, its own or a distribution's."""
+    return engine == "containerd" or engine in DISTRIBUTIONS
+
+
+def containerd_silence(host: Host, engine: str = "containerd") -> str | None:
     """Return why containerd does not answer, None when it does; it may only need more time."""
-    listed = _list_plugins(host)
+    silence = silence_of(host, engine) if engine in DISTRIBUTIONS else None
+    if silence is not None:
+        return silence
+    listed = _list_plugins(host, engine)
     return listed.complaint if listed.return_code else None
 
 
-def containerd_flaw(host: Host) -> str | None:
+def containerd_flaw(host: Host, engine: str = "containerd") -> str | None:
     """Return why a containerd that answers does not work for a kubelet, None when it does.
 
     containerd comes up without its CRI plugin when that plugin's table is wrong, or names a file that is not there.
     """
-    if _CRI_PLUGIN.search(_list_plugins(host).stdout):
-        return "the cri plugin of containerd could not be loaded, see journalctl -u containerd"
+    if _CRI_PLUGIN.search(_list_plugins(host, engine).stdout):
+        see = DISTRIBUTIONS[engine].units[0] if engine in DISTRIBUTIONS else "containerd"
+        return f"the cri plugin of containerd could not be loaded, see journalctl -u {see}"
     return None
 
 
-def _list_plugins(host: Host) -> Finished:
-    client = host.find_command("ctr")
-    return host.run([client, "--timeout", "5s", "plugins", "ls"], _TIMEOUT_S) if client else Finished(0)
+def _list_plugins(host: Host, engine: str) -> Finished:
+    found = host.find_command("ctr")
+    client = client_of(host, engine) if engine in DISTRIBUTIONS else [found] if found else []
+    return host.run([*client, "--timeout", "5s", "plugins", "ls"], _TIMEOUT_S) if client else Finished(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils import kubernetes_engines
 from ansible_collections.grapnel.node.plugins.module_utils.preflight import unattended
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _UNITS = (
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",
+    *kubernetes_engines.UNITS,
     *unattended.UNITS,
 )
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonotonic,KillMode"

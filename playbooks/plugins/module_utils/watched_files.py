@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils import kubernetes_engines
+from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import read_imports
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, RELOAD_MARK, RESTART_MARKS, SITE_MARK
 
@@ -60,6 +62,7 @@ _FILES = (
     RELEASED,
     SITE_MARK,
 )
+_MARKS = tuple(f"{RESTART_MARKS}/{unit}" for unit in kubernetes_engines.UNITS)
 _CRIO_CONFIG = "/etc/crio/crio.conf"
 _CRIO_FOLDER = "/etc/crio/crio.conf.d"
 _FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", _CRIO_FOLDER)
@@ -78,7 +81,16 @@ _ABSOLUTE = re.compile(r"""["'](/[^"'\n]*)["']""")
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:
     """Return facts ``files``: what the planner always needs, files beside those, and ``more``; absent ones are None."""
     beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name))
-    paths = {*_FILES, *beside, *_hook_files(host), *_class_files(host), *more}
+    paths = {
+        *_FILES,
+        *_MARKS,
+        *beside,
+        *_hook_files(host),
+        *_class_files(host),
+        *chain(*read_imports(host).values()),
+        *kubernetes_engines.files_of(host),
+        *more,
+    }
     return {_as_text(path): _read_file(host, path) for path in sorted(paths)}
 
 

@@ -28,7 +28,7 @@ options:
   engine:
     description: Container engine that has to accept the files, empty when the service is not an engine.
     type: str
-    choices: ["", containerd, crio, docker, podman]
+    choices: ["", containerd, crio, docker, podman, k3s, rke2, k0s, microk8s]
     default: ""
   enabled:
     description: Whether the service starts at boot and runs now.
@@ -125,6 +125,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
+ENGINES = ["", "containerd", "crio", "docker", "podman", "k3s", "rke2", "k0s", "microk8s"]
 _SERVICE = ("unit", "engine", "enabled", "restart", "reload", "timeout_s")
 
 
@@ -156,7 +157,7 @@ def main() -> None:
     module = Module(
         argument_spec={
             "unit": {"type": "str", "required": True},
-            "engine": {"type": "str", "default": "", "choices": ["", "containerd", "crio", "docker", "podman"]},
+            "engine": {"type": "str", "default": "", "choices": ENGINES},
             "enabled": {"type": "bool", "default": True},
             "restart": {"type": "bool", "default": False},
             "reload": {"type": "bool", "default": False},

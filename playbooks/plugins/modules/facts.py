@@ -78,6 +78,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hard
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
+from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import read_kubelet_engine
 from ansible_collections.grapnel.node.plugins.module_utils.mig import read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
@@ -138,6 +139,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "files": watched,
         "services": services,
         "engines": read_engines(host),
+        "kubelet_engine": read_kubelet_engine(host),
         "installed": read_installations(host),
         "inventory": read_inventory(host),
         "device_holders": read_device_holders(host),

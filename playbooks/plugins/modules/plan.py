@@ -44,6 +44,12 @@ options:
     elements: str
     choices: [driver, runtime, node_daemon]
     default: []
+  force:
+    description:
+      - Whether files that grapnel wrote into an engine's configuration are overwritten where somebody edited them.
+        What was edited is kept beside.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""

@@ -143,8 +143,9 @@ def only_in_flight(prepared: Prepared, pause: Pause) -> Prepared:
 def runtime_classes(stacks: Iterable[StackSpec]) -> tuple[str, ...]:
     """Return the handlers that a cluster with nodes of these declarations needs a RuntimeClass of the same name for."""
     handlers = [
-        stack.runtime.handler
+        handler
         for stack in stacks
+        for handler in stack.runtime.handlers
         if stack.runtime.enabled and stack.plugin.enabled and stack.runtime.entitlement is Entitlement.KUBELET
     ]
     return tuple(dict.fromkeys(handlers))

@@ -30,6 +30,17 @@ class Engine(Enum):
     CRIO = "crio"
     DOCKER = "docker"
     PODMAN = "podman"
+    K3S = "k3s"
+    RKE2 = "rke2"
+    K0S = "k0s"
+    MICROK8S = "microk8s"
+
+
+class HandEdits(Enum):
+    """What becomes of a file of grapnel's in the engine's configuration that somebody has edited."""
+
+    REFUSE = "refuse"
+    OVERWRITE = "overwrite"
 
 
 class Entitlement(Enum):
@@ -59,7 +70,9 @@ class Runtime(Section, frozen=True, kw_only=True):
     enabled: Annotated[
         bool, doc("Whether grapnel configures a container engine; false: it leaves engines and containers alone.")
     ] = True
-    engine: Annotated[Engine, doc("The node's container engine.")] = Engine.CONTAINERD
+    engine: Annotated[
+        Engine, doc("The node's container engine; k3s, rke2, k0s, microk8s: the containerd that it brings.")
+    ] = Engine.CONTAINERD
     install: Annotated[bool, doc("Whether to install the distribution's engine where there is none.")] = True
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
     adopt: Annotated[
@@ -69,6 +82,19 @@ class Runtime(Section, frozen=True, kw_only=True):
             "node and given back by remove. false: such a node is refused."
         ),
     ] = False
+    handler_aliases: Annotated[
+        tuple[DnsLabel, ...],
+        doc(
+            "Further names of the handler, each with a RuntimeClass: for pods that name another one.", uniqueItems=True
+        ),
+    ] = ()
+    hand_edits: Annotated[
+        HandEdits,
+        doc(
+            "What to do about a file that grapnel wrote into the engine's configuration and somebody edited; refuse: "
+            "nothing on the node; overwrite: keep the edited file beside it, then write it again."
+        ),
+    ] = HandEdits.REFUSE
     entitlement: Annotated[
         Entitlement,
         doc(
@@ -76,6 +102,11 @@ class Runtime(Section, frozen=True, kw_only=True):
             "env: NVIDIA_VISIBLE_DEVICES, where every image is trusted."
         ),
     ] = Entitlement.KUBELET
+
+    @property
+    def handlers(self) -> tuple[str, ...]:
+        """All names under which the engine has the handler."""
+        return (self.handler, *self.handler_aliases)
 
 
 class Taint(Section, frozen=True, kw_only=True):

@@ -55,7 +55,8 @@ def test_good_facts_are_read_and_planned_for(sample: Path) -> None:
     if facts.node.os.id != "debian":
         return  # the declaration below is about Debian's packages
     version = "535.309.01" if "bookworm" in sample.stem else "550.163.01"
-    assert plan(facts, make_stack(driver={"version": version})).problems == ()
+    runtime = {"engine": facts.kubelet_engine or "containerd"}
+    assert plan(facts, make_stack(driver={"version": version}, runtime=runtime)).problems == ()
 
 
 @samples(BAD, "node-facts")

@@ -77,8 +77,15 @@ def test_what_is_written_is_what_was_drafted(tmp_path: Path) -> None:
     fleet = load(file, (str(inventory), str(groups)), limit="", directory=tmp_path, environ={"PATH": "/usr/bin"})
 
     for node in fleet.nodes:
-        assert node.stack == draft.nodes[node.name].stack, node.name
         assert plan(NODES[node.name], node.stack) == draft.nodes[node.name].plan
+
+
+def test_what_nodes_have_whose_section_is_on_stands_above_the_groups() -> None:
+    draft = drafted({name: NODES[name] for name in ("n1", "n2", "bare")})
+
+    assert 'version: "550.163.01"' in render_declaration(draft)
+    (group,) = (each for each in draft.groups if each.own)
+    assert [".".join(each.path) for each in group.own] == ["driver.enabled", "runtime.enabled", "plugin.enabled"]
 
 
 def test_a_fleet_of_equal_nodes_has_one_file() -> None:

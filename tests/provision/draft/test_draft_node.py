@@ -24,6 +24,7 @@ from tests.provision.samples import (
     make_module,
     make_stack,
     replace,
+    simulate_apply,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,18 @@ MANAGED: dict[str, dict[str, Any]] = {
     "another handler": {"runtime": {"handler": "gpu"}},
     "images ask": {"runtime": {"entitlement": "env"}},
     "other names and places": {"plugin": {"resource": "example.com/gpu", "kubeletRoot": "/data/kubelet"}},
+    "GPUs that are shared": {
+        "plugin": {
+            "sharedDevicesAllocationPolicy": "packed",
+            "sharing": {
+                "timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4, "rename": "gpu.shared"}]}
+            },
+        }
+    },
+    "names by product": {"plugin": {"resources": {"gpus": [{"pattern": "*A100*", "name": "gpu-a100"}]}}},
+    "units of memory": {"plugin": {"memoryUnits": [{"resource": "example.com/mem", "unitMiB": 256}]}},
+    "a class of devices": {"plugin": {"deviceClasses": [{"name": "fuse", "content": "{}"}]}},
+    "what is done on the Node": {"plugin": {"labels": "node", "memoryOveruse": "evict"}},
     "tenants": {"tenancy": {"namespaces": ["a", "b"]}},
     "no driver": {"driver": {"enabled": False}},
     "no daemon": {"plugin": {"enabled": False}},
@@ -171,6 +184,21 @@ def test_mig_is_a_layout_of_its_own() -> None:
         {"devices": [2], "mig-enabled": False},
     ]
     assert [item.target for item in draft(facts).plan.items if item.action.value == "divide"] == []
+
+
+def test_a_layout_that_grapnel_wrote_is_read_back() -> None:
+    entry = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}, "device-filter": ["0x20B010DE"]}
+    config = {"version": "v1", "mig-configs": {"sevenths": [entry]}}
+    facts = make_facts(gpus=(GPU,))
+    stack = make_stack(mig={"layout": "sevenths", "config": config})
+    for _ in range(4):
+        facts = simulate_apply(facts, plan(facts, stack))
+    gpu = MigGpu(index=0, uuid="GPU-0", device_id="20b010de", enabled=True, devices={"1g.5gb": 7})
+    facts = replace(facts, mig=MigState(gpus=(gpu,)))
+    assert plan(facts, stack).is_empty
+
+    assert said(facts)["mig.config"]["mig-configs"]["as-found"] == [entry]
+    assert draft(facts).plan.is_empty
 
 
 def test_two_engines_and_a_kubelet_mean_the_kubelet_s() -> None:

@@ -158,6 +158,17 @@ def test_other_handlers_of_a_drop_in_stay_in_force() -> None:
     assert tables["nvidia"]["options"] == {"BinaryName": "", "SystemdCgroup": True}
 
 
+def test_a_handler_that_is_named_as_an_alias_is_taken_over_as_well() -> None:
+    before, _ = NODES["containerd 1.7, in a drop-in at the place of ours"]
+    both = make_stack(**OFF, runtime={"adopt": True, "handlerAliases": ["nvidia-cdi"]})
+    after = simulate_apply(before, plan(before, both))
+
+    tables = tomllib.loads(text_of(after, containerd.DROP_IN_PATH))["plugins"][V2]["containerd"]["runtimes"]
+    assert tables["nvidia"] == tables["nvidia-cdi"]
+    assert tables["nvidia-legacy"]["options"]["BinaryName"] == WRAPPER
+    assert plan(after, both).is_empty
+
+
 def test_where_the_engine_merges_their_program_is_covered() -> None:
     before, _ = NODES["containerd 2, in a drop-in that makes it the default"]
     after = adopted(before)

@@ -268,14 +268,15 @@ def test_an_engine_configuration_is_only_restarted_into_when_the_engine_runs() -
     assert result.disruption is Disruption.NONE
 
 
-def test_our_own_broken_drop_in_is_replaced_although_the_engine_refuses_it() -> None:
+def test_a_broken_file_at_our_place_is_kept_and_replaced_although_the_engine_refuses_it() -> None:
     facts = edit_file(configured(), DROP_IN_PATH, "version = \n")
     broken = Engine(binary="/usr/bin/containerd", version="1.7.24", config_error="(1, 11): expecting a value")
     facts = replace(facts, engines={"containerd": broken})
 
     result = plan(facts)
 
-    assert steps(result.items) == [("write", DROP_IN_PATH), ("restart", "containerd.service")]
+    kept = "/etc/containerd/99-nvidia.toml.edited-7b8ef6ad"
+    assert steps(result.items) == [("write", kept), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
     assert result.problems == ()
 
 

@@ -68,6 +68,19 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "unsupported-capability",
         "driver.capabilities has compat32, which source distribution has no packages for on debian 13 (trixie)",
     ),
+    "an import that leads nowhere": (
+        lambda facts: replace(
+            edit_file(facts, MAIN_PATH, 'version = 2\nimports = ["/opt/site.toml"]\n'),
+            engines={"containerd": Engine(binary="/x", version="1.7.24", imports={"/opt/site.toml": ()})},
+            services={"containerd.service": Service(load="loaded", active="active", enabled="enabled")},
+        ),
+        {},
+        "engine-config",
+        (
+            "/etc/containerd/config.toml, line 2, imports /opt/site.toml, which is not there or is no text: containerd "
+            "does not start with that"
+        ),
+    ),
     "a version that does not exist": (
         lambda facts: facts,
         {"driver": {"version": "551.61"}},

@@ -20,6 +20,7 @@ from provision.render.containerd import (
     render_containerd,
 )
 from provision.render.errors import EngineConfigError
+from provision.render.mark import marked
 from tests.provision.samples import DEBIAN_CONFIG
 
 CRI = "io.containerd.grpc.v1.cri"
@@ -35,7 +36,7 @@ HANDLER = {
 def render(
     main: str | None, drop_ins: dict[str, str] | None = None, *, handler: str = "nvidia", engine: str = "1.7.24"
 ) -> ContainerdFiles:
-    return render_containerd(main=main, drop_ins=drop_ins or {}, handler=handler, engine_version=engine)
+    return render_containerd(main=main, drop_ins=drop_ins or {}, handlers=(handler,), engine_version=engine)
 
 
 def cri_of(text: str) -> dict[str, Any]:
@@ -50,8 +51,7 @@ def test_debian_s_own_file_gets_one_line() -> None:
     before, after = DEBIAN_CONFIG.splitlines(), files.main.splitlines()
     assert [line for line in after if line not in before] == ['imports = ["/etc/containerd/conf.d/*.toml"]']
     assert [line for line in after if line in before] == before
-    assert files.drop_in == (
-        "# managed by grapnel: the next apply puts back what is changed here\n"
+    assert files.drop_in == marked(
         "version = 2\n"
         "\n"
         f'[plugins."{CRI}".cni]\n'

@@ -15,7 +15,7 @@ SITE = "/etc/containerd/conf.d/10-site.toml"
 
 
 def render(main: str, site: str, *, engine: str = "1.7.24") -> ContainerdFiles:
-    return render_containerd(main=main, drop_ins={SITE: site}, handler="nvidia", engine_version=engine)
+    return render_containerd(main=main, drop_ins={SITE: site}, handlers=("nvidia",), engine_version=engine)
 
 
 TABLES = """\
@@ -41,7 +41,9 @@ level='warn'   # odd layout
     ],
 )
 def test_only_what_stands_before_the_first_table_is_edited(head: str, edited: str) -> None:
-    files = render_containerd(main=head + TABLES, drop_ins={"/x.toml": ""}, handler="nvidia", engine_version="1.7.24")
+    files = render_containerd(
+        main=head + TABLES, drop_ins={"/x.toml": ""}, handlers=("nvidia",), engine_version="1.7.24"
+    )
 
     assert files.main == edited + TABLES
 
@@ -109,3 +111,46 @@ def test_lists_of_several_files_are_joined_where_containerd_joins_them() -> None
 
     assert annotations("2.2.1") == ["a", "b", "grapnel.dev/*"]
     assert annotations("1.7.24") == ["b", "grapnel.dev/*"]
+
+
+IMPORTING = 'version = 2\n# imports = ["/opt/old.toml"]\nimports = [\n  "/opt/site.toml",\n  "/opt/more/*.toml",\n]\n'
+
+
+def test_an_import_that_leads_nowhere_is_named_with_its_line() -> None:
+    with pytest.raises(EngineConfigError) as raised:
+        render_containerd(
+            main=IMPORTING,
+            drop_ins={},
+            handlers=("nvidia",),
+            engine_version="2.2.1",
+            looked_at={"/opt/site.toml", "/opt/more/*.toml"},
+        )
+
+    assert raised.value.message == (
+        "/etc/containerd/config.toml, line 4, imports /opt/site.toml, which is not there or is no text: containerd "
+        "does not start with that"
+    )
+    assert raised.value.hint == "write that file, or take the import out"
+
+
+def test_a_pattern_that_matches_nothing_is_harmless_once_somebody_has_looked() -> None:
+    files = render_containerd(
+        main=IMPORTING,
+        drop_ins={"/opt/site.toml": f"version = 2\n{CRI}.cni]\nbin_dir = '/site'\n"},
+        handlers=("nvidia",),
+        engine_version="1.7.24",
+        looked_at={"/opt/site.toml", "/opt/more/*.toml"},
+    )
+
+    assert "/site" in files.drop_in
+
+
+def test_a_missing_file_of_our_own_folder_is_named_as_well() -> None:
+    with pytest.raises(EngineConfigError, match=r"config\.toml, line 2, imports /etc/containerd/conf\.d/a\.toml"):
+        render_containerd(
+            main='version = 2\nimports = ["conf.d/a.toml"]\n',
+            drop_ins={},
+            handlers=("nvidia",),
+            engine_version="1.7.24",
+            looked_at={"/etc/containerd/conf.d/a.toml"},
+        )

@@ -71,7 +71,7 @@ def set_options(runtime: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("main", [DEBIAN_CONFIG, CUSTOMISED], ids=["Debian's own file", "an administrator's file"])
 def test_only_the_handler_is_new(main: str, programs: Path, tmp_path: Path) -> None:
-    files = render_containerd(main=main, drop_ins={}, handler="nvidia", engine_version=engine_version(programs))
+    files = render_containerd(main=main, drop_ins={}, handlers=("nvidia",), engine_version=engine_version(programs))
     before_path, main_path, drop_in_path = (
         tmp_path / name for name in ("before.toml", "config.toml", "conf.d/99-nvidia.toml")
     )
@@ -96,7 +96,7 @@ def test_the_command_of_a_hint_prints_an_older_file_in_the_version_that_it_says(
     old = '[plugins.cri.containerd.runtimes.site]\nruntime_type = "io.containerd.runc.v2"\n'
     (tmp_path / "config.toml").write_text(old)
     with pytest.raises(EngineConfigError) as raised:
-        render_containerd(main=old, drop_ins={}, handler="nvidia", engine_version=engine_version(programs))
+        render_containerd(main=old, drop_ins={}, handlers=("nvidia",), engine_version=engine_version(programs))
     assert "bring it to version 2, " in raised.value.hint
     command = raised.value.hint.rpartition(": containerd ")[2].split()
 

@@ -12,6 +12,7 @@ import pytest
 
 from provision.render.crio import DROP_IN_FOLDER, DROP_IN_PATH, MAIN_PATH, render_crio
 from provision.render.errors import EngineConfigError
+from provision.render.mark import marked
 
 # What CRI-O's own packages bring as 10-crio.conf.
 PACKAGED = """\
@@ -45,7 +46,7 @@ KATA = '[crio.runtime.runtimes.kata]\nruntime_path = "/opt/kata"\nruntime_type =
 def render(main: str | None = None, *, engine: str = "1.36.3", handler: str = "nvidia", **drop_ins: str) -> str:
     """Render with drop-ins by the beginning of their names: ``_10_crio`` is ``10-crio.conf``."""
     paths = {f"{DROP_IN_FOLDER}/{name.strip('_').replace('_', '-')}.conf": text for name, text in drop_ins.items()}
-    return render_crio(main=main, drop_ins=paths, handler=handler, engine_version=engine)
+    return render_crio(main=main, drop_ins=paths, handlers=(handler,), engine_version=engine)
 
 
 def runtime_of(text: str) -> dict[str, Any]:
@@ -56,8 +57,7 @@ def runtime_of(text: str) -> dict[str, Any]:
 
 
 def test_the_handler_is_the_default_runtime_with_an_annotation() -> None:
-    assert render(_10_crio=PACKAGED) == (
-        "# managed by grapnel: the next apply puts back what is changed here\n"
+    assert render(_10_crio=PACKAGED) == marked(
         "[crio.runtime]\n"
         'hooks_dir = [\n    "/usr/share/containers/oci/hooks.d",\n    "/etc/containers/oci/hooks.d",\n]\n'
         "\n"

@@ -26,15 +26,15 @@ SITE = "/etc/containerd/conf.d/10-site.toml"
 
 
 def render_containerd(main: str, site: str = "", *, engine: str = "1.7.24") -> containerd.ContainerdFiles:
-    return containerd.render_containerd(main=main, drop_ins={SITE: site}, handler="nvidia", engine_version=engine)
+    return containerd.render_containerd(main=main, drop_ins={SITE: site}, handlers=("nvidia",), engine_version=engine)
 
 
 def render_crio(main: str) -> str:
-    return crio.render_crio(main=main, drop_ins={}, handler="nvidia", engine_version="1.36.3")
+    return crio.render_crio(main=main, drop_ins={}, handlers=("nvidia",), engine_version="1.36.3")
 
 
 def render_docker(main: str) -> str:
-    return docker.render_docker(main=main, handler="nvidia", engine_version="26.1.5")
+    return docker.render_docker(main=main, handlers=("nvidia",), engine_version="26.1.5")
 
 
 CONTAINERD_ODD = {

@@ -35,7 +35,7 @@ HOOK = '{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-runtime
     [
         pytest.param(
             "the runtime handler 'nvidia' already exists",
-            lambda: render_containerd(main=CONTAINERD, drop_ins={}, handler="nvidia", engine_version="1.7.24"),
+            lambda: render_containerd(main=CONTAINERD, drop_ins={}, handlers=("nvidia",), engine_version="1.7.24"),
             id="containerd",
         ),
         pytest.param(
@@ -43,14 +43,14 @@ HOOK = '{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-runtime
             lambda: render_crio(
                 main="",
                 drop_ins={"/etc/crio/crio.conf.d/99-nvidia.toml": CRIO},
-                handler="nvidia",
+                handlers=("nvidia",),
                 engine_version="1.36",
             ),
             id="CRI-O",
         ),
         pytest.param(
             "the runtime 'nvidia' is already in /etc/docker/daemon.json",
-            lambda: render_docker(main=DOCKER, handler="nvidia", engine_version="26.1.5"),
+            lambda: render_docker(main=DOCKER, handlers=("nvidia",), engine_version="26.1.5"),
             id="Docker",
         ),
         pytest.param(

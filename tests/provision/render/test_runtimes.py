@@ -19,7 +19,7 @@ RUNTIMES = f"{CRI}.containerd.runtimes"
 
 
 def of_crio(main: str) -> dict[str, Any]:
-    text = render_crio(main=main, drop_ins={}, handler="nvidia", engine_version="1.36.3")
+    text = render_crio(main=main, drop_ins={}, handlers=("nvidia",), engine_version="1.36.3")
     handler: dict[str, Any] = tomllib.loads(text)["crio"]["runtime"]["runtimes"]["nvidia"]
     return handler
 
@@ -61,7 +61,7 @@ def of_containerd(program: str, more: str = "") -> dict[str, Any]:
         f'runtime_type = "io.containerd.runc.v2"\n{RUNTIMES}.default.options]\nBinaryName = "{program}"\n'
         f"SystemdCgroup = true\n{more}"
     )
-    files = render_containerd(main=main, drop_ins={}, handler="nvidia", engine_version="1.7.24")
+    files = render_containerd(main=main, drop_ins={}, handlers=("nvidia",), engine_version="1.7.24")
     (plugin,) = tomllib.loads(files.drop_in)["plugins"].values()
     handler: dict[str, Any] = plugin["containerd"]["runtimes"]["nvidia"]
     return handler
@@ -103,6 +103,6 @@ def test_crios_runtime_without_a_path_is_known_by_its_name() -> None:
 def test_nvidias_runtime_of_docker_comes_with_its_remedy(program: str) -> None:
     with pytest.raises(EngineConfigError) as refusal:
         render_docker(
-            main=json.dumps({"runtimes": {"nvidia": {"path": program}}}), handler="nvidia", engine_version="26.1.5"
+            main=json.dumps({"runtimes": {"nvidia": {"path": program}}}), handlers=("nvidia",), engine_version="26.1.5"
         )
     assert "uninstall NVIDIA's toolkit" in refusal.value.hint

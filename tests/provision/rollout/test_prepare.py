@@ -147,8 +147,8 @@ def test_nodes_go_through_the_rollout_wave_by_wave() -> None:
 def test_only_handlers_that_the_kubelet_reaches_need_a_class() -> None:
     stacks = [
         make_stack(),
-        make_stack(runtime={"handler": "gpu"}),
+        make_stack(runtime={"handler": "gpu", "handlerAliases": ["gpu-old"]}),
         make_stack(runtime={"handler": "podman", "entitlement": "env"}, plugin={"enabled": False}),
         make_stack(),
     ]
-    assert runtime_classes(stacks) == ("nvidia", "gpu")
+    assert runtime_classes(stacks) == ("nvidia", "gpu", "gpu-old")

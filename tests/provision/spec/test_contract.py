@@ -56,6 +56,7 @@ BEYOND_SCHEMA = {
     "tab",
     "too-deep",
     "two-documents",
+    "handler-twice",
     "values-that-contradict",
     "scheduler-that-contradicts",
     "commands-are-missing",

@@ -15,6 +15,8 @@ from provision.report.plain import PlainView
 from provision.report.plans import render_plans
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
+from provision.report.run_document import report_document
+from provision.report.runs import render_runs
 from provision.report.simulation import render_simulation, simulation_document
 from provision.report.status import render_node_status, render_status
 from provision.report.status_document import status_document
@@ -38,8 +40,10 @@ __all__ = [
     "render_plans",
     "render_results",
     "render_rollout",
+    "render_runs",
     "render_simulation",
     "render_status",
+    "report_document",
     "rollout_document",
     "show",
     "simulation_document",

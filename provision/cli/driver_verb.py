@@ -94,7 +94,7 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
     if plan.prepared.rollout:
-        plan = _despite_pause(plan, scope)
+        plan = _despite_pause(plan, scope, record)
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         console.print()
         asked = time.monotonic()
@@ -136,13 +136,13 @@ def _plan(context: ApplyContext, scope: Scope, verb: DriverVerb, extent: Extent,
     return plan
 
 
-def _despite_pause(plan: VerbPlan, scope: Scope) -> VerbPlan:
+def _despite_pause(plan: VerbPlan, scope: Scope, record: Run) -> VerbPlan:
     """Return the plan of somebody who was told of a pause: it is what one does first when a driver is not good."""
     pause = scope.cluster.paused()
     if pause is None:
         return plan
     name = plan.verb.command.removeprefix("grapnel ")
-    say(f"upgrades are paused {pause}; {name} is not held up by that, but by a later `grapnel pause`", sys.stderr)
+    say(f"upgrades are paused {pause}; {name} is not held up by that, but by a later `grapnel pause`", record.people)
     policy = replace(plan.prepared.policy, despite=pause)
     return replace(plan, prepared=replace(plan.prepared, policy=policy))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.runs.store import RunFolder, Shelf
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help="name of a run, or how it begins (default: the last one)")
+    parser.add_argument("name", nargs="?", metavar="RUN", help="name of a run, or how it begins (default: the last one)")
     inventory_argument(parser)
     debug_argument(parser)
     parser.add_argument(
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
     if args.list:
         return list_runs(shelf)
-    folder = shelf.find(args.run)
+    folder = shelf.find(args.name)
     report = read_report(folder)
     if args.json:
         from provision.report import report_document  # noqa: PLC0415 - start-up time

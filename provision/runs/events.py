@@ -145,6 +145,7 @@ def encode(event: RunEvent) -> bytes:
 def decode(line: bytes) -> RunEvent | None:
     """Return the event of a line, None for one that is cut off or of a kind that is not known here."""
     try:
-        return _DECODER.decode(line)
+        event: RunEvent = _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return event

@@ -39,6 +39,7 @@ from provision.report import (
     open_view,
     plans_document,
     render_builds,
+    render_diffs,
     render_plans,
     render_rollout,
     rollout_document,
@@ -74,6 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     bundle_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
+    parser.add_argument("--diff", action="store_true", help="show how files would change; no secrets")
     parser.add_argument(
         "--exit-code", action="store_true", help=f"exit with {ExitCode.CHANGES} when there is something to change"
     )
@@ -117,18 +119,23 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     fleet = load_fleet(args)
     context = (build or build_context)(args, fleet)
     scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))
-    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code)
+    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code, with_files=args.diff)
 
 
-def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
+def show_plans(
+    context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool, with_files: bool = False
+) -> int:
     """Gather facts and print the plans; return the exit code."""
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     if as_json:
         rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
-        print(plans_document(answers, rollout, builds))
+        print(plans_document(answers, rollout, builds, with_files=with_files))
     else:
-        show_overview(make_console(sys.stdout), answers, prepared, scope)
+        console = make_console(sys.stdout)
+        if with_files:
+            show(console, render_diffs(answers))
+        show_overview(console, answers, prepared, scope)
     return _exit_code(answers, prepared, tell_changes=tell_changes)
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from provision.runs.store import RunFolder, Shelf
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="RUN", help="name of a run, or how it begins (default: the last one)")
+    parser.add_argument(
+        "name", nargs="?", metavar="RUN", help="name of a run, or how it begins (default: the last one)"
+    )
     inventory_argument(parser)
     debug_argument(parser)
     parser.add_argument(
@@ -48,12 +50,15 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def read_report(folder: RunFolder) -> RunReport:
+def read_report(folder: RunFolder, *, details: bool = True) -> RunReport:
     """Return what happened in a run; raises GrapnelError where nothing can be known of it."""
     from provision.runs.digest import digest  # noqa: PLC0415 - start-up time
 
     report = digest(
-        folder.read(), is_going_on=folder.is_going_on(), log=str(folder.log), artifacts=str(folder.artifacts)
+        folder.read(details=details),
+        is_going_on=folder.is_going_on(),
+        log=str(folder.log),
+        artifacts=str(folder.artifacts),
     )
     if report is None:
         raise GrapnelError(
@@ -89,7 +94,7 @@ def list_runs(shelf: Shelf) -> int:
     reports = []
     for folder in shelf.runs():
         try:
-            reports.append(read_report(folder))
+            reports.append(read_report(folder, details=False))
         except GrapnelError as error:
             say(f"· {error.message}", sys.stderr)
     show(make_console(sys.stdout), render_runs(reports))

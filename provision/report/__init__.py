@@ -6,10 +6,12 @@ The only importer of ``rich``. Decides how something looks, never what is true: 
 
 from provision.report.builds import builds_document, render_builds
 from provision.report.console import make_console
+from provision.report.diffs import render_diffs
 from provision.report.doctor import doctor_document, render_diagnoses
 from provision.report.document import plans_document
 from provision.report.drift import render_drift
 from provision.report.drift_document import drift_document
+from provision.report.history import render_history
 from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
 from provision.report.plans import render_plans
@@ -35,7 +37,9 @@ __all__ = [
     "plans_document",
     "render_builds",
     "render_diagnoses",
+    "render_diffs",
     "render_drift",
+    "render_history",
     "render_node_status",
     "render_plans",
     "render_results",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from provision.runs.model import RunReport
 
-_STYLES: Final = {
+STATE_STYLES: Final = {
     State.RUNNING: "bold cyan",
     State.SUCCEEDED: "green",
     State.FAILED: "bold red",
@@ -37,6 +37,6 @@ def render_runs(reports: Sequence[RunReport]) -> Iterator[RenderableType]:
     table.add_column("nodes", overflow="fold")
     for one in reports:
         counts = ", ".join(f"{number} {result}" for result, number in one.counts.items())
-        state = Text(one.state.value, _STYLES[one.state])
+        state = Text(one.state.value, STATE_STYLES[one.state])
         table.add_row(one.run, state, duration(one.seconds), Text(one.by), Text(one.error or counts))
     yield table

@@ -133,6 +133,7 @@ class Cut(_Event, frozen=True, kw_only=True, tag="cut"):
 RunEvent = (
     Began | Planned | PassBegan | Stage | StepBegan | StepEnded | PhaseBegan | Waited | Noted | NodeEnded | Ended | Cut
 )
+STEPS: Final = b'{"event":"step'  # how lines about steps begin
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(RunEvent)
 

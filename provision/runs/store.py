@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from provision.runs.errors import RunsError
-from provision.runs.events import decode
+from provision.runs.events import STEPS, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,11 +85,13 @@ class RunFolder:
             return False
         return False
 
-    def read(self) -> Iterator[RunEvent]:
-        """Yield its events, those that can be read."""
+    def read(self, *, details: bool = True) -> Iterator[RunEvent]:
+        """Yield its events, those that can be read; without ``details`` not what steps did, which is most of it."""
         try:
             with self.events.open("rb") as lines:
                 while line := lines.readline(MAX_LINE):
+                    if not details and line.startswith(STEPS):
+                        continue
                     if (event := decode(line)) is not None:
                         yield event
         except OSError as error:

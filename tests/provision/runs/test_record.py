@@ -120,7 +120,7 @@ def test_equal_plans_are_one_line() -> None:
 
 
 class FullDisk(io.BytesIO):
-    def write(self, _data: object) -> int:  # type: ignore[override]  # whatever is written
+    def write(self, _data: object) -> int:
         raise OSError(28, "No space left on device")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.planner.file_changes import FileChange
     from provision.report.plans import Answers
 
-LINES: Final = 200  # of one file on a terminal
+LINES: Final = 60  # of one file on a terminal
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _INDENT: Final = 2
 

@@ -138,6 +138,8 @@ def keep_artifacts(workspace: Workspace, folder: Path, name: str) -> Path:
         shutil.copyfile(workspace.log, kept / workspace.log.name)
     if workspace.output.is_file():
         _copy_as_text(workspace.output, kept / workspace.output.name)
+    for file in kept.iterdir():
+        file.chmod(0o600)
     return kept
 
 

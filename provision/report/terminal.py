@@ -25,7 +25,6 @@ CELL_WIDTH = 40  # what a node's own words may take of a table that it shares wi
 _DIGEST = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
 _MINUTE_S = 60
 _WORTH_S = 1  # what took less last time is over before it is read
-CROWD_WIDTH = 30
 
 STATUS_STYLES = {
     Status.UNCHANGED: "green",
@@ -118,16 +117,12 @@ def duration(seconds: float) -> str:
 def last_time(last: Mapping[str, float], what: str, seconds: float) -> str:
     """Return how long something lasts already, and how long it took last time; empty where that is not known."""
     before = last.get(what)
-    return "" if before is None or before < _WORTH_S else f"  {duration(seconds)}, last time {duration(before)}"
+    return "" if before is None or before < _WORTH_S else f"  {duration(seconds)}, {duration(before)} last time"
 
 
 def crowd(nodes: Sequence[str]) -> str:
-    """Return several nodes as one short text: ``40 nodes: gpu001, gpu002, …``."""
-    if len(nodes) == 1:
-        return nodes[0]
-    head = f"{len(nodes)} nodes: "
-    shown = ", ".join(nodes)
-    return f"{head}{shown}" if len(head) + len(shown) <= CROWD_WIDTH else f"{head}{shown[: CROWD_WIDTH - len(head)]}…"
+    """Return several nodes as one short text, ``40 nodes: gpu001, …``, that leaves room for what they do."""
+    return nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes: {nodes[0]}, …"
 
 
 def spread(seconds: Iterable[float]) -> str:

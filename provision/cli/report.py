@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.cli.options import debug_argument, inventories_of, inventory_argument
 from provision.cli.terminal import say
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from provision.runs.model import RunReport
     from provision.runs.store import RunFolder, Shelf
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

@@ -18,7 +18,9 @@ from provision.fleet.sources import inventory_key
 from provision.report import PlainView, make_console, open_view, render_results, report_document, show
 from provision.runs.digest import digest
 from provision.runs.durations import Durations
+from provision.runs.errors import RunsError
 from provision.runs.events import SCHEMA, Began
+from provision.runs.model import State
 from provision.runs.record import RunRecord, Unrecorded, utc_now
 from provision.runs.store import KEEP_DAYS, KEEP_RUNS, Shelf, runs_folder
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from provision.runs.model import RunReport
     from provision.runs.store import RunFolder
 
+MOST_ARTIFACTS: Final = 300  # of a run: 13 kB each; more only of playbooks that fail
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 _UNSAID: Final = frozenset({"--json", "--yes"})  # options that say nothing about what was done
 
@@ -129,55 +132,65 @@ class Run:
         """Return what has happened so far."""
         if self._record is None:
             return None
-        folder = self._folder
-        return digest(
-            self._record.kept if folder is None or self._record.trouble else folder.read(),
-            is_going_on=False,
-            log=None if folder is None else str(folder.log),
-            artifacts=None if folder is None else str(folder.artifacts),
-        )
+        folder, kept = self._folder, self._record.kept
+        if folder is None:
+            return digest(kept, is_going_on=False)
+        paths = {"log": str(folder.log), "artifacts": str(folder.artifacts)}
+        if not self._record.trouble:
+            with contextlib.suppress(RunsError):  # somebody has removed it meanwhile
+                return digest(folder.read(), is_going_on=False, **paths)
+        return digest(kept, is_going_on=False, **paths)
 
 
 UNRECORDED: Final = Run()
 
 
-def recorded(
-    args: argparse.Namespace, fleet: Fleet, verb: str, work: Callable[[Run], int], *, words: Iterable[str] | None = None
-) -> int:
+def recorded(args: argparse.Namespace, fleet: Fleet, verb: str, work: Callable[[Run], int]) -> int:
     """Do the work of a verb, write it down, and return its exit code; with `--json`, print what happened.
 
-    A folder that cannot be made is said, and keeps nobody from anything.
+    A folder that cannot be made is said, and keeps nobody from anything. What the work raises is raised at the end.
     """
-    said = [word for word in (sys.argv[1:] if words is None else words) if word not in _UNSAID]
     with contextlib.ExitStack() as stack:
         folder, file, log = _open(stack, args, fleet, verb)
         record = RunRecord(file)
         run = Run(record, folder, log, as_json=args.json)
-        if folder is not None:
-            args.keep_artifacts = args.keep_artifacts or folder.artifacts
-        record.note(
-            Began(
-                time=utc_now(),
-                schema=SCHEMA,
-                run=verb if folder is None else folder.name,
-                command=(verb, *(said[said.index(verb) + 1 :] if verb in said else ())),
-                by=person(),
-                grapnel=provision.__version__,
-                inventory=", ".join(fleet.inventories) or "the inventory of ansible.cfg",
-                nodes=len(fleet.nodes),
-            )
-        )
-        code = _watched(run, work)
-        report = run.report()
-        if folder is not None and report is not None:
-            Durations(folder.path.parent).update(report)
-        if record.trouble:
-            say(f"· {record.trouble}", sys.stderr)
-    if args.json and report is not None:
-        print(report_document(report))
-    if folder is not None and code not in (ExitCode.DONE, ExitCode.USAGE):
-        say(_pointer(folder), sys.stderr)
+        if folder is not None and args.keep_artifacts is None:
+            args.keep_artifacts, args.most_artifacts = folder.artifacts, MOST_ARTIFACTS
+        record.note(_beginning(fleet, verb, folder))
+        try:
+            code = _watched(run, work)
+        finally:
+            _finish(run, record, folder, as_json=args.json)
     return code
+
+
+def _beginning(fleet: Fleet, verb: str, folder: RunFolder | None) -> Began:
+    said = [word for word in sys.argv[1:] if word not in _UNSAID]
+    return Began(
+        time=utc_now(),
+        schema=SCHEMA,
+        run=verb if folder is None else folder.name,
+        command=(verb, *(said[said.index(verb) + 1 :] if verb in said else ())),
+        by=person(),
+        grapnel=provision.__version__,
+        inventory=", ".join(fleet.inventories) or "the inventory of ansible.cfg",
+        nodes=len(fleet.nodes),
+    )
+
+
+def _finish(run: Run, record: RunRecord, folder: RunFolder | None, *, as_json: bool) -> None:
+    """Remember durations, print what happened for scripts, and say where people find it if something went wrong."""
+    report = run.report()
+    if record.trouble:
+        say(f"· {record.trouble}", sys.stderr)
+    if report is None:
+        return
+    if folder is not None:
+        Durations(folder.path.parent).update(report)
+    if as_json:
+        print(report_document(report))
+    if folder is not None and report.state not in (State.SUCCEEDED, State.DECLINED):
+        say(f"what happened: `grapnel report {folder.name}`; log: {folder.log}", sys.stderr)
 
 
 def _watched(run: Run, work: Callable[[Run], int]) -> int:
@@ -195,10 +208,6 @@ def _watched(run: Run, work: Callable[[Run], int]) -> int:
         raise
     run.end(code)
     return code
-
-
-def _pointer(folder: RunFolder) -> str:
-    return f"what happened: `grapnel report {folder.name}`; log: {folder.log}"
 
 
 def _open(

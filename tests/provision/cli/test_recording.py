@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
@@ -106,13 +107,16 @@ def test_a_run_that_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str])
     assert "no run is recorded in" in capsys.readouterr().err
 
 
-def test_what_ends_a_whole_run_is_in_its_report(state: Path) -> None:
+def test_what_ends_a_whole_run_is_in_its_report(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def broken(_run: Run) -> int:
         raise GrapnelError("the cluster does not answer", hint="look at its API server")
 
     with pytest.raises(GrapnelError):
-        do(broken)
+        do(broken, "--json")
 
+    told = capsys.readouterr()
+    assert json.loads(told.out)["error"] == "the cluster does not answer"
+    assert "what happened: `grapnel report " in told.err
     last = json.loads((only(state) / "events.jsonl").read_text().splitlines()[-1])
     assert (last["exit_code"], last["error"], last["hint"]) == (
         *(1, "the cluster does not answer"),
@@ -138,6 +142,19 @@ def test_a_state_folder_that_cannot_be_made_keeps_nobody_from_anything(
     told = capsys.readouterr()
     assert "this run is not written down: not a directory" in told.err
     assert json.loads(told.out)["counts"] == {"converged": 1}
+
+
+def test_a_folder_that_somebody_removes_meanwhile_is_no_failure(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_work = work(n1=FakeNode())
+
+    def and_remove(run: Run) -> int:
+        shutil.rmtree(only(state))
+        return at_work(run)
+
+    assert do(and_remove, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"converged": 1}
 
 
 def test_runs_are_kept_by_number(state: Path) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -88,6 +92,38 @@ def test_old_runs_go_by_count_and_age_and_never_one_that_goes_on(shelf: Shelf) -
 
         assert sorted(gone) == sorted([ancient.name, surplus.name])
         assert shelf.runs() == [*kept, endless]
+
+
+def test_a_run_that_was_killed_does_not_go_on(shelf: Shelf) -> None:
+    script = (
+        "import sys, time\nfrom datetime import datetime, UTC\nfrom pathlib import Path\n"
+        "from provision.runs.store import Shelf\n"
+        "with Shelf(Path(sys.argv[1])).begin('apply', datetime.now(UTC)) as (folder, file):\n"
+        "    print(folder.name, flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, shelf.folder], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        folder = shelf.find(process.stdout.readline().strip())
+        assert folder.is_going_on()
+        process.kill()
+    assert not folder.is_going_on()
+
+
+def test_runs_that_begin_at_once_leave_each_other_alone(shelf: Shelf) -> None:
+    gate = threading.Barrier(8)
+
+    def run(_number: int) -> str:
+        gate.wait()
+        with shelf.begin("apply", NOW) as (folder, file):
+            shelf.clear(keep=1, days=1, now=NOW + timedelta(days=100))
+            file.write(encode(began()))
+            assert list(folder.read()) == [began()]
+            gate.wait()
+        return folder.name
+
+    with ThreadPoolExecutor(8) as pool:
+        names = list(pool.map(run, range(8)))
+    assert sorted(names) == sorted(folder.name for folder in shelf.runs())
 
 
 def test_a_run_that_is_being_made_is_not_seen(shelf: Shelf) -> None:

@@ -13,10 +13,10 @@ from provision.apply.follow import follow
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
+from provision.cli.answers import Answers
 from provision.cli.node_request import ask, open_requests, request_arguments
 from provision.cli.options import load_fleet
 from provision.cli.plan import build_context, run_arguments
-from provision.cli.terminal import say
 from provision.errors import ExitCode, UsageError
 from provision.report import make_console, open_view
 from provision.rollout.requests import abandon, uncordon
@@ -49,8 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Forget the records, and put the nodes back into service if that is wanted."""
+    answers = Answers("abandon", args.json)
     if not args.uncordon:
-        return ask(open_requests(args), abandon)
+        return answers.end(ask(open_requests(args), abandon, answers))
     if not args.yes and not sys.stdin.isatty():
         hint = "add --yes"
         raise UsageError("abandon --uncordon asks first, and standard input is not a terminal", hint=hint)
@@ -58,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
     args.limit = ",".join(asking.nodes)
     context = build_context(args, load_fleet(args), environment=os.environ)
     if not args.yes and not _confirm(asking):
-        say("nothing was changed")
-        return ExitCode.FAILED
-    return put_back(context, asking)
+        answers.say("nothing was changed")
+        return answers.end(ExitCode.FAILED)
+    return answers.end(put_back(context, asking, answers))
 
 
 def _confirm(asking: Asking) -> bool:
@@ -69,7 +70,7 @@ def _confirm(asking: Asking) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def put_back(context: ApplyContext, asking: Asking) -> int:
+def put_back(context: ApplyContext, asking: Asking, answers: Answers) -> int:
     """Abandon the nodes, wait until nobody works at them, and put them back into service; return the exit code."""
     kept: set[str] = set()
 
@@ -79,21 +80,22 @@ def put_back(context: ApplyContext, asking: Asking) -> int:
             kept.add(found.view.name)
         return abandon(found)
 
-    code = ask(asking, decide)
+    code = ask(asking, decide, answers)
     if code != ExitCode.DONE:
         return code
     for requests in dict.fromkeys(asking.requests.values()):
-        wait_until_left(requests.reader(), asking.nodes)
-    resumed = resume_daemons(context, asking.nodes)
+        wait_until_left(requests.reader(), asking.nodes, answers)
+    resumed = resume_daemons(context, asking.nodes, answers)
     for node in sorted(kept & resumed):
-        say(f"{node}: offers its GPUs, and stays cordoned as it was before the upgrade: `kubectl uncordon {node}`")
+        was_cordoned = f"stays cordoned as it was before the upgrade: `kubectl uncordon {node}`"
+        answers.say(f"offers its GPUs, and {was_cordoned}", node)
     for node in sorted(resumed & asking.scheduled):
-        say(f"{node}: offers its GPUs, and stays drained: resume it in its scheduler")
-    again = ask(asking.only(resumed - kept - asking.scheduled), uncordon)
+        answers.say("offers its GPUs, and stays drained: resume it in its scheduler", node)
+    again = ask(asking.only(resumed - kept - asking.scheduled), uncordon, answers)
     return again if len(resumed) == len(asking.nodes) else ExitCode.FAILED
 
 
-def wait_until_left(reader: Reader, nodes: Collection[str]) -> None:
+def wait_until_left(reader: Reader, nodes: Collection[str], answers: Answers) -> None:
     """Look until no engine is at any of the nodes: a step that has begun goes on to its end."""
     seen = reader.look()
     since = None if seen.tenant is None else seen.tenant.heard
@@ -104,12 +106,12 @@ def wait_until_left(reader: Reader, nodes: Collection[str]) -> None:
         if not is_at_them and since is not None and heard is not None and heard - since >= SETTLED:
             return
         if not is_told:
-            say(f"waits until {seen.tenant.holder} has left {', '.join(nodes)} alone")
+            answers.say(f"waits until {seen.tenant.holder} has left {', '.join(nodes)} alone")
             is_told = True
         seen = reader.follow(FOLLOW_S)
 
 
-def resume_daemons(context: ApplyContext, nodes: Collection[str]) -> set[str]:
+def resume_daemons(context: ApplyContext, nodes: Collection[str], answers: Answers) -> set[str]:
     """Have the node daemons offer the GPUs again; return the nodes on which that went well."""
     offline = replace(context, playbooks=replace(context.playbooks, offline=True))
     reasons: dict[str, str] = {}
@@ -123,7 +125,7 @@ def resume_daemons(context: ApplyContext, nodes: Collection[str]) -> set[str]:
             if reason:
                 reasons[node] = reason
     for node, reason in reasons.items():
-        say(f"{node}: its GPUs are not offered, and it stays cordoned: {reason}")
+        answers.say(f"its GPUs are not offered, and it stays cordoned: {reason}", node)
     return {node for node in nodes if node not in reasons}
 
 

@@ -26,11 +26,12 @@ from provision.cli.plan import (
     run_arguments,
     show_overview,
 )
+from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import outlasting, print_error, say
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper
-from provision.report import make_console, open_view, render_results, show
+from provision.report import make_console, render_results, show
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.engine import Adapters
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from provision.apply.model import Assessment, NodeResult
     from provision.cli.cluster import Scope
     from provision.cli.plan import ContextBuilder
+    from provision.cli.recording import Run
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.pause import Pause
@@ -68,6 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="end when only a window or a gate is waited for, instead of waiting for it",
     )
     metrics_argument(parser)
+    recording_arguments(parser)
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 
@@ -88,11 +91,16 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = (build or build_context)(args, fleet, check=args.check, environment=environment)
-        scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
-        parallel = args.parallel or min(PARALLEL, len(scope.stacks))
-        return apply_nodes(context, scope, parallel=parallel, consent=consent, waits=not args.no_wait)
+
+        def work(run: Run) -> int:
+            context = (build or build_context)(args, fleet, check=args.check, environment=environment)
+            scope = open_scope(args, fleet, context.declarations.stacks, addresses)
+            scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
+            parallel = args.parallel or min(PARALLEL, len(scope.stacks))
+            waits = not args.no_wait
+            return apply_nodes(context, scope, parallel=parallel, consent=consent, waits=waits, record=run)
+
+        return recorded(args, fleet, "apply", work)
 
 
 def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
@@ -101,20 +109,30 @@ def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
     return Claim(inventory, {node.name: node.endpoint.spellings(addresses[node.name]) for node in fleet.nodes})
 
 
-def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool, waits: bool = True) -> int:
+def apply_nodes(  # noqa: PLR0913 - what a command line says
+    context: ApplyContext,
+    scope: Scope,
+    *,
+    parallel: int,
+    consent: bool,
+    waits: bool = True,
+    record: Run = UNRECORDED,
+) -> int:
     """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code."""
-    console, began = make_console(outlasting(sys.stdout)), time.monotonic()
+    console, began = make_console(outlasting(record.people)), time.monotonic()
     pause = None if context.playbooks.check else find_pause(scope)
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     prepared = prepared if pause is None else only_in_flight(prepared, pause)
     prepared = replace(prepared, policy=replace(prepared.policy, waits=waits))
+    record.planned(answers)
     if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
         show_overview(console, answers, prepared, scope)
         console.print()
     if prepared.is_change and not consent:
         asked = time.monotonic()
         if not _confirm(prepared):
+            record.declined()
             console.print("nothing was changed")
             return ExitCode.FAILED
         began += time.monotonic() - asked
@@ -133,10 +151,12 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
         gates=keeper,
     )
     job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks, known=known)
-    with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view, keeper:
-        done = execute(job, listeners.observing(view), parallel=parallel, cancel=cancel, holder=holder_of(context))
+    with cancel_on_signals() as cancel, record.view(console, prepared.todo) as view, keeper:
+        observe = record.observing(listeners.observing(view))
+        done = execute(job, observe, parallel=parallel, cancel=cancel, holder=holder_of(context))
     if prepared.is_change:
         console.print()
+    record.results(done.results, time.monotonic() - began)
     show(console, render_results(done.results, time.monotonic() - began))
     for complaint in done.complaints:
         print_error(complaint)

@@ -17,6 +17,7 @@ from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
+from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import outlasting, say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.cli.cluster import Scope
     from provision.cli.plan import ContextBuilder
+    from provision.cli.recording import Run
     from provision.fleet.facts import NodeFacts
     from provision.rollout.verb_plan import VerbPlan
 
@@ -47,6 +49,7 @@ def verb_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
     metrics_argument(parser)
+    recording_arguments(parser)
 
 
 def run_verb(
@@ -64,28 +67,39 @@ def run_verb(
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = (build or build_context)(args, fleet, environment=environment)
-        scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
-        extent = replace(extent, groups=scope.groups, unnamed=scope.unnamed)
-        return change_drivers(context, scope, verb, consent=args.yes, extent=extent)
+
+        def work(run: Run) -> int:
+            context = (build or build_context)(args, fleet, environment=environment)
+            scope = open_scope(args, fleet, context.declarations.stacks, addresses)
+            scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
+            whole = replace(extent, groups=scope.groups, unnamed=scope.unnamed)
+            return change_drivers(context, scope, verb, consent=args.yes, extent=whole, record=run)
+
+        return recorded(args, fleet, verb.command.split()[1], work)
 
 
-def change_drivers(
-    context: ApplyContext, scope: Scope, verb: DriverVerb, *, consent: bool, extent: Extent = EVERY_NODE
+def change_drivers(  # noqa: PLR0913 - what a command line says
+    context: ApplyContext,
+    scope: Scope,
+    verb: DriverVerb,
+    *,
+    consent: bool,
+    extent: Extent = EVERY_NODE,
+    record: Run = UNRECORDED,
 ) -> int:
     """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
-    console, began = make_console(outlasting(sys.stdout)), time.monotonic()
+    console, began = make_console(outlasting(record.people)), time.monotonic()
     # All that it takes lies on the node, which may reach no package source and need not wait for one.
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
     if plan.prepared.rollout:
-        plan = _despite_pause(plan, scope)
+        plan = _despite_pause(plan, scope, record)
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         console.print()
         asked = time.monotonic()
         if not consent and not _confirm(plan):
+            record.declined()
             console.print("nothing was changed")
             return ExitCode.FAILED
         began += time.monotonic() - asked
@@ -94,10 +108,12 @@ def change_drivers(
     adapters = Adapters(
         cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s, publish=listeners.see
     )
-    with cancel_on_signals() as cancel, open_view(console, plan.prepared.rollout, time.monotonic) as view:
-        results = execute_verb(plan, adapters, listeners.observing(view), cancel=cancel, holder=holder_of(context))
+    with cancel_on_signals() as cancel, record.view(console, plan.prepared.rollout) as view:
+        observe = record.observing(listeners.observing(view))
+        results = execute_verb(plan, adapters, observe, cancel=cancel, holder=holder_of(context))
     if plan.prepared.rollout:
         console.print()
+    record.results(results, time.monotonic() - began)
     show(console, render_results(results, time.monotonic() - began, verb.command))
     for untold in listeners.close():
         say(f"· {untold}", sys.stderr)
@@ -120,13 +136,13 @@ def _plan(context: ApplyContext, scope: Scope, verb: DriverVerb, extent: Extent,
     return plan
 
 
-def _despite_pause(plan: VerbPlan, scope: Scope) -> VerbPlan:
+def _despite_pause(plan: VerbPlan, scope: Scope, record: Run) -> VerbPlan:
     """Return the plan of somebody who was told of a pause: it is what one does first when a driver is not good."""
     pause = scope.cluster.paused()
     if pause is None:
         return plan
     name = plan.verb.command.removeprefix("grapnel ")
-    say(f"upgrades are paused {pause}; {name} is not held up by that, but by a later `grapnel pause`")
+    say(f"upgrades are paused {pause}; {name} is not held up by that, but by a later `grapnel pause`", record.people)
     policy = replace(plan.prepared.policy, despite=pause)
     return replace(plan, prepared=replace(plan.prepared, policy=policy))
 

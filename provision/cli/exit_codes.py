@@ -56,6 +56,7 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.DONE: "every node is in service, or gets there by itself",
         ExitCode.FAILED: "a node needs somebody, or the state cannot be read",
     },
+    "report": {ExitCode.DONE: "written, whatever the run came to", ExitCode.FAILED: "there is no such run"},
     "pause": _NOTED,
     "resume": _NOTED,
     "skip": _ASKED,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from provision.cli.answers import Answers, answer_arguments
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import debug_argument, declaration_argument, inventory_argument
 from provision.cli.places import find_places
-from provision.cli.terminal import say
 from provision.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def request_arguments(parser: argparse.ArgumentParser) -> None:
     inventory_argument(parser)
     debug_argument(parser)
     cluster_arguments(parser)
+    answer_arguments(parser)
 
 
 def open_requests(args: argparse.Namespace) -> Asking:
@@ -61,14 +62,14 @@ def open_requests(args: argparse.Namespace) -> Asking:
     return Asking(requests, places.scheduled)
 
 
-def ask(asking: Asking, decide: Decide) -> int:
+def ask(asking: Asking, decide: Decide, answers: Answers) -> int:
     """Ask it of every node, and tell what that means; return 1 if it makes no sense for one of them."""
     is_refused = False
     for node, requests in asking.requests.items():
         answer = requests.change(node, decide)
         is_refused = is_refused or answer.is_refused
         for line in answer.words:
-            say(f"{node}: {line}")
+            answers.say(line, node, is_refused=answer.is_refused)
     return ExitCode.FAILED if is_refused else ExitCode.DONE
 
 

@@ -6,11 +6,11 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from provision.cli.answers import Answers, answer_arguments
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import debug_argument, declaration_argument, inventory_argument
 from provision.cli.person import person
 from provision.cli.places import find_places
-from provision.cli.terminal import say
 from provision.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ def pause_arguments(parser: argparse.ArgumentParser) -> None:
     inventory_argument(parser)
     debug_argument(parser)
     cluster_arguments(parser)
+    answer_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Pause, and say what that means."""
-    return pause(open_place(args), args.reason)
+    return pause(open_place(args), args.reason, as_json=args.json)
 
 
 def open_place(args: argparse.Namespace) -> PausePlace:
@@ -69,12 +70,15 @@ def open_place(args: argparse.Namespace) -> PausePlace:
     return MixedPauses(in_file, on_lease) if places.in_file else on_lease
 
 
-def pause(place: PausePlace, why: str) -> int:
+def pause(place: PausePlace, why: str, *, as_json: bool = False) -> int:
     """Pause, and say what that means."""
     written, before = place.pause(person(), why)
-    say(f"upgrades of {place.name} are paused {written}")
+    answers = Answers("pause", as_json, place.name, written, before)
+    answers.say(f"upgrades of {place.name} are paused {written}")
     if before is not None:
-        say(f"that replaces the pause {before}")
-    say("nodes that are out of service are finished, and no other begins: a running apply heeds it within 10 s,")
-    say("waits, and goes on after `grapnel resume`. `grapnel status` shows how the nodes stand")
-    return ExitCode.DONE
+        answers.say(f"that replaces the pause {before}")
+    answers.say(
+        "nodes that are out of service are finished, and no other begins: a running apply heeds it within 10 s,"
+    )
+    answers.say("waits, and goes on after `grapnel resume`. `grapnel status` shows how the nodes stand")
+    return answers.end(ExitCode.DONE)

@@ -40,6 +40,7 @@ from provision.report import (
     open_view,
     plans_document,
     render_builds,
+    render_diffs,
     render_plans,
     render_rollout,
     rollout_document,
@@ -76,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     force_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
+    parser.add_argument("--diff", action="store_true", help="show how files would change; no secrets")
     parser.add_argument(
         "--exit-code", action="store_true", help=f"exit with {ExitCode.CHANGES} when there is something to change"
     )
@@ -83,7 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that verbs share beyond the choice of nodes; `build_context` reads them."""
-    parser.set_defaults(bundle=None, force=False)
+    parser.set_defaults(bundle=None, force=False, most_artifacts=None)
     parser.add_argument(
         "--payload",
         type=Path,
@@ -128,18 +130,23 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     fleet = load_fleet(args)
     context = (build or build_context)(args, fleet)
     scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))
-    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code)
+    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code, with_files=args.diff)
 
 
-def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
+def show_plans(
+    context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool, with_files: bool = False
+) -> int:
     """Gather facts and print the plans; return the exit code."""
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     if as_json:
         rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
-        print(plans_document(answers, rollout, builds))
+        print(plans_document(answers, rollout, builds, with_files=with_files))
     else:
-        show_overview(make_console(sys.stdout), answers, prepared, scope)
+        console = make_console(sys.stdout)
+        if with_files:
+            show(console, render_diffs(answers))
+        show_overview(console, answers, prepared, scope)
     return _exit_code(answers, prepared, tell_changes=tell_changes)
 
 
@@ -216,7 +223,7 @@ def build_context(
         mig_nodes=frozenset(node.name for node in fleet.nodes if node.stack.mig.layout is not None),
         offline_nodes=frozenset(node.name for node in fleet.nodes if declared_bundle(node.stack.driver) is not None),
     )
-    runner = AnsibleRunner(collection, args.keep_artifacts)
+    runner = AnsibleRunner(collection, args.keep_artifacts, args.most_artifacts)
     bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
     stacks = {node.name: node.stack for node in fleet.nodes}
     if bundle is not None:

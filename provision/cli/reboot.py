@@ -19,6 +19,7 @@ from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, foresee_refusals, run_arguments, with_identity
+from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
     import argparse
     import threading
 
+    from rich.console import Console
+
     from provision.apply.context import ApplyContext
     from provision.cli.cluster import Scope
+    from provision.cli.recording import Run
     from provision.rollout.pause import Pause
     from provision.rollout.reboot_plan import RebootPlan
 
@@ -47,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run_arguments(parser)
     cluster_arguments(parser)
     metrics_argument(parser)
+    recording_arguments(parser)
     parser.add_argument("nodes", nargs="*", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
     parser.add_argument(
         "--needed", action="store_true", help="only nodes that need a reboot: a newer kernel, /run/reboot-required"
@@ -58,7 +63,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "ago)",
     )
     parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
-    parser.add_argument("--json", action="store_true", help="with --plan: print it as JSON")
     parser.add_argument("--yes", action="store_true", help="do not ask before rebooting machines")
     parser.add_argument(
         "--no-wait", action="store_true", help="end when only a window or a gate is waited for, instead of waiting"
@@ -71,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("reboot names its nodes without --limit", hint=f"{COMMAND} NODE...")
     if not args.nodes and not args.needed:
         raise UsageError("say which nodes", hint=f"{COMMAND} NODE..., or {COMMAND} --needed")
-    if args.json and not args.plan:
-        raise UsageError("--json is about --plan", hint=f"{COMMAND} --plan --json")
     if not args.yes and not args.plan and not sys.stdin.isatty():
         raise UsageError(
             "reboot asks before it changes machines, and standard input is not a terminal", hint="add --yes"
@@ -88,10 +90,14 @@ def run(args: argparse.Namespace) -> int:
         scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
         return show_plan(context, scope, replace(request, groups=scope.groups), as_json=args.json)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = build_context(args, fleet, environment=environment)
-        scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
-        scope, request = replace(scope, metrics_file=args.metrics_file), replace(request, groups=scope.groups)
-        return reboot_nodes(context, scope, request, consent=args.yes, waits=not args.no_wait)
+
+        def work(run: Run) -> int:
+            context = build_context(args, fleet, environment=environment)
+            scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
+            scope, of = replace(scope, metrics_file=args.metrics_file), replace(request, groups=scope.groups)
+            return reboot_nodes(context, scope, of, consent=args.yes, waits=not args.no_wait, record=run)
+
+        return recorded(args, fleet, "reboot", work)
 
 
 def parse_moment(text: str) -> datetime:
@@ -112,7 +118,7 @@ def show_plan(context: ApplyContext, scope: Scope, request: RebootRequest, *, as
     if as_json:
         print(json.dumps(plan_document(plan, scope.cluster.name), indent=2))
     else:
-        _show(plan, scope)
+        _show(plan, scope, make_console(sys.stdout))
     return ExitCode.DONE if all(result.is_good for result in plan.settled.values()) else ExitCode.FAILED
 
 
@@ -133,21 +139,28 @@ def plan_document(plan: RebootPlan, cluster: str) -> dict[str, object]:
     }
 
 
-def reboot_nodes(
-    context: ApplyContext, scope: Scope, request: RebootRequest, *, consent: bool, waits: bool = True
+def reboot_nodes(  # noqa: PLR0913 - what a command line says
+    context: ApplyContext,
+    scope: Scope,
+    request: RebootRequest,
+    *,
+    consent: bool,
+    waits: bool = True,
+    record: Run = UNRECORDED,
 ) -> int:
     """Show who goes out of service, ask unless there is consent, reboot, show the results; return the exit code."""
-    console, began = make_console(sys.stdout), time.monotonic()
+    console, began = make_console(record.people), time.monotonic()
     pause = find_pause(scope)
     with cancel_on_signals() as cancel:
         plan = _only_in_flight(_plan(context, scope, request, cancel), pause)
     prepared = replace(plan.prepared, policy=replace(plan.prepared.policy, waits=waits))
     plan = replace(plan, prepared=prepared)
-    _show(plan, scope)
+    _show(plan, scope, console)
     console.print()
     if prepared.rollout and not consent:
         asked = time.monotonic()
         if not _confirm(len(prepared.rollout)):
+            record.declined()
             console.print("nothing was changed")
             return ExitCode.FAILED
         began += time.monotonic() - asked
@@ -161,10 +174,12 @@ def reboot_nodes(
         publish=listeners.see,
         gates=keeper,
     )
-    with cancel_on_signals() as cancel, open_view(console, prepared.rollout, time.monotonic) as view, keeper:
-        results = execute_verb(plan, adapters, listeners.observing(view), cancel=cancel, holder=holder_of(context))
+    with cancel_on_signals() as cancel, record.view(console, prepared.rollout) as view, keeper:
+        observe = record.observing(listeners.observing(view))
+        results = execute_verb(plan, adapters, observe, cancel=cancel, holder=holder_of(context))
     if prepared.rollout:
         console.print()
+    record.results(results, time.monotonic() - began)
     show(console, render_results(results, time.monotonic() - began, COMMAND))
     for untold in listeners.close():
         say(f"· {untold}", sys.stderr)
@@ -203,8 +218,7 @@ def _only_in_flight(plan: RebootPlan, pause: Pause | None) -> RebootPlan:
     return replace(plan, prepared=prepared, settled={**plan.settled, **refused})
 
 
-def _show(plan: RebootPlan, scope: Scope) -> None:
-    console = make_console(sys.stdout)
+def _show(plan: RebootPlan, scope: Scope, console: Console) -> None:
     for name in plan.prepared.rollout:
         if reasons := plan.needs.get(name):
             console.print(f"{name} needs a reboot: {'; '.join(reasons)}", soft_wrap=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.cli.answers import Answers
 from provision.cli.pause import open_place, pause_arguments
-from provision.cli.terminal import say
 from provision.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -20,15 +20,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """End the pause, and say which it was."""
-    return resume(open_place(args))
+    return resume(open_place(args), as_json=args.json)
 
 
-def resume(place: PausePlace) -> int:
+def resume(place: PausePlace, *, as_json: bool = False) -> int:
     """End the pause, and say which it was."""
     before = place.resume()
+    answers = Answers("resume", as_json, place.name, before=before)
     if before is None:
-        say(f"upgrades of {place.name} are not paused")
-        return ExitCode.DONE
-    say(f"upgrades of {place.name} go on; they were paused {before}")
-    say("a running apply heeds it within 10 s; where none runs, `grapnel apply` begins one")
-    return ExitCode.DONE
+        answers.say(f"upgrades of {place.name} are not paused")
+        return answers.end(ExitCode.DONE)
+    answers.say(f"upgrades of {place.name} go on; they were paused {before}")
+    answers.say("a running apply heeds it within 10 s; where none runs, `grapnel apply` begins one")
+    return answers.end(ExitCode.DONE)

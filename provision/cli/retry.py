@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.cli.answers import Answers
 from provision.cli.node_request import ask, engine_at_work, open_requests, request_arguments
 
 if TYPE_CHECKING:
@@ -20,4 +21,5 @@ def run(args: argparse.Namespace) -> int:
 
     asking = open_requests(args)
     engine = engine_at_work(asking)
-    return ask(asking, lambda found: retry(found, engine))
+    answers = Answers("retry", args.json)
+    return answers.end(ask(asking, lambda found: retry(found, engine), answers))

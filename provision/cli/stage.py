@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,9 @@ from provision.cli.apply import PARALLEL, claim_of, exit_code, positive
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments
+from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.fleet.resolve import resolve_nodes
-from provision.report import make_console, open_view, render_results, show
+from provision.report import make_console, render_results, show
 from provision.rollout.engine import Adapters
 from provision.rollout.execution import Job, stage_nodes
 from provision.rollout.node_steps import NodeSteps
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.cli.cluster import Scope
+    from provision.cli.recording import Run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run_arguments(parser)
     bundle_argument(parser)
     cluster_arguments(parser)
+    recording_arguments(parser)
     parser.add_argument(
         "--parallel", type=positive, metavar="N", help=f"how many nodes to stage at once (default: {PARALLEL})"
     )
@@ -41,19 +43,26 @@ def run(args: argparse.Namespace) -> int:
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = build_context(args, fleet, environment=environment)
-        scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        return stage_fleet(context, scope, parallel=args.parallel or min(PARALLEL, len(scope.stacks)))
+
+        def work(run: Run) -> int:
+            context = build_context(args, fleet, environment=environment)
+            scope = open_scope(args, fleet, context.declarations.stacks, addresses)
+            parallel = args.parallel or min(PARALLEL, len(scope.stacks))
+            return stage_fleet(context, scope, parallel=parallel, record=run)
+
+        return recorded(args, fleet, "stage", work)
 
 
-def stage_fleet(context: ApplyContext, scope: Scope, *, parallel: int) -> int:
+def stage_fleet(context: ApplyContext, scope: Scope, *, parallel: int, record: Run = UNRECORDED) -> int:
     """Gather facts, stage, show the results; return the exit code."""
-    console, began = make_console(sys.stdout), time.monotonic()
+    console, began = make_console(record.people), time.monotonic()
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
+    record.planned(answers)
     adapters = Adapters(cluster=scope.cluster, steps=NodeSteps(context, scope.stacks))
     job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks)
-    with cancel_on_signals() as cancel, open_view(console, prepared.staging, time.monotonic) as view:
-        results = stage_nodes(job, view, parallel=parallel, cancel=cancel)
+    with cancel_on_signals() as cancel, record.view(console, prepared.staging) as view:
+        results = stage_nodes(job, record.observing(view), parallel=parallel, cancel=cancel)
+    record.results(results, time.monotonic() - began)
     show(console, render_results(results, time.monotonic() - began))
     return exit_code(results)

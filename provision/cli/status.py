@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import DECLARATION, common_arguments, inventories_of, load_fleet
 from provision.cli.serve import DEFAULT, serve, serve_arguments
-from provision.errors import ExitCode, UsageError
+from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from provision.fleet.model import Fleet, FleetNode
     from provision.report.watching import Drawing, Picture
     from provision.rollout.status.model import FleetStatus, Reader
+    from provision.runs.history import History
 
 FOLLOW_S: Final = 2.0
 
@@ -50,7 +51,23 @@ def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
     if args.serve is not None:
         return serve(args, open_reader(args), lambda line: print(line, flush=True))
-    return show_status(open_reader(args), node=args.node, as_json=args.json, watching=args.watch)
+    reader = open_reader(args)
+    return show_status(reader, node=args.node, as_json=args.json, watching=args.watch, history=read_history(args))
+
+
+def read_history(args: argparse.Namespace) -> History:
+    """Return what the runs that are kept for the inventory left behind, nothing where there is none."""
+    from provision.cli.report import read_report  # noqa: PLC0415 - start-up time
+    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.runs.history import RUNS, history_of  # noqa: PLC0415 - start-up time
+    from provision.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
+
+    shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
+    reports = []
+    for folder in shelf.runs()[:RUNS]:
+        with contextlib.suppress(GrapnelError):  # a run that cannot be read says nothing of how nodes stand
+            reports.append(read_report(folder, details=False))
+    return history_of(reports)
 
 
 def open_reader(args: argparse.Namespace) -> Reader:
@@ -110,19 +127,30 @@ def _has_no_inventory(args: argparse.Namespace) -> bool:
     return is_usual and not inventories_of(args)
 
 
-def show_status(reader: Reader, *, node: str | None, as_json: bool, watching: bool) -> int:
+def show_status(
+    reader: Reader, *, node: str | None, as_json: bool, watching: bool, history: History | None = None
+) -> int:
     """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
-    from provision.report import make_console, show, status_document, watch  # noqa: PLC0415 - start-up time
+    from provision.report import (  # noqa: PLC0415 - start-up time
+        make_console,
+        render_history,
+        show,
+        status_document,
+        watch,
+    )
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
 
     last = [_about(fleet_status(reader.look()), node, narrow=as_json)]
     if as_json:
-        print(status_document(last[0]))
+        print(status_document(last[0], history))
     elif watching:
         with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
             watch(make_console(sys.stdout), _pictures(reader, node, last))
     else:
         show(make_console(sys.stdout), _picture(last[0], node))
+        if history is not None and node is None:
+            names = [each.name for each in last[0].nodes]
+            show(make_console(sys.stdout), render_history(history, names, last[0].seen.time))
     return ExitCode.FAILED if _about(last[0], node, narrow=True).needs_somebody else ExitCode.DONE
 
 

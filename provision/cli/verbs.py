@@ -15,6 +15,7 @@ VERBS: Final[Mapping[str, str]] = {
     "stage": "download and build drivers on nodes, so that a later apply only swaps them",
     "apply": "bring nodes to their declaration",
     "status": "show how the upgrade of nodes stands, and what to do",
+    "report": "write what happened in a run as one HTML page",
     "pause": "let no further node be upgraded until `grapnel resume`; nodes in flight are finished",
     "resume": "end a pause: further nodes may be upgraded",
     "skip": "let no upgrade begin on nodes, until `--undo`",

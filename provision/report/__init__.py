@@ -6,15 +6,19 @@ The only importer of ``rich``. Decides how something looks, never what is true: 
 
 from provision.report.builds import builds_document, render_builds
 from provision.report.console import make_console
+from provision.report.diffs import render_diffs
 from provision.report.doctor import doctor_document, render_diagnoses
 from provision.report.document import plans_document
 from provision.report.drift import render_drift
 from provision.report.drift_document import drift_document
+from provision.report.history import render_history
 from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
 from provision.report.plans import render_plans
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
+from provision.report.run_document import report_document
+from provision.report.runs import render_runs
 from provision.report.simulation import render_simulation, simulation_document
 from provision.report.status import render_node_status, render_status
 from provision.report.status_document import status_document
@@ -33,13 +37,17 @@ __all__ = [
     "plans_document",
     "render_builds",
     "render_diagnoses",
+    "render_diffs",
     "render_drift",
+    "render_history",
     "render_node_status",
     "render_plans",
     "render_results",
     "render_rollout",
+    "render_runs",
     "render_simulation",
     "render_status",
+    "report_document",
     "rollout_document",
     "show",
     "simulation_document",

@@ -9,6 +9,7 @@ import msgspec
 from provision.apply.model import Failure
 from provision.node_plan import shown_plan
 from provision.printable import printable_json
+from provision.report.diffs import diffs_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,12 +20,16 @@ SCHEMA = "grapnel.dev/plans/v1alpha1"
 
 
 def plans_document(
-    answers: Answers, rollout: Mapping[str, object] | None = None, builds: Sequence[object] | None = None
+    answers: Answers,
+    rollout: Mapping[str, object] | None = None,
+    builds: Sequence[object] | None = None,
+    *,
+    with_files: bool = False,
 ) -> str:
     """Return ``{"schema", "plans": [node plan], "failures": [{node, status, task, message, output}]}``.
 
     Texts of files that not everybody on a node may read are withheld. The same facts, declaration and node state give
-    the same bytes. ``rollout`` and ``builds`` are added under their names.
+    the same bytes. ``rollout`` and ``builds`` are added under their names, and how files change under ``files``.
     """
     plans = [msgspec.to_builtins(shown_plan(one.plan)) for one in answers.values() if not isinstance(one, Failure)]
     failures = [
@@ -43,4 +48,6 @@ def plans_document(
         document["rollout"] = rollout
     if builds is not None:
         document["builds"] = builds
+    if with_files:
+        document["files"] = diffs_document(answers)
     return printable_json(document)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rich.console import Group
@@ -19,18 +20,22 @@ from provision.report.plain import PlainView
 from provision.report.terminal import (
     STATUS_STYLES,
     count,
+    crowd,
     duration,
     hanging,
+    last_time,
     names,
     phase_words,
-    task_name,
+    spread,
     waiting_words,
 )
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
+from provision.runs.translate import step_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from rich.console import Console, RenderableType
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 WAITING_SHOWN = 6
+LINES = 8  # from here on, running nodes that do the same have one line
+NOTHING_KNOWN: Mapping[str, float] = MappingProxyType({})
 REFRESH_S = 0.125
 
 
@@ -66,14 +73,22 @@ class _Line:
     phase_since: float = 0
     waits: str = ""
     is_out: bool = False
+    task_since: float = 0
 
-    def words(self) -> Text:
-        """Return the middle of the line."""
-        if self.phase:
-            about = waiting_words(self.waits) if self.waits else self.task
-            return Text.assemble((self.phase, "bold"), "  ", about)
-        again = f"  pass {self.number}" if self.number > 1 else ""
-        return Text.assemble(self.task or "starting", (again, "dim"))
+    @property
+    def doing(self) -> tuple[str, str, int]:
+        """What nodes have in common that do the same."""
+        return self.phase, waiting_words(self.waits) if self.waits else self.task, self.number
+
+    def words(self, now: float, last: Mapping[str, float]) -> Text:
+        """Return the middle of the line; ``last`` says how long what it does took last time."""
+        phase, about, number = self.doing
+        before = last_time(last, self.task, now - self.task_since) if self.task and not self.waits else ""
+        before = before or (last_time(last, phase, now - self.phase_since) if phase and not self.task else "")
+        if phase:
+            return Text.assemble((phase, "bold"), "  ", about, (before, "dim"))
+        again = f"  pass {number}" if number > 1 else ""
+        return Text.assemble(about or "starting", (before, "dim"), (again, "dim"))
 
     def figures(self, now: float) -> str:
         """Return its end: the time in this phase and out of service, or the step and the time."""
@@ -84,12 +99,18 @@ class _Line:
 
 
 class LiveView:
-    """A live display of the nodes that are being changed. ``clock`` counts seconds."""
+    """A live display of the nodes that are being changed.
 
-    def __init__(self, console: Console, nodes: Sequence[str], clock: Clock) -> None:
+    ``clock`` counts seconds, ``last`` are the seconds that steps and phases took last time.
+    """
+
+    def __init__(
+        self, console: Console, nodes: Sequence[str], clock: Clock, last: Mapping[str, float] = NOTHING_KNOWN
+    ) -> None:
         self._console = console
         self._nodes = tuple(nodes)
         self._clock = clock
+        self._last = last
         self._began = clock()
         self._running: dict[str, _Line] = {}
         self._gathering: dict[str, bool] = {}
@@ -154,8 +175,8 @@ class LiveView:
         grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         grid.add_column(no_wrap=True, justify="right", style="dim")
         now = self._clock()
-        for node, line in list(self._running.items()):
-            grid.add_row(self._spinner, node, line.words(), line.figures(now))
+        for those, words, figures in self._rows(now):
+            grid.add_row(self._spinner, those, words, figures)
         waiting = list(self._waiting.items())
         for node, reason in waiting[:WAITING_SHOWN]:
             grid.add_row("", node, Text(reason, "dim"), "")
@@ -163,6 +184,24 @@ class LiveView:
             grid.add_row("", "", Text(f"and {len(waiting) - WAITING_SHOWN} more waiting", "dim"), "")
         # The footer is not padded: the ^C that a terminal echoes behind it must not begin a new line.
         return Group(grid, Text(self._footer(now), "dim", no_wrap=True, overflow="ellipsis"))
+
+    def _rows(self, now: float) -> Iterator[tuple[str, Text, str]]:
+        """Yield a row for each running node; where they are many, one for all that do the same."""
+        running = list(self._running.items())
+        if len(running) <= LINES:
+            for node, line in running:
+                yield node, line.words(now, self._last), line.figures(now)
+            return
+        alike: dict[tuple[str, str, int], list[tuple[str, _Line]]] = {}
+        for node, line in running:
+            alike.setdefault(line.doing, []).append((node, line))
+        ranked = sorted(alike.values(), key=len, reverse=True)
+        for those in ranked[:LINES]:
+            first = those[0][1]
+            figures = first.figures(now) if len(those) == 1 else spread(now - line.since for _, line in those)
+            yield crowd([node for node, _ in those]), first.words(now, self._last), figures
+        if rest := [node for those in ranked[LINES:] for node, _ in those]:
+            yield crowd(rest), Text("at other steps", "dim"), ""
 
     def _footer(self, now: float) -> str:
         elapsed = duration(now - self._began)
@@ -185,8 +224,8 @@ class LiveView:
             line.done += event.is_step and event.outcome is not Outcome.SKIPPED
         elif event.is_step:
             looks = "asking who holds a GPU" if line.phase == Phase.RELEASE.value else "gathering facts again"
-            line.task = looks if gathering else task_name(event.task, event.role)
-            line.waits = ""
+            line.task = looks if gathering else step_name(event.task, event.role)
+            line.task_since, line.waits = self._clock(), ""
 
     def _stage(self, staging: Staging) -> None:
         if not staging.is_done:
@@ -235,8 +274,8 @@ class LiveView:
         self._print(hanging(Text.assemble(mark, (f"{node}  ", "bold cyan")), what))
 
 
-def open_view(console: Console, nodes: Sequence[str], clock: Clock) -> View:
+def open_view(console: Console, nodes: Sequence[str], clock: Clock, last: Mapping[str, float] = NOTHING_KNOWN) -> View:
     """Return the view that suits where the output goes."""
     if console.is_terminal and not console.is_dumb_terminal:
-        return LiveView(console, nodes, clock)
+        return LiveView(console, nodes, clock, last)
     return PlainView(console, nodes, clock)

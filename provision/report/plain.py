@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING, Final, Self
 
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
-from provision.report.terminal import count, phase_words, task_name, waiting_words
+from provision.report.terminal import count, phase_words, waiting_words
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
+from provision.runs.translate import step_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +78,7 @@ class PlainView:
         quiet = (Outcome.SKIPPED, Outcome.OK) if gathering or not done.is_step else (Outcome.SKIPPED,)
         if done.outcome not in quiet:
             message = f": {done.message}" if done.message else ""
-            self._line(done.node, f"{task_name(done.task, done.role)} … {done.outcome.value}{message}")
+            self._line(done.node, f"{step_name(done.task, done.role)} … {done.outcome.value}{message}")
 
     def _line(self, node: str, text: str) -> None:
         elapsed = f"{self._clock() - self._began:.1f}s"

@@ -87,13 +87,24 @@ def _table(results: Sequence[NodeResult], *, rolled_out: bool) -> RenderableType
     else:
         table.add_column("", overflow="fold")
     unchanged = [result.node for result in results if result.status is Status.UNCHANGED]
+    alike: dict[tuple[object, ...], list[NodeResult]] = {}
     for result in results:
         if result.status is not Status.UNCHANGED:
-            more = _way(result.upgrade) if rolled_out else (_detail(result),)
-            table.add_row(result.node, _status(result.status, is_good=result.is_good), _changes(result), *more)
+            alike.setdefault(_looks(result, rolled_out=rolled_out), []).append(result)
+    for those in alike.values():
+        first = those[0]
+        more = _way(first.upgrade) if rolled_out else (_detail(first),)
+        who = names([result.node for result in those])
+        table.add_row(who, _status(first.status, is_good=first.is_good), _changes(first), *more)
     if unchanged:
         table.add_row(names(unchanged), _status(Status.UNCHANGED))
     return table
+
+
+def _looks(result: NodeResult, *, rolled_out: bool) -> tuple[object, ...]:
+    """Return what nodes of one row have in common. What went wrong has a row for each node."""
+    of_node = "" if result.is_good and not (rolled_out and result.upgrade) else result.node
+    return result.status, result.is_good, _changes(result), _detail(result).plain, of_node
 
 
 def _way(upgrade: Upgrade | None) -> tuple[str, str]:

@@ -9,10 +9,15 @@ import msgspec
 
 from provision.printable import printable_json
 from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
+from provision.runs.model import State  # noqa: TC001 - and this one
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from provision.rollout.pause import Pause
     from provision.rollout.status.model import FleetStatus, NodeStatus, Tenant
+    from provision.runs.history import History
+    from provision.runs.model import RunReport
 
 SCHEMA: Final = "grapnel.dev/status/v1alpha1"
 
@@ -82,6 +87,26 @@ class UnnamedDocument(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class LastRunDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The last run that is kept on the machine that was asked; `grapnel report` has all of it."""
+
+    run: str
+    verb: str
+    by: str
+    state: State
+    began: Time
+    counts: dict[str, int]
+
+
+class LastResultDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Nodes of which the same run left the same. ``as_declared``: an apply, and nothing changed them since."""
+
+    nodes: tuple[str, ...]
+    run: str
+    result: str
+    as_declared: bool
+
+
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How the upgrade of a fleet stands. ``states`` explains the states of its nodes.
 
@@ -103,9 +128,11 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: list[NodeDocument]
     unnamed: list[UnnamedDocument]
     complaints: list[str]
+    last_run: LastRunDocument | None = None
+    last_results: list[LastResultDocument] = []
 
 
-def status_document(status: FleetStatus) -> str:
+def status_document(status: FleetStatus, history: History | None = None) -> str:
     """Return it as JSON, nodes in their order."""
     seen = status.seen
     found = {node.situation.key: node.situation for node in status.nodes}
@@ -133,8 +160,28 @@ def status_document(status: FleetStatus) -> str:
         nodes=[_node(node) for node in status.nodes],
         unnamed=[UnnamedDocument(reason=reason, count=count) for reason, count in status.unnamed],
         complaints=list(seen.complaints),
+        last_run=None if history is None or history.last is None else _last_run(history.last),
+        last_results=[] if history is None else _last_results(history, [node.name for node in status.nodes]),
     )
     return printable_json(msgspec.to_builtins(document))
+
+
+def _last_run(last: RunReport) -> LastRunDocument:
+    return LastRunDocument(
+        run=last.run, verb=last.verb, by=last.by, state=last.state, began=last.began, counts=last.counts
+    )
+
+
+def _last_results(history: History, nodes: Sequence[str]) -> list[LastResultDocument]:
+    """Return what past runs left of nodes, those together of which it is the same."""
+    good, alike = set(history.as_declared), dict[tuple[str, str, bool], list[str]]()
+    for name in nodes:
+        if (one := history.nodes.get(name)) is not None:
+            alike.setdefault((one.run, one.result, name in good), []).append(name)
+    return [
+        LastResultDocument(nodes=tuple(those), run=run, result=result, as_declared=is_good)
+        for (run, result, is_good), those in alike.items()
+    ]
 
 
 def _engine(tenant: Tenant) -> EngineDocument:

@@ -12,7 +12,7 @@ from provision.node_plan import Action, Disruption
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import Console, RenderableType
 
@@ -24,6 +24,7 @@ HEAD_WIDTH = 40  # what a name may take of a line before the text behind it
 CELL_WIDTH = 40  # what a node's own words may take of a table that it shares with others
 _DIGEST = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
 _MINUTE_S = 60
+_WORTH_S = 1  # what took less last time is over before it is read
 
 STATUS_STYLES = {
     Status.UNCHANGED: "green",
@@ -113,6 +114,24 @@ def duration(seconds: float) -> str:
     return f"{whole}s" if whole < _MINUTE_S else f"{whole // _MINUTE_S}m{whole % _MINUTE_S:02}s"
 
 
+def last_time(last: Mapping[str, float], what: str, seconds: float) -> str:
+    """Return how long something lasts already, and how long it took last time; empty where that is not known."""
+    before = last.get(what)
+    return "" if before is None or before < _WORTH_S else f"  {duration(seconds)}, {duration(before)} last time"
+
+
+def crowd(nodes: Sequence[str]) -> str:
+    """Return several nodes as one short text, ``40 nodes: gpu001, …``, that leaves room for what they do."""
+    return nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes: {nodes[0]}, …"
+
+
+def spread(seconds: Iterable[float]) -> str:
+    """Return durations from the shortest to the longest."""
+    found = sorted(seconds)
+    least, most = duration(found[0]), duration(found[-1])
+    return least if least == most else f"{least} to {most}"
+
+
 def waiting_words(reason: str) -> str:
     """Return a reason behind a node and its phase, as that for which it waits; many reasons say so themselves."""
     return reason if reason.startswith("waits ") else f"waits: {reason}"
@@ -127,10 +146,3 @@ def phase_words(entered: PhaseEntered) -> str:
     if entered.phase is Phase.ROLLBACK and entered.reason:
         return f"rollback: {entered.reason}"
     return PHASE_WORDS[entered.phase]
-
-
-def task_name(task: str, role: str) -> str:
-    """Return ``role: task`` in the words of the role, without Ansible's collection prefix and repeated role names."""
-    short_role = role.rpartition(".")[2]
-    words = task.removeprefix(f"{role} : ").removeprefix(f"{short_role} : ").strip() or "unnamed task"
-    return f"{short_role}: {words}" if short_role else words

@@ -6,12 +6,13 @@ to a file, as text for people, and events come through a channel of their own (`
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from provision.runner.frames import FrameError
 from provision.runner.model import Event, NodeStats, RunFinished, RunRequest, RunStatus
 from provision.runner.processes import end_processes
 from provision.runner.translate import Translator, condense
-from provision.runner.workspace import IDENT, Workspace, keep_artifacts, open_workspace
+from provision.runner.workspace import IDENT, Workspace, count_artifacts, keep_artifacts, open_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,11 +76,13 @@ class _Process:
 class AnsibleRunner:
     """Runs playbooks of the ``grapnel.node`` collection, or any other playbook.
 
-    ``collection`` is the root of that collection; ``keep`` the folder that receives output and events of every run.
+    ``collection`` is the root of that collection; ``keep`` the folder that receives output and events of every run, or,
+    where there is a ``most``, of the first that many and of those that fail.
     """
 
     collection: Path | None = None
     keep: Path | None = None
+    most: int | None = None
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         """Yield the events of a run; the last one is always ``RunFinished``.
@@ -88,10 +91,10 @@ class AnsibleRunner:
         first.
         """
         with open_workspace(request.playbook, self.collection) as workspace:
-            yield from _run(request, workspace, cancel, self.keep)
+            yield from _run(request, workspace, cancel, self)
 
 
-def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, keep: Path | None) -> Iterator[Event]:
+def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, runner: AnsibleRunner) -> Iterator[Event]:
     marker = uuid.uuid4().hex
     closed = threading.Event()
 
@@ -114,7 +117,7 @@ def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, kee
                     thread.join()
                     ended.error = got
                     continue
-                if keep is not None:
+                if runner.keep is not None:
                     workspace.log_event(got.header)
                 if (event := translator.translate(got)) is not None:
                     yield event
@@ -122,7 +125,10 @@ def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, kee
             closed.set()
             thread.join()
             end_processes(MARKER, marker, grace_s=0 if cancel.is_set() else _GRACE_S)
-    yield _finish(ended, translator, workspace, _keep(request, workspace, keep))
+    finished = _finish(ended, translator, workspace)
+    yield replace(
+        finished, artifacts=_keep(request, workspace, runner, is_good=finished.status is RunStatus.SUCCESSFUL)
+    )
 
 
 def _arguments(request: RunRequest, workspace: Workspace, marker: str) -> dict[str, Any]:
@@ -157,12 +163,12 @@ def _own_variables(request: RunRequest, workspace: Workspace) -> dict[str, str]:
     }
 
 
-def _finish(ended: _Ended, translator: Translator, workspace: Workspace, artifacts: Path | None) -> RunFinished:
+def _finish(ended: _Ended, translator: Translator, workspace: Workspace) -> RunFinished:
     spoken = workspace.read_output()
     status = _status(ended, translator, spoken)
     message = "" if status is RunStatus.SUCCESSFUL else _message(status, ended, translator, spoken)
     stats: dict[str, NodeStats] = dict(translator.stats or {})
-    return RunFinished(status, stats, message, artifacts)
+    return RunFinished(status, stats, message)
 
 
 def _status(ended: _Ended, translator: Translator, spoken: str) -> RunStatus:
@@ -201,8 +207,12 @@ def _complaint(spoken: str) -> str:
     return condense((errors or paragraphs or [""])[0])
 
 
-def _keep(request: RunRequest, workspace: Workspace, folder: Path | None) -> Path | None:
-    if folder is None:
+def _keep(request: RunRequest, workspace: Workspace, runner: AnsibleRunner, *, is_good: bool) -> Path | None:
+    """Keep output and events; that they cannot be kept, as on a full disk, is no failure of the run."""
+    if runner.keep is None:
         return None
     where = request.nodes[0] if len(request.nodes) == 1 else "nodes"
-    return keep_artifacts(workspace, folder, f"{request.playbook.stem}-{where}")
+    with contextlib.suppress(OSError):
+        if not is_good or runner.most is None or count_artifacts(runner.keep) < runner.most:
+            return keep_artifacts(workspace, runner.keep, f"{request.playbook.stem}-{where}")
+    return None

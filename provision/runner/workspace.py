@@ -58,8 +58,8 @@ class Workspace:
         return self.root / "events.jsonl"
 
     def log_event(self, header: Header) -> None:
-        """Write an event down as a line of JSON."""
-        with self.log.open("ab") as stream:
+        """Write an event down as a line of JSON, if the disk has room for it."""
+        with contextlib.suppress(OSError), self.log.open("ab") as stream:
             stream.write(msgspec.json.encode(header) + b"\n")
 
     def read_output(self) -> str:
@@ -138,7 +138,14 @@ def keep_artifacts(workspace: Workspace, folder: Path, name: str) -> Path:
         shutil.copyfile(workspace.log, kept / workspace.log.name)
     if workspace.output.is_file():
         _copy_as_text(workspace.output, kept / workspace.output.name)
+    for file in kept.iterdir():
+        file.chmod(0o600)
     return kept
+
+
+def count_artifacts(folder: Path) -> int:
+    """Return of how many runs something is kept in a folder."""
+    return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
 def _copy_as_text(source: Path, target: Path) -> None:

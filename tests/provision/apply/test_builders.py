@@ -70,7 +70,7 @@ def test_one_node_builds_and_the_others_are_handed_the_result(
     assert f"n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, for n2, n3" in output
     assert "goes to 2 others: 0.0 MB, 566 s of CPU once instead of 3 times" in output
     assert "n1 staged 135 MB, built with 566 s of CPU" in output
-    assert "n2 staged 135 MB, module built by n1" in output
+    assert "n2, n3 staged 135 MB, module built by n1" in output
 
 
 def test_nodes_that_are_changed_in_place_get_it_too(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ from provision.cli.man import _below
 PAGE = (Path(__file__).parents[3] / "docs/command-line.md").read_text()
 IN_WORDS = {
     "completion": "prints a script",
-    **dict.fromkeys(("apply", "stage", "rollback", "remove"), "plan and status have it"),
-    **dict.fromkeys(("pause", "resume", "skip", "retry", "abandon"), "status has it"),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from provision.cli import main
 from provision.cli.abandon import put_back
+from provision.cli.answers import Answers
 from provision.cli.node_request import Asking
 from provision.cluster import LocalCluster, state_file_path
 from provision.fleet.sources import inventory_key
@@ -176,7 +177,7 @@ class Machines:
 
 def put(desk: Desk, **machines: str) -> tuple[Machines, int]:
     found = Machines(FakeFleet({name: FakeNode() for name in desk.nodes}), **machines)
-    return found, put_back(context(found), Asking(dict.fromkeys(desk.nodes, desk)))  # type: ignore[arg-type] # a runner too
+    return found, put_back(context(found), Asking(dict.fromkeys(desk.nodes, desk)), Answers("abandon"))  # type: ignore[arg-type] # a runner too
 
 
 def test_a_node_is_put_back_into_service(capsys: pytest.CaptureFixture[str]) -> None:

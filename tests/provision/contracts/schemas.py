@@ -20,12 +20,16 @@ from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.notify.news import Message
 from provision.payload.store import Manifest
+from provision.report.answer_document import AnswerDocument
 from provision.report.drift_document import DriftDocument
 from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument
+from provision.runs.events import RunEvent
+from provision.runs.model import RunReport
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
-TYPES: dict[str, type] = {
+TYPES: dict[str, Any] = {
+    "answer": AnswerDocument,
     "bundle": BundleList,
     "drift": DriftDocument,
     "driver-change": DriverChange,
@@ -36,16 +40,19 @@ TYPES: dict[str, type] = {
     "payload": Manifest,
     "rollout-notification": Message,
     "rollout-progress": ProgressDocument,
+    "run-event": RunEvent,
+    "run-report": RunReport,
     "simulation": SimulationDocument,
     "status": StatusDocument,
 }
+LINES = {"run-event"}  # a document is many lines, of which the first says the schema
 STRICT = {"driver-change"}  # every key is there, and no other: the name of a document is its digest
 
 
 def render_schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of a contract; its samples say which schema they follow, so that is required."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(TYPES[name])
-    top = schema["$defs"][TYPES[name].__name__]
+    top = schema["$defs"]["Began" if name in LINES else TYPES[name].__name__]
     top["required"] = sorted({*top["required"], "schema"})
     if name in STRICT:
         for each in schema["$defs"].values():

@@ -160,7 +160,7 @@ def test_a_terminal_shows_the_phase_and_who_waits_for_what() -> None:
         view(progress)
     assert scrolled.getvalue().splitlines() == [
         "· cluster test does not answer: trying again",
-        "✗ n1  failed, stays out of service: verify: 3 of 4 GPUs answer  16s",
+        "✗ n1  failed, stays out of service: verify: 3 of 4 GPUs answer  18s",
         "✗ n2  waiting: stopped: n1 failed in verify",
     ]
 

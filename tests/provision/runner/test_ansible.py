@@ -209,6 +209,21 @@ def test_kept_artifacts_hold_the_output_but_not_the_environment(stage: Stage, mo
     assert [json.loads(line)["event"] for line in texts["events.jsonl"].splitlines()] == ["started", "ok", "stats"]
     assert not any("hunter2-of-the-operator" in text for text in texts.values())
     assert finished(stage.run(request, AnsibleRunner(keep=kept))).artifacts == kept / "play-n1-2"
+    assert {path.stat().st_mode & 0o777 for path in kept.rglob("*") if path.is_file()} == {0o600}
+
+
+def test_of_many_runs_the_first_are_kept_and_those_that_fail(stage: Stage) -> None:
+    runner = AnsibleRunner(keep=stage.folder / "kept", most=1)
+    tasks = ["- ansible.builtin.ping:", "- ansible.builtin.ping:", "- ansible.builtin.fail:"]
+
+    found = [finished(stage.run(stage.request(task), runner)).artifacts for task in tasks]
+    assert [None if path is None else path.name for path in found] == ["play-nodes", None, "play-nodes-2"]
+
+
+def test_a_place_that_cannot_be_written_is_no_failure_of_a_run(stage: Stage) -> None:
+    (stage.folder / "kept").write_text("a file")
+    end = finished(stage.run(stage.request("- ansible.builtin.ping:"), AnsibleRunner(keep=stage.folder / "kept")))
+    assert (end.status, end.artifacts) == (RunStatus.SUCCESSFUL, None)
 
 
 def test_host_key_checking_is_what_the_user_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

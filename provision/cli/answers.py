@@ -1,0 +1,74 @@
+"""Tells people what a verb has noted, as it happens, or a script at the end: of `pause`, `skip` and the like."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from provision.cli.terminal import say
+
+if TYPE_CHECKING:
+    import argparse
+
+    from provision.report.answer_document import AnswerPause
+    from provision.rollout.pause import Pause
+
+
+def answer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`; `Answers` is made of it."""
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON (docs/contracts/answer)")
+
+
+@dataclass(slots=True)
+class Answers:
+    """What is said of whom. With ``as_json`` people read it on standard error."""
+
+    verb: str
+    as_json: bool = False
+    place: str | None = None
+    pause: Pause | None = None
+    before: Pause | None = None
+    _nodes: dict[str, list[str]] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)
+    _says: list[str] = field(default_factory=list)
+
+    def say(self, text: str, node: str = "", *, is_refused: bool = False) -> None:
+        """Say a line, about a node or about all of it."""
+        (self._nodes.setdefault(node, []) if node else self._says).append(text)
+        if is_refused:
+            self._refused.add(node)
+        say(f"{node}: {text}" if node else text, sys.stderr if self.as_json else sys.stdout)
+
+    def end(self, code: int) -> int:
+        """Print the document if one is wanted; return the exit code."""
+        if self.as_json:
+            self._print(code)
+        return code
+
+    def _print(self, code: int) -> None:
+        import msgspec  # noqa: PLC0415 - start-up time
+
+        from provision.printable import printable_json  # noqa: PLC0415 - start-up time
+        from provision.report.answer_document import SCHEMA, AnswerDocument, NodeAnswer  # noqa: PLC0415 - start-up time
+
+        document = AnswerDocument(
+            schema=SCHEMA,
+            verb=self.verb,  # type: ignore[arg-type]  # one of those that have it
+            exit_code=code,
+            place=self.place,
+            pause=_pause(self.pause),
+            before=_pause(self.before),
+            nodes=tuple(
+                NodeAnswer(node=node, refused=node in self._refused, says=tuple(says))
+                for node, says in self._nodes.items()
+            ),
+            says=tuple(self._says),
+        )
+        print(printable_json(msgspec.to_builtins(document)))
+
+
+def _pause(pause: Pause | None) -> AnswerPause | None:
+    from provision.report.answer_document import AnswerPause  # noqa: PLC0415 - start-up time
+
+    return None if pause is None else AnswerPause(by=pause.by, since=pause.since, reason=pause.reason)

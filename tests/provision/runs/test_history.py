@@ -1,0 +1,67 @@
+"""What past runs left of each node, as `grapnel status` tells it."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from provision.report import make_console, render_history, show
+from provision.runs import events as happened
+from provision.runs.history import History, history_of
+from tests.provision.runs.story import at, began, ended, report_of
+
+if TYPE_CHECKING:
+    from provision.runs.model import RunReport
+
+
+def report(run: str, verb: str, *results: tuple[str, str, bool]) -> RunReport:
+    first = happened.Began(
+        **{
+            **{name: getattr(began(), name) for name in ("time", "schema", "by", "grapnel", "inventory", "nodes")},
+            "run": run,
+            "command": (verb,),
+        }
+    )
+    nodes = [ended(node, result, is_good=is_good) for node, result, is_good in results]
+    return report_of([first, *nodes, happened.Ended(time=at(60), exit_code=0)])
+
+
+NEWEST = report("r3", "stage", ("n1", "staged", True))
+BACK = report("r2", "rollback", ("n2", "returned", True))
+APPLY = report("r1", "apply", *((f"n{number}", "converged", True) for number in (1, 2)), ("n3", "failed", False))
+
+
+def test_the_newest_word_about_a_node_counts_and_staging_is_none() -> None:
+    history = history_of([NEWEST, BACK, APPLY])
+
+    assert history.last is NEWEST
+    assert {name: (one.run, one.result) for name, one in history.nodes.items()} == {
+        "n1": ("r1", "converged"),
+        "n2": ("r2", "returned"),
+        "n3": ("r1", "failed"),
+    }
+    assert history.as_declared == ["n1"]
+
+
+def test_a_run_that_did_not_reach_a_node_says_nothing_of_it() -> None:
+    waited = report("r4", "apply", ("n1", "waiting", False), ("n2", "declined", True))
+    assert history_of([waited, APPLY]).nodes["n1"].run == "r1"
+
+
+def test_what_a_person_sees() -> None:
+    out = io.StringIO()
+    show(make_console(out, width=100), render_history(history_of([BACK, APPLY]), ["n1", "n2", "n3", "n4"], at(3600)))
+
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == [
+        "",
+        "last run: rollback by ada@control, 1h00m ago: succeeded (1 returned)",
+        "  `grapnel report r2` says what happened",
+        "last applied: 1 of 4 nodes as declared then",
+        "  n2  returned by rollback, 59m00s ago",
+        "  n3  failed by apply, 59m00s ago",
+        "  n4  in no run that is kept",
+    ]
+
+
+def test_without_runs_nothing_is_said() -> None:
+    assert list(render_history(History(), ["n1"], at(0))) == []

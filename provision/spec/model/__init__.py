@@ -18,7 +18,16 @@ from provision.spec.model.driver import (
     Runfile,
     Signing,
 )
+from provision.spec.model.kubelet import (
+    CpuManagerPolicy,
+    Kubelet,
+    MemoryManagerPolicy,
+    ReservedMemory,
+    TopologyManagerPolicy,
+    TopologyManagerScope,
+)
 from provision.spec.model.mig import Mig, MigConfig, MigEntry
+from provision.spec.model.node import Iommu, Kernel, Node, Taint, TaintEffect
 from provision.spec.model.plugin import (
     AllocationPolicy,
     DeviceClass,
@@ -66,11 +75,8 @@ from provision.spec.model.stack import (
     Entitlement,
     GpuStack,
     Metadata,
-    Node,
     Runtime,
     StackSpec,
-    Taint,
-    TaintEffect,
     Tenancy,
 )
 
@@ -88,6 +94,7 @@ __all__ = [
     "Commands",
     "Companion",
     "Compile",
+    "CpuManagerPolicy",
     "DaemonSets",
     "Day",
     "DeviceClass",
@@ -102,11 +109,15 @@ __all__ = [
     "Gate",
     "GpuStack",
     "Holds",
+    "Iommu",
+    "Kernel",
     "KernelModule",
+    "Kubelet",
     "LabelTarget",
     "Leaving",
     "MaintenanceRequests",
     "MemoryLimits",
+    "MemoryManagerPolicy",
     "MemoryOveruse",
     "MemoryUnits",
     "Metadata",
@@ -125,6 +136,7 @@ __all__ = [
     "QueryGate",
     "ReplaceFirst",
     "Repository",
+    "ReservedMemory",
     "ResourceNames",
     "Rollout",
     "Runfile",
@@ -141,6 +153,8 @@ __all__ = [
     "TaintEffect",
     "Tenancy",
     "Tool",
+    "TopologyManagerPolicy",
+    "TopologyManagerScope",
     "WaitFor",
     "Wave",
     "Window",

@@ -57,6 +57,8 @@ BEYOND_SCHEMA = {
     "too-deep",
     "two-documents",
     "values-that-contradict",
+    "node-settings-that-contradict",
+    "node-settings-without-what-they-need",
     "scheduler-that-contradicts",
     "commands-are-missing",
     "device-classes",

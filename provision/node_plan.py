@@ -30,6 +30,8 @@ class Role(StrEnum):
 
     DRIVER = "driver"
     RUNTIME = "runtime"
+    TUNING = "tuning"
+    KUBELET = "kubelet"
     NODE_DAEMON = "node_daemon"
 
 
@@ -53,6 +55,8 @@ class Action(StrEnum):
     ENABLE = "enable"
     DISABLE = "disable"
     DIVIDE = "divide"
+    SET = "set"
+    REBOOT = "reboot"
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
@@ -135,6 +139,40 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     runtime_reload: bool = False
 
 
+class TuningVariables(msgspec.Struct, frozen=True, kw_only=True):
+    """Variables of the role ``tuning``: settings of the running kernel, and arguments that it is started with.
+
+    An empty ``tuning_boot_loader`` leaves the arguments alone; ``tuning_boot_id`` is the boot that is to end for them.
+    ``tuning_forget``: nothing of the kernel's settings is grapnel's any more.
+    """
+
+    tuning_files: tuple[FileContent, ...] = ()
+    tuning_absent: tuple[str, ...] = ()
+    tuning_values: dict[str, str] = {}
+    tuning_boot_loader: str = ""
+    tuning_boot_arguments: tuple[str, ...] = ()
+    tuning_boot_former: tuple[str, ...] = ()
+    tuning_boot_id: str = ""
+    tuning_forget: bool = False
+
+
+class KubeletVariables(msgspec.Struct, frozen=True, kw_only=True):
+    """Variables of the role ``kubelet``: its service, and where it reads its settings (empty: nowhere).
+
+    ``kubelet_health`` is where it says whether it works. ``kubelet_forget``: nothing of it is grapnel's any more.
+    """
+
+    kubelet_unit: str
+    kubelet_config: str = ""
+    kubelet_config_dir: str = ""
+    kubelet_root_dir: str = ""
+    kubelet_health: str = ""
+    kubelet_files: tuple[FileContent, ...] = ()
+    kubelet_absent: tuple[str, ...] = ()
+    kubelet_restart: bool = False
+    kubelet_forget: bool = False
+
+
 class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of the role ``node_daemon``; an empty ``node_daemon_archive`` leaves the installed daemon alone.
 
@@ -159,6 +197,8 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     driver: DriverVariables | None = None
     runtime: RuntimeVariables | None = None
+    tuning: TuningVariables | None = None
+    kubelet: KubeletVariables | None = None
     node_daemon: NodeDaemonVariables | None = None
 
 
@@ -187,13 +227,12 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def shown_plan(plan: NodePlan) -> NodePlan:
     """Return the plan as people may see it: without the texts of files that not everybody on the node may read."""
-    runtime, daemon = plan.roles.runtime, plan.roles.node_daemon
-    if runtime is not None:
-        runtime = msgspec.structs.replace(runtime, runtime_files=_shown_files(runtime.runtime_files))
-    if daemon is not None:
-        daemon = msgspec.structs.replace(daemon, node_daemon_files=_shown_files(daemon.node_daemon_files))
-    roles = msgspec.structs.replace(plan.roles, runtime=runtime, node_daemon=daemon)
-    return msgspec.structs.replace(plan, roles=roles)
+    shown = {
+        role: msgspec.structs.replace(variables, **{f"{role}_files": _shown_files(getattr(variables, f"{role}_files"))})
+        for role in ("runtime", "tuning", "kubelet", "node_daemon")
+        if (variables := getattr(plan.roles, role)) is not None
+    }
+    return msgspec.structs.replace(plan, roles=msgspec.structs.replace(plan.roles, **shown))
 
 
 def _shown_files(files: tuple[FileContent, ...]) -> tuple[FileContent, ...]:

@@ -36,7 +36,8 @@ class Playbooks:
 
     ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once. ``offline``: no package source
     is contacted for facts; ``offline_nodes`` are those of which this is true in any case. ``mig_nodes`` are asked how
-    their GPUs are divided. With ``traces`` all of them are asked who changed them.
+    their GPUs are divided, those of ``kubelets`` for the settings of that service. With ``traces`` all of them are
+    asked who changed them.
     """
 
     collection: Path
@@ -47,6 +48,7 @@ class Playbooks:
     offline: bool = False
     offline_nodes: frozenset[str] = frozenset()
     mig_nodes: frozenset[str] = frozenset()
+    kubelets: Mapping[str, str] = field(default_factory=dict)
     traces: bool = False
 
     def facts(self, nodes: Iterable[str]) -> RunRequest:
@@ -58,7 +60,7 @@ class Playbooks:
             nodes=names,
             extra_vars={
                 **self._network(names),
-                **self._mig(names),
+                **self._asked(names),
                 **({"grapnel_traces": True} if self.traces else {}),
             },
             forks=max(1, min(self.forks, len(names))),
@@ -86,7 +88,7 @@ class Playbooks:
             playbook=self.collection / playbook,
             inventory=self.inventory,
             nodes=(plan.node,),
-            extra_vars={**variables, **self._network((plan.node,)), **self._mig((plan.node,))},
+            extra_vars={**variables, **self._network((plan.node,)), **self._asked((plan.node,))},
             forks=1,
             check=self.check,
             timeout_s=APPLY_TIMEOUT_S,
@@ -100,9 +102,14 @@ class Playbooks:
             return {"grapnel_is_offline": True}
         return {"grapnel_offline_nodes": named} if named else {}
 
-    def _mig(self, nodes: tuple[str, ...]) -> dict[str, object]:
-        named = [node for node in nodes if node in self.mig_nodes]
-        return {"grapnel_mig_nodes": named} if named else {}
+    def _asked(self, nodes: tuple[str, ...]) -> dict[str, object]:
+        """Return which nodes are asked for more than the planner always needs."""
+        divided = [node for node in nodes if node in self.mig_nodes]
+        kubelets = {node: self.kubelets[node] for node in nodes if node in self.kubelets}
+        return {
+            **({"grapnel_mig_nodes": divided} if divided else {}),
+            **({"grapnel_kubelets": kubelets} if kubelets else {}),
+        }
 
     def collect(self, node: str, collection: Mapping[str, object]) -> RunRequest:
         """Have a node collect a driver for others; ``collection`` is documented in the playbook."""

@@ -34,6 +34,7 @@ from provision.payload import store
 from provision.payload.place import payload_folder
 from provision.planner.bundled import declare_carried, declared_bundle
 from provision.planner.hand_edits import overwrite_edits
+from provision.render.kubelet import declared_settings
 from provision.report import (
     builds_document,
     make_console,
@@ -49,6 +50,7 @@ from provision.report import (
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
+from provision.rollout.node_marks import declared_marks
 from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
 from provision.simulate.foresee import foresee
@@ -180,10 +182,11 @@ def assess_fleet(
     prepared = foresee_refusals(prepare(answers, scope.stacks, views, scope.groups, scope.unnamed), scope.cluster)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
+    marks = scope.cluster.compare_marks({name: declared_marks(scope.stacks[name]) for name in scope.stacks})
     builds = foresee_builds(context, answers, prepared.todo)
     closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
     gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
-    known = replace(prepared, runtime_classes=missing, builds=builds, closed=closed, gates=gates)
+    known = replace(prepared, runtime_classes=missing, marks=marks, builds=builds, closed=closed, gates=gates)
     return answers, replace(known, forecast=foresee(known, scope.clock()))
 
 
@@ -221,6 +224,11 @@ def build_context(
         environment=environment or {},
         offline=args.bundle is not None,
         mig_nodes=frozenset(node.name for node in fleet.nodes if node.stack.mig.layout is not None),
+        kubelets={
+            node.name: node.stack.node.kubelet.unit
+            for node in fleet.nodes
+            if declared_settings(node.stack.node.kubelet)
+        },
         offline_nodes=frozenset(node.name for node in fleet.nodes if declared_bundle(node.stack.driver) is not None),
     )
     runner = AnsibleRunner(collection, args.keep_artifacts, args.most_artifacts)

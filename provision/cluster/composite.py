@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from provision.rollout.cluster import Change, Cluster, NodeProblem
     from provision.rollout.errors import ClusterError
     from provision.rollout.model import GpuPod, NodeView, Record
+    from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
@@ -100,6 +101,17 @@ class CompositeCluster:
     def ensure_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass had to be created."""
         return (self._pods_of or self._keepers[0]).ensure_runtime_class(name, handler)
+
+    def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
+        """Return how labels and taints differ, where there are Nodes."""
+        return {} if self._pods_of is None else self._pods_of.compare_marks(self._of_pods(wanted))
+
+    def set_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, ClusterError]:
+        """Give Nodes their labels and taints, where there are Nodes."""
+        return {} if self._pods_of is None else self._pods_of.set_marks(self._of_pods(wanted))
+
+    def _of_pods(self, wanted: Mapping[str, NodeMarks]) -> dict[str, NodeMarks]:
+        return {name: marks for name, marks in wanted.items() if self._homes.get(name) is self._pods_of}
 
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:

@@ -20,6 +20,7 @@ from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
 from provision.cluster.lease import Tenure, hold, pause_of, read_lease
 from provision.cluster.maintenances import Maintenances, needs_withdrawal
+from provision.cluster.mark_keeper import MarkKeeper
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.mirror import essence
 from provision.cluster.objects import Node, Pod
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Change, Eviction
     from provision.rollout.model import GpuPod, Record
+    from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
@@ -87,6 +89,7 @@ class KubernetesCluster:
         self._requests = EvictionRequests(api, self._acting, is_used=rules.requests)
         self._machines = machines
         self._asked = asked
+        self._marks = MarkKeeper(api, self._acting, self._read)
         self._maintenances = Maintenances(api, self._acting, is_asked=asked.maintenances)
         self._elsewhere = Elsewhere(locks, self._maintenances, Pools(api, asked.respect))
         self._seen: dict[str, Node] = {}
@@ -203,6 +206,14 @@ class KubernetesCluster:
     def ensure_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass had to be created."""
         return ensure_runtime_class(self._acting, name, handler)
+
+    def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
+        """Return how the labels and taints of Nodes differ from what is declared."""
+        return self._marks.compare(wanted, self._seen)
+
+    def set_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, ClusterError]:
+        """Give Nodes their labels and taints."""
+        return self._marks.set(wanted, self._seen)
 
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.cluster.marks import UPGRADE
+from provision.cluster.node_marks import MARKS
 from provision.cluster.objects import Metadata, NodeStatus
 from provision.cluster.pods import node_pods
 from provision.rollout.cluster import NodeProblem
@@ -34,14 +35,14 @@ def number(version: str) -> int:
 
 def essence(node: Node) -> Node:
     """Return what a write and the match with a machine need of a Node: a fleet of thousands is kept in memory."""
-    meta, upgrade = node.metadata, node.metadata.annotations.get(UPGRADE)
+    meta = node.metadata
     return msgspec.structs.replace(
         node,
         metadata=Metadata(
             name=meta.name,
             uid=meta.uid,
             resource_version=meta.resource_version,
-            annotations={} if upgrade is None else {UPGRADE: upgrade},
+            annotations={key: meta.annotations[key] for key in (UPGRADE, MARKS) if key in meta.annotations},
         ),
         spec=node.spec,  # cordon and taints, which a write replaces together
         status=NodeStatus(addresses=node.status.addresses, node_info=node.status.node_info),

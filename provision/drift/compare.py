@@ -30,6 +30,8 @@ _KINDS: Final[Mapping[Action, Kind]] = {
     Action.LOAD: Kind.MODULE,
     Action.DEPLOY: Kind.SOFTWARE,
     Action.DIVIDE: Kind.MIG,
+    Action.SET: Kind.KERNEL,
+    Action.REBOOT: Kind.KERNEL,
     Action.REPAIR: Kind.INTERRUPTED,
 }
 
@@ -42,10 +44,15 @@ def differences_of(plan: NodePlan) -> tuple[Difference, ...]:
     """
     items = [item for item in plan.items if item.action is not Action.STAGE and not _is_foreseen(item)]
     causes = [item for item in items if item.action is not Action.RESTART]
-    grouped = groupby(causes or items or plan.items, key=lambda item: (_KINDS[item.action], item.role, item.reason))
+    grouped = groupby(causes or items or plan.items, key=lambda item: (_kind(item), item.role, item.reason))
     return tuple(
         Difference(kind, role, reason, tuple(map(_subject, together))) for (kind, role, reason), together in grouped
     )
+
+
+def _kind(item: Item) -> Kind:
+    """Return what it is that differs: what is removed is a package, or a file that is declared no more."""
+    return Kind.FILE if item.action is Action.REMOVE and item.target.startswith("/") else _KINDS[item.action]
 
 
 def _is_foreseen(item: Item) -> bool:

@@ -30,6 +30,8 @@ from provision.fleet.driver_facts import (
 )
 from provision.fleet.errors import FactsError
 from provision.fleet.fact import COMMAND, MESSAGE, Fact, tidy
+from provision.fleet.kernel_facts import KernelState  # noqa: TC001 - msgspec resolves the annotations
+from provision.fleet.kubelet_facts import KubeletState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.mig_facts import MigState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.traces import Traces  # noqa: TC001 - msgspec resolves the annotations
 from provision.printable import printable
@@ -245,6 +247,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     pending_reboot: PendingReboot | None = None
     driver: DriverState = DriverState()
     mig: MigState | None = None
+    kernel: KernelState | None = None
+    kubelet: KubeletState | None = None
     product_files: Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=128)] = ()
     traces: Traces | None = None
 

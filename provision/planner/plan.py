@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from provision.driver.catalogue import find_distribution
 from provision.node_plan import NodePlan, Problem, Role, Roles
 from provision.planner.driver import changes_driver, loads_driver, plan_driver
+from provision.planner.kubelet import plan_kubelet
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.part import Part
 from provision.planner.runtime import plan_runtime
+from provision.planner.tuning import changes_hugepages, plan_tuning
 from provision.products import recognise
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from provision.fleet.facts import NodeFacts
-    from provision.node_plan import DriverVariables, NodeDaemonVariables
+    from provision.node_plan import DriverVariables, KubeletVariables, NodeDaemonVariables
     from provision.payload.model import Payload
     from provision.spec.model import StackSpec
 
@@ -44,21 +46,32 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
     if Role.DRIVER in roles:
         driver = plan_driver(facts, stack, distribution, payload, version_reason=version_reason)
     runtime = plan_runtime(facts, stack, payload) if Role.RUNTIME in roles else Part()
+    tuning = plan_tuning(facts, stack) if Role.TUNING in roles else Part()
+    kubelet: Part[KubeletVariables] = Part()
+    if Role.KUBELET in roles:
+        kubelet = plan_kubelet(facts, stack, hugepages_change=changes_hugepages(tuning))
     daemon: Part[NodeDaemonVariables] = Part()
     if Role.NODE_DAEMON in roles:
         daemon = plan_node_daemon(
             facts, stack, payload, driver_changes=changes_driver(driver), driver_loads=loads_driver(driver)
         )
-    problems = (*driver.problems, *runtime.problems, *daemon.problems)
-    items = (*driver.items, *runtime.items, *daemon.items)
+    parts = (driver, runtime, tuning, kubelet, daemon)
+    problems = tuple(problem for part in parts for problem in part.problems)
+    items = tuple(item for part in parts for item in part.items)
     others = recognise.warnings(facts, items, has_problems=bool(problems))
-    variables = Roles(driver=driver.variables, runtime=runtime.variables, node_daemon=daemon.variables)
+    variables = Roles(
+        driver=driver.variables,
+        runtime=runtime.variables,
+        tuning=tuning.variables,
+        kubelet=kubelet.variables,
+        node_daemon=daemon.variables,
+    )
     return NodePlan(
         node=node,
         items=items,
         roles=Roles() if problems else variables,
         problems=tuple(dict.fromkeys(problems)),
-        warnings=(*driver.warnings, *daemon.warnings, *_released(facts, stack), *others),
+        warnings=(*driver.warnings, *kubelet.warnings, *daemon.warnings, *_released(facts, stack), *others),
         derived=driver.derived,
     )
 

@@ -10,6 +10,7 @@ from provision.report.console import Text
 from provision.report.status import age
 from provision.report.terminal import CELL_WIDTH, count, names
 from provision.rollout.decision.leaving import evictable
+from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,6 +35,22 @@ def render_rollout(prepared: Prepared, cluster: str, kubernetes: str = "") -> It
     if prepared.runtime_classes:
         yield ""
         yield Text(f"RuntimeClass {', '.join(prepared.runtime_classes)} will be created on {kubernetes or cluster}")
+    yield from _render_marks(prepared)
+
+
+def _render_marks(prepared: Prepared) -> Iterator[RenderableType]:
+    """Yield what changes about labels and taints of Nodes, once for equal ones, and what is left to somebody else."""
+    for title, told, style in (
+        ("will be given", {name: each.changes for name, each in prepared.marks.items()}, ""),
+        ("keep what somebody else has set", {name: each.conflicts for name, each in prepared.marks.items()}, "yellow"),
+    ):
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, words in told.items():
+            if words:
+                alike.setdefault(words, []).append(name)
+        for words, nodes in alike.items():
+            yield ""
+            yield Text(f"Nodes {few(nodes)} {title}: {', '.join(words)}", style)
 
 
 def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
@@ -120,6 +137,10 @@ def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
         "expected": None if prepared.forecast is None else _forecast_document(prepared.forecast),
         "nodes": [_describe(states[name]) for name in prepared.rollout],
         "runtimeClasses": list(prepared.runtime_classes),
+        "nodeMarks": {
+            name: {"changes": list(each.changes), "conflicts": list(each.conflicts)}
+            for name, each in prepared.marks.items()
+        },
     }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from provision.rollout.model import GpuPod, NodeView, Record
+    from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
@@ -120,6 +121,15 @@ class Cluster(Protocol):
         Raises RuntimeClassError when one of that name has another handler.
         """
 
+    def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
+        """Return how labels and taints of nodes that were observed differ; nodes without a difference are left out."""
+
+    def set_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, ClusterError]:
+        """Give nodes their labels and taints, and take away what is declared no more; return what went wrong.
+
+        What somebody else has set stays as it is.
+        """
+
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Keep every other engine out while inside; the same ``holder`` takes its own lease over at once.
 
@@ -164,6 +174,16 @@ class OneByOne:
     def request_maintenance(self: Cluster, node: str) -> None:
         """There is nobody who would have to be asked."""
         del node
+
+    def compare_marks(self: Cluster, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
+        """There are no objects that could be labelled."""
+        del wanted
+        return {}
+
+    def set_marks(self: Cluster, wanted: Mapping[str, NodeMarks]) -> Mapping[str, ClusterError]:
+        """There are no objects that could be labelled."""
+        del wanted
+        return {}
 
     def settle_evictions(self: Cluster, is_wanted: Callable[[str], bool]) -> None:
         """There is nothing to take back: what is asked is done or refused at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.builders import provide_modules
 from provision.apply.fleet import apply_all, settled, stage_all
@@ -17,6 +17,7 @@ from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.prepare import runtime_classes
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ClusterError
+from provision.rollout.node_marks import declared_marks
 from provision.rollout.returns import forget_returns
 from provision.spec.excerpt import few
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from provision.rollout.model import NodeView, Record
     from provision.rollout.progress import RolloutObserver
     from provision.spec.model import StackSpec
+
+
+_CONFLICT: Final = "take it off the Node by hand, or declare the value that it has"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,7 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
         changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
         results = _in_order(job, changed)
         forget_returns(job.adapters.cluster, job.prepared, results, observe, holder)
-        return ApplyResult(results, ensure_runtime_classes(job, results, observe))
+        return ApplyResult(results, (*ensure_runtime_classes(job, results, observe), *set_marks(job, results, observe)))
 
 
 @contextlib.contextmanager
@@ -249,3 +253,22 @@ def ensure_runtime_classes(
         except ClusterError as error:  # the nodes are done, and their results have to be seen
             complaints.append(error)
     return tuple(complaints)
+
+
+def set_marks(job: Job, results: Collection[NodeResult], observe: RolloutObserver) -> tuple[GrapnelError, ...]:
+    """Give the Nodes of all machines that are as declared their labels and taints; return what went wrong."""
+    good = {result.node for result in results if result.is_good}
+    changed = {name: each for name, each in job.prepared.marks.items() if name in good}
+    wanted = {name: declared_marks(job.stacks[name]) for name, each in changed.items() if each.changes}
+    complaints: list[GrapnelError] = [
+        GrapnelError(f"node {name} keeps what somebody else has set: {conflict}", hint=_CONFLICT)
+        for name, each in changed.items()
+        for conflict in each.conflicts
+    ]
+    try:
+        failed = job.adapters.cluster.set_marks(wanted) if wanted else {}
+    except ClusterError as error:  # the nodes are done, and their results have to be seen
+        return (*complaints, error)
+    for name in wanted.keys() - failed.keys():
+        observe(Note(name, f"its Node: {', '.join(changed[name].changes)}"))
+    return (*complaints, *dict.fromkeys(failed.values()))

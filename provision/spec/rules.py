@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from provision.spec.driver_rules import judge_driver
 from provision.spec.mig_rules import judge_mig
 from provision.spec.model import Engine, Entitlement
+from provision.spec.node_rules import judge_node
 from provision.spec.plugin_rules import judge_plugin
 from provision.spec.remark import error, warning
 from provision.spec.rollout_rules import judge_rollout
@@ -33,10 +34,9 @@ def judge(spec: StackSpec) -> list[Remark]:
             _runtime(spec),
             judge_plugin(spec.plugin),
             judge_mig(spec),
-            _node(spec),
+            judge_node(spec),
             judge_rollout(spec.rollout),
             judge_scheduler(spec),
-            _not_yet(spec),
         )
     )
 
@@ -64,25 +64,3 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
     elif not by_kubelet and spec.plugin.enabled:
         hint = "write entitlement: kubelet where a kubelet runs, or plugin.enabled: false where none does"
         yield warning(path, "any image can take GPUs that the plugin gave to others", hint)
-
-
-def _node(spec: StackSpec) -> Iterator[Remark]:
-    """Within one node, a key and an effect name a taint."""
-    seen = set()
-    for index, taint in enumerate(spec.node.taints):
-        name = (taint.key, taint.effect)
-        if name in seen:
-            message = f"'{taint.key}' with effect {taint.effect.value} is listed twice"
-            yield error(("node", "taints", index), message, "a key and an effect name one taint")
-        seen.add(name)
-
-
-def _not_yet(spec: StackSpec) -> Iterator[Remark]:
-    """Keys that are part of the format, and that this version does not support."""
-    told: dict[KeyPath, bool] = {
-        ("node", "labels"): bool(spec.node.labels),
-        ("node", "taints"): bool(spec.node.taints),
-    }
-    for path, is_told in told.items():
-        if is_told:
-            yield warning(path, "is not supported by this version yet", "leave the key out until it is")

@@ -152,6 +152,8 @@ class _Walk:
         kind = unwrap(wrapped)
         if isinstance(kind.type, model.StrType) and not matches(key, kind.type):
             self._report_text(key, kind, path, self.source.key_place(path))
+        elif isinstance(kind.type, model.LiteralType) and key not in (known := allowed(kind.type)):
+            self.report(path, "unknown key", _hint_for_key(key, known), place=self.source.key_place(path))
 
     def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
         if len(value) < max(kind.fewest, kind.type.min_length or 0):  # type: ignore[attr-defined]  # a VarTupleType, as the caller saw
@@ -205,6 +207,8 @@ class _Walk:
         hint = _one_of(choices) if choices else self._hint_for_type(value, kind, path)
         found = f"not {WORDS.get(type(value), 'something else')}"
         written = self.source.written(path)
+        if written in choices:
+            hint = f'quote it: "{written}"'
         if isinstance(value, bool) and written and written.lower() != str(value).lower():
             found = f"but YAML reads {written} as {json.dumps(value)}"
         self.report(path, "has no value" if value is None else f"should be {word(kind)}, {found}", hint)

@@ -8,14 +8,27 @@ import pytest
 import yaml
 from ansible_collections.grapnel.node.plugins.action.plan import ActionModule
 
-from provision.node_plan import DriverVariables, NodeDaemonVariables, Role, RuntimeVariables
+from provision.node_plan import (
+    DriverVariables,
+    KubeletVariables,
+    NodeDaemonVariables,
+    Role,
+    RuntimeVariables,
+    TuningVariables,
+)
 from provision.payload.sources import find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
-VARIABLES = {"driver": DriverVariables, "runtime": RuntimeVariables, "node_daemon": NodeDaemonVariables}
+VARIABLES = {
+    "driver": DriverVariables,
+    "runtime": RuntimeVariables,
+    "tuning": TuningVariables,
+    "kubelet": KubeletVariables,
+    "node_daemon": NodeDaemonVariables,
+}
 
 
 def read(path: str) -> Any:  # noqa: ANN401 - YAML is of any type

@@ -33,10 +33,20 @@ from provision.planner.kernel_module import RELOAD_MARK
 from provision.planner.node_daemon import UNIT_PATH
 from provision.planner.part import RESTART_MARKS
 from provision.planner.plan import plan_node
+from provision.render.kubelet_record import KUBELET_RECORD_PATH
+from provision.render.tuning import HUGEPAGES, NUMA_BALANCING, TUNING_RECORD_PATH
 from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:
-    from provision.node_plan import DriverVariables, Item, NodeDaemonVariables, NodePlan, RuntimeVariables
+    from provision.node_plan import (
+        DriverVariables,
+        Item,
+        KubeletVariables,
+        NodeDaemonVariables,
+        NodePlan,
+        RuntimeVariables,
+        TuningVariables,
+    )
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -182,6 +192,10 @@ def simulate_apply(facts: NodeFacts, plan: NodePlan) -> NodeFacts:
         facts = _apply_driver(facts, roles.driver)
     if roles.runtime is not None:
         facts = _apply_runtime(facts, roles.runtime)
+    if roles.tuning is not None:
+        facts = _apply_tuning(facts, roles.tuning)
+    if roles.kubelet is not None:
+        facts = _apply_kubelet(facts, roles.kubelet)
     if roles.node_daemon is not None:
         facts = _apply_node_daemon(facts, roles.node_daemon)
     return facts
@@ -248,6 +262,31 @@ def _engine(facts: NodeFacts, name: str) -> Engine:
     engine = facts.engines[name]
     assert engine is not None
     return engine
+
+
+def _apply_tuning(facts: NodeFacts, variables: TuningVariables) -> NodeFacts:
+    assert facts.kernel is not None
+    written = {each.path: make_file(each.content, each.mode) for each in variables.tuning_files}
+    forgotten = [TUNING_RECORD_PATH] if variables.tuning_forget else []
+    kernel, values = facts.kernel, variables.tuning_values
+    if NUMA_BALANCING in values:
+        kernel = replace(kernel, numa_balancing=int(values[NUMA_BALANCING]))
+    if HUGEPAGES in values:
+        kernel = replace(kernel, hugepages=kernel.hugepages | {"2Mi": int(values[HUGEPAGES])})
+    if variables.tuning_boot_id:
+        kernel = replace(kernel, arguments=variables.tuning_boot_arguments)
+    return replace(
+        facts, files=facts.files | written | dict.fromkeys([*variables.tuning_absent, *forgotten]), kernel=kernel
+    )
+
+
+def _apply_kubelet(facts: NodeFacts, variables: KubeletVariables) -> NodeFacts:
+    assert facts.kubelet is not None or not variables.kubelet_files
+    written = {each.path: make_file(each.content, each.mode) for each in variables.kubelet_files}
+    forgotten = [KUBELET_RECORD_PATH] if variables.kubelet_forget else []
+    files = facts.files | written | dict.fromkeys([*variables.kubelet_absent, *forgotten])
+    kubelet = facts.kubelet and replace(facts.kubelet, active="active", restart_due=False)
+    return replace(facts, files=files, kubelet=kubelet)
 
 
 def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> NodeFacts:

@@ -22,7 +22,12 @@ class ActionModule(ControllerAction):
         "version_problem": {"type": "str", "default": ""},
         "payload": {"type": "str", "default": ""},
         "stack_file": {"type": "str", "default": ""},
-        "roles": {"type": "list", "elements": "str", "choices": ["driver", "runtime", "node_daemon"], "default": []},
+        "roles": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["driver", "runtime", "tuning", "kubelet", "node_daemon"],
+            "default": [],
+        },
         "force": {"type": "bool", "default": False},
     }
 

@@ -36,6 +36,10 @@ options:
     description: Whether the node daemon's program is asked how the GPUs are divided by MIG.
     type: bool
     default: false
+  kubelet:
+    description: The kubelet's service, if its settings are asked for. Those that grapnel has changed are told anyway.
+    type: str
+    default: ""
   traces:
     description: Whether the node's records are read for who changed it, logs of packages, times of files and units.
     type: bool
@@ -79,6 +83,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Ho
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
 from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import read_kubelet_engine
+from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings import read_kernel
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_kubelet, settings_files
 from ansible_collections.grapnel.node.plugins.module_utils.mig import read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
@@ -115,11 +121,13 @@ class Waits:
 class More:
     """What is asked beside what the planner always needs.
 
-    Files; how GPUs are divided, which asks the driver; and who changed the node, which reads logs.
+    Files; how GPUs are divided, which asks the driver; the kubelet's service; and who changed the node, which reads
+    logs.
     """
 
     files: list[str]
     mig: bool = False
+    kubelet: str = ""
     traces: bool = False
 
 
@@ -129,7 +137,8 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
     packages = _read_packages(host, manager, waits, clock)  # first: it waits for a transaction that changes the rest
     services = read_units(host)
     kernels = read_kernels(host)
-    watched = read_files(host, more.files)
+    kubelet = read_kubelet(host, more.kubelet)
+    watched = read_files(host, [*more.files, *settings_files(host, kubelet)])
     return {
         "schema": SCHEMA,
         "node": read_identity(host),
@@ -155,6 +164,8 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "initramfs": read_initramfs(host),
         "driver": read_driver_state(host),
         "mig": read_mig(host) if more.mig else None,
+        "kernel": read_kernel(host),
+        "kubelet": kubelet,
         "product_files": read_product_files(host),
         "traces": read_traces(host, clock, manager.NAME, watched, services) if more.traces else None,
     }
@@ -186,6 +197,7 @@ def main() -> None:
             "refresh_timeout_s": {"type": "int", "default": 120},
             "lock_timeout_s": {"type": "int", "default": 60},
             "mig": {"type": "bool", "default": False},
+            "kubelet": {"type": "str", "default": ""},
             "traces": {"type": "bool", "default": False},
             "files": {"type": "list", "elements": "path", "default": []},
         },
@@ -194,7 +206,7 @@ def main() -> None:
     freshness = Freshness(module.params["max_age_s"], module.params["refresh_timeout_s"])
     waits = Waits(freshness if module.params["refresh"] else None, module.params["lock_timeout_s"])
     try:
-        more = More(**{name: module.params[name] for name in ("files", "mig", "traces")})
+        more = More(**{name: module.params[name] for name in ("files", "mig", "kubelet", "traces")})
         facts = gather(Host(), waits, Clock(), more)
     except HostError as error:
         module.fail_json(msg=str(error))

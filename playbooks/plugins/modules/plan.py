@@ -42,7 +42,7 @@ options:
     description: The roles that may change something, empty for all of them.
     type: list
     elements: str
-    choices: [driver, runtime, node_daemon]
+    choices: [driver, runtime, tuning, kubelet, node_daemon]
     default: []
   force:
     description:

@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.answer import AnswerE
 
 MEMORY_BYTES = 384 * 1024 * 1024  # beyond what a worker has when it begins; a real node's facts need a tenth
 # Prefixes of the variables of this collection. A fact of such a name would be used as a variable.
-_OUR_NAMES = ("grapnel_", "apply_", "driver_", "runtime_", "node_daemon_")
+_OUR_NAMES = ("grapnel_", "apply_", "driver_", "runtime_", "tuning_", "kubelet_", "node_daemon_")
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

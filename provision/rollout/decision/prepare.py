@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from provision.rollout.forecast import Forecast
     from provision.rollout.gates import GateState
     from provision.rollout.model import NodeView, Record
+    from provision.rollout.node_marks import MarkChange
     from provision.rollout.pause import Pause
     from provision.spec.model import StackSpec
 
@@ -43,7 +44,8 @@ class Prepared:
     ``states`` are all nodes that the cluster knows, in the inventory's order; ``rollout`` those that go through the
     rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
     the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
-    would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks. ``builds`` are the modules
+    would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks, ``marks`` how labels and
+    taints of Nodes differ. ``builds`` are the modules
     that one node provides for others. ``closed`` is why no node would begin now, with the time when one may,
     ``gates`` what those of the declaration say, ``forecast`` how long it is expected to take.
     """
@@ -55,6 +57,7 @@ class Prepared:
     refusals: Mapping[str, Failure] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     runtime_classes: tuple[str, ...] = ()
+    marks: Mapping[str, MarkChange] = field(default_factory=dict)
     builds: tuple[Handing, ...] = ()
     closed: str = ""
     gates: tuple[GateState, ...] = ()
@@ -68,7 +71,7 @@ class Prepared:
     @property
     def is_change(self) -> bool:
         """Whether there is anything to do at all."""
-        return bool(self.todo or self.runtime_classes)
+        return bool(self.todo or self.runtime_classes or any(each.changes for each in self.marks.values()))
 
 
 def prepare(

@@ -18,7 +18,16 @@ from provision.spec.model.driver import (
     Runfile,
     Signing,
 )
+from provision.spec.model.kubelet import (
+    CpuManagerPolicy,
+    Kubelet,
+    MemoryManagerPolicy,
+    ReservedMemory,
+    TopologyManagerPolicy,
+    TopologyManagerScope,
+)
 from provision.spec.model.mig import Mig, MigConfig, MigEntry
+from provision.spec.model.node import Iommu, Kernel, Node, Taint, TaintEffect
 from provision.spec.model.plugin import (
     AllocationPolicy,
     DeviceClass,
@@ -67,11 +76,8 @@ from provision.spec.model.stack import (
     GpuStack,
     HandEdits,
     Metadata,
-    Node,
     Runtime,
     StackSpec,
-    Taint,
-    TaintEffect,
     Tenancy,
 )
 
@@ -89,6 +95,7 @@ __all__ = [
     "Commands",
     "Companion",
     "Compile",
+    "CpuManagerPolicy",
     "DaemonSets",
     "Day",
     "DeviceClass",
@@ -104,11 +111,15 @@ __all__ = [
     "GpuStack",
     "HandEdits",
     "Holds",
+    "Iommu",
+    "Kernel",
     "KernelModule",
+    "Kubelet",
     "LabelTarget",
     "Leaving",
     "MaintenanceRequests",
     "MemoryLimits",
+    "MemoryManagerPolicy",
     "MemoryOveruse",
     "MemoryUnits",
     "Metadata",
@@ -127,6 +138,7 @@ __all__ = [
     "QueryGate",
     "ReplaceFirst",
     "Repository",
+    "ReservedMemory",
     "ResourceNames",
     "Rollout",
     "Runfile",
@@ -143,6 +155,8 @@ __all__ = [
     "TaintEffect",
     "Tenancy",
     "Tool",
+    "TopologyManagerPolicy",
+    "TopologyManagerScope",
     "WaitFor",
     "Wave",
     "Window",

@@ -5,19 +5,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Final, Literal
 
-import msgspec
-
 from provision.spec.model.driver import Driver
 from provision.spec.model.mig import Mig
+from provision.spec.model.node import Node
 from provision.spec.model.plugin import Plugin
 from provision.spec.model.rollout import Rollout
 from provision.spec.model.scheduler import Scheduler
 from provision.spec.model.section import Section, doc
-from provision.spec.model.texts import (
-    DnsLabel,
-    LabelKey,
-    LabelValue,
-)
+from provision.spec.model.texts import DnsLabel
 
 API_VERSION: Final = "grapnel.dev/v1alpha1"
 KIND: Final = "GpuStack"
@@ -48,14 +43,6 @@ class Entitlement(Enum):
 
     KUBELET = "kubelet"
     ENV = "env"
-
-
-class TaintEffect(Enum):
-    """What a taint does to pods that do not tolerate it."""
-
-    NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-    NO_EXECUTE = "NoExecute"
 
 
 class Metadata(Section, frozen=True, kw_only=True):
@@ -107,23 +94,6 @@ class Runtime(Section, frozen=True, kw_only=True):
     def handlers(self) -> tuple[str, ...]:
         """All names under which the engine has the handler."""
         return (self.handler, *self.handler_aliases)
-
-
-class Taint(Section, frozen=True, kw_only=True):
-    """A taint of the Kubernetes node."""
-
-    key: Annotated[LabelKey, doc("Key of the taint.")]
-    value: Annotated[LabelValue, doc("Value of the taint.")] = ""
-    effect: Annotated[TaintEffect, doc("What happens to pods that do not tolerate the taint.")]
-
-
-class Node(Section, frozen=True, kw_only=True):
-    """The Kubernetes Node object of the machine."""
-
-    labels: Annotated[dict[LabelKey, LabelValue], doc("Labels to set on the Node object.")] = msgspec.field(
-        default_factory=dict
-    )
-    taints: Annotated[tuple[Taint, ...], doc("Taints to set on the Node object.")] = ()
 
 
 class Tenancy(Section, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ BEYOND_SCHEMA = {
     "two-documents",
     "handler-twice",
     "values-that-contradict",
+    "node-settings-that-contradict",
+    "node-settings-without-what-they-need",
     "scheduler-that-contradicts",
     "commands-are-missing",
     "device-classes",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from provision.spec.findings import Severity, dotted
-from provision.spec.model import Engine, StackSpec
+from provision.spec.model import StackSpec
 from provision.spec.rules import judge
 from provision.spec.validate import convert
 
@@ -20,24 +18,6 @@ def remarks(**sections: dict[str, Any]) -> list[tuple[str, str]]:
     """Return severity and key of each remark about a declaration that is fine but for these sections."""
     spec = convert({**VERSION, **sections}, StackSpec)
     return [(each.severity.value, dotted(each.path)) for each in judge(spec)]
-
-
-def test_the_contract_names_the_keys_that_are_not_implemented_and_no_other() -> None:
-    text = (Path(__file__).parents[3] / "docs/contracts/gpustack/README.md").read_text(encoding="utf-8")
-    sentence = " ".join(text.split()).partition("not implemented yet: ")[2].partition(". ")[0]
-    declared = {
-        **VERSION,
-        "node": {"labels": {"example.com/a": "b"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
-    }
-    told = [each for each in judge(convert(declared, StackSpec)) if "not supported by this version" in each.message]
-
-    assert sorted(re.findall(r"`([\w.]+)`", sentence)) == sorted(dotted(each.path) for each in told)
-
-
-@pytest.mark.parametrize("engine", [each.value for each in Engine])
-def test_every_engine_is_implemented(engine: str) -> None:
-    spec = convert({**VERSION, "runtime": {"engine": engine}}, StackSpec)
-    assert not [each for each in judge(spec) if "not supported by this version" in each.message]
 
 
 def test_the_shortest_declaration_is_beyond_doubt() -> None:

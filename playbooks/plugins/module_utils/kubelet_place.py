@@ -1,0 +1,149 @@
+"""Finds where a node's kubelet reads its settings: its command line says it.
+
+While grapnel has it stopped, there is no command line: what it said is kept in a note until the kubelet runs again.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.units import is_restart_due
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+RECORD = "/etc/grapnel/kubelet.json"  # which settings are grapnel's (provision.render.kubelet_record)
+NOTE = "/var/lib/grapnel/kubelet-place.json"
+_ROOT_DIR = "/var/lib/kubelet"
+_UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,127}\.service")
+_FLAG = re.compile(r"[a-z0-9-]{1,64}")
+_MAX_FLAGS = 256
+_MAX_DROP_INS = 32
+_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a kubelet reads its settings and keeps its state; ``flags`` are those of its command line, by name."""
+
+    program: str = ""
+    config: str = ""
+    config_dir: str = ""
+    root_dir: str = _ROOT_DIR
+    flags: tuple[tuple[str, str], ...] = ()
+
+    def flag(self, name: str) -> str:
+        """Return the value of a flag, empty where it is not given."""
+        return dict(self.flags).get(name, "")
+
+
+def read_kubelet(host: Host, unit: str) -> dict[str, Any] | None:
+    """Return the facts ``kubelet`` of a service; without one, of that whose settings grapnel has changed, if any."""
+    unit = unit or _recorded_unit(host)
+    if not _UNIT.fullmatch(unit):
+        return None
+    properties = unit_state(host, unit)
+    place = read_place(host, properties.get("MainPID", ""))
+    return {
+        "unit": unit,
+        "load": properties.get("LoadState", "not-found"),
+        "active": properties.get("ActiveState", "inactive"),
+        "program": place.program,
+        "config": place.config,
+        "config_dir": place.config_dir,
+        "root_dir": place.root_dir,
+        "flags": sorted({name for name, _ in place.flags if _FLAG.fullmatch(name)})[:_MAX_FLAGS],
+        "restart_due": is_restart_due(host, unit),
+    }
+
+
+def unit_state(host: Host, unit: str) -> dict[str, str]:
+    """Return what systemd says of a service."""
+    command = ["systemctl", "show", "--property", "LoadState,ActiveState,MainPID", unit]
+    lines = host.run(command, _TIMEOUT_S).stdout.splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def settings_files(host: Host, told: dict[str, Any] | None) -> list[str]:
+    """Return the files that a kubelet reads its settings from, as many as are looked at."""
+    if told is None:
+        return []
+    folder = told["config_dir"]
+    names = [name for name in host.names(folder) if is_drop_in(name)] if folder else []
+    return [*filter(None, [told["config"]]), *(f"{folder}/{name}" for name in names[:_MAX_DROP_INS])]
+
+
+def is_drop_in(name: str) -> bool:
+    """Tell whether the kubelet reads a file of that name in its folder; ours are written under other names first."""
+    return name.endswith(".conf")
+
+
+def read_place(host: Host, pid: str) -> Place:
+    """Return where the kubelet of a process reads its settings; of one that does not run, what was noted."""
+    arguments = _arguments(host, pid)
+    return parse_place(arguments) if arguments else _noted(host)
+
+
+def parse_place(arguments: Sequence[str]) -> Place:
+    """Return what a command line says: flags are ``--name=value``, ``--name value`` or ``--name``."""
+    flags: list[tuple[str, str]] = []
+    for index, argument in enumerate(arguments[1:], 1):
+        if not argument.startswith("--"):
+            continue
+        name, has_value, value = argument[2:].partition("=")
+        follows = arguments[index + 1] if index + 1 < len(arguments) else ""
+        flags.append((name, value if has_value else ("" if follows.startswith("-") else follows)))
+    given = dict(flags)
+    return Place(
+        program=arguments[0],
+        config=_absolute(given.get("config", "")),
+        config_dir=_absolute(given.get("config-dir", "")),
+        root_dir=_absolute(given.get("root-dir", "")) or _ROOT_DIR,
+        flags=tuple(flags),
+    )
+
+
+def note_place(host: Host, place: Place) -> None:
+    """Keep what the command line says for whoever continues while the kubelet is stopped."""
+    note = host.path(NOTE)
+    note.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    note.write_text(json.dumps(asdict(place)), encoding="utf-8")
+
+
+def forget_place(host: Host) -> None:
+    """Remove the note: the kubelet runs."""
+    host.path(NOTE).unlink(missing_ok=True)
+
+
+def _absolute(path: str) -> str:
+    return posixpath.normpath(path) if path.startswith("/") and path.isprintable() else ""
+
+
+def _arguments(host: Host, pid: str) -> list[str]:
+    if not pid.isdecimal() or pid == "0":
+        return []
+    text = host.read_text(f"/proc/{pid}/cmdline") or ""
+    return [part for part in text.split("\0") if part]
+
+
+def _noted(host: Host) -> Place:
+    try:
+        noted = json.loads(host.read_text(NOTE) or "{}")
+        flags = tuple((str(name), str(value)) for name, value in noted.get("flags", ()))
+        paths = {name: _absolute(str(noted.get(name, ""))) for name in ("config", "config_dir", "root_dir")}
+        return Place(program=str(noted.get("program", "")), flags=flags, **paths)
+    except (ValueError, TypeError, AttributeError):
+        return Place()
+
+
+def _recorded_unit(host: Host) -> str:
+    try:
+        return str(json.loads(host.read_text(RECORD) or "{}").get("unit", ""))
+    except (ValueError, AttributeError):
+        return ""

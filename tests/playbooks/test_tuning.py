@@ -1,0 +1,132 @@
+"""Settings of the kernel are read, made, and told to the boot loader, which is asked whether it has understood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings import (
+    GRUB_CONFIG,
+    PLACES,
+    KernelError,
+    differing,
+    missing_arguments,
+    read_kernel,
+    set_values,
+    tell_boot_loader,
+)
+
+from tests.playbooks.fakes import Machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BALANCING, PAGES = PLACES
+COMMAND_LINE = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 password=x iommu=pt hugepagesz=1G hugepages=4 quiet iommu=$(x)\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    machine = Machine(tmp_path)
+    machine.write("/proc/cmdline", COMMAND_LINE)
+    machine.write(PLACES[BALANCING], "1\n")
+    machine.write(PLACES[PAGES], "0\n")
+    machine.write("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "4\n")
+    machine.write("/sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages", "0\n")
+    return machine
+
+
+def test_only_what_can_be_declared_is_told_of_the_command_line(machine: Machine) -> None:
+    machine.write("/usr/sbin/update-grub", mode=0o755)
+    machine.write(GRUB_CONFIG, "linux /vmlinuz")
+
+    assert read_kernel(machine.host) == {
+        "numa_balancing": 1,
+        "hugepages": {"1Gi": 4, "2Mi": 0, "64Ki": 0},
+        "arguments": ["iommu=pt", "hugepagesz=1G", "hugepages=4"],
+        "boot_loader": "grub",
+    }
+
+
+@pytest.mark.parametrize(
+    ("programs", "loader"),
+    [
+        (["/usr/sbin/grubby"], "grubby"),
+        (["/usr/sbin/update-grub"], ""),
+        ([], ""),
+    ],
+    ids=["grubby", "update-grub on a machine that something else boots", "neither"],
+)
+def test_the_boot_loader_is_known_by_its_programs(machine: Machine, programs: list[str], loader: str) -> None:
+    for program in programs:
+        machine.write(program, mode=0o755)
+
+    assert read_kernel(machine.host)["boot_loader"] == loader
+
+
+def test_an_empty_machine_has_no_settings(tmp_path: Path) -> None:
+    assert read_kernel(Host(tmp_path)) == {
+        "numa_balancing": None,
+        "hugepages": {},
+        "arguments": [],
+        "boot_loader": "",
+    }
+
+
+def test_only_what_differs_is_set(machine: Machine) -> None:
+    wanted = {BALANCING: "0", PAGES: "0"}
+
+    assert differing(machine.host, wanted) == {BALANCING: "0"}
+    set_values(machine.host, {BALANCING: "0"})
+
+    assert machine.read(PLACES[BALANCING]) == "0\n"
+    assert differing(machine.host, wanted) == {}
+
+
+def test_a_setting_that_is_none_of_ours_is_refused(machine: Machine) -> None:
+    with pytest.raises(KernelError, match=r"kernel\.core_pattern is not a setting that grapnel makes"):
+        differing(machine.host, {"kernel.core_pattern": "|/tmp/x"})
+
+
+def test_fewer_pages_than_asked_for_are_a_failure_that_says_what_helps(machine: Machine) -> None:
+    place = machine.root / PLACES[PAGES][1:]
+    place.unlink()
+    place.symlink_to("/dev/null")  # takes everything, and has nothing
+
+    with pytest.raises(KernelError, match=r"set vm\.nr_hugepages to .*, not 512: .*grapnel reboot"):
+        set_values(machine.host, {PAGES: "512"})
+
+
+def test_update_grub_has_to_take_the_arguments_in(machine: Machine) -> None:
+    machine.teach("update-grub")
+    machine.write(GRUB_CONFIG, "linux /vmlinuz quiet iommu=pt hugepagesz=1G hugepages=4\n")
+
+    tell_boot_loader(machine.host, "grub", ["iommu=pt", "hugepagesz=1G", "hugepages=4"], [])
+
+    with pytest.raises(KernelError, match="update-grub has not taken 'iommu=off'"):
+        tell_boot_loader(machine.host, "grub", ["iommu=off"], [])
+
+
+def test_grubby_takes_former_arguments_away(machine: Machine) -> None:
+    machine.teach("grubby")
+
+    tell_boot_loader(machine.host, "grubby", ["iommu=pt"], ["intel_iommu=on", "iommu=pt"])
+    tell_boot_loader(machine.host, "grubby", [], ["iommu=pt"])
+
+    assert machine.calls == [
+        "grubby --update-kernel=ALL --remove-args=intel_iommu=on",
+        "grubby --update-kernel=ALL --args=iommu=pt",
+        "grubby --update-kernel=ALL --remove-args=iommu=pt",
+    ]
+
+
+def test_a_boot_loader_that_fails_says_why(machine: Machine) -> None:
+    machine.teach("grubby", return_code=1, stderr="grubby: no default kernel\n")
+
+    with pytest.raises(KernelError, match="grubby failed: grubby: no default kernel"):
+        tell_boot_loader(machine.host, "grubby", ["iommu=pt"], [])
+
+
+def test_what_the_kernel_was_not_started_with_is_named(machine: Machine) -> None:
+    assert missing_arguments(machine.host, ["iommu=pt", "intel_iommu=on"]) == ["intel_iommu=on"]

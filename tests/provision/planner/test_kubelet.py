@@ -1,0 +1,254 @@
+"""The kubelet's settings: where they are written, what that costs, what is refused, and how they are given back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.fleet.facts import DeviceHolder
+from provision.fleet.kubelet_facts import KubeletState
+from provision.node_plan import Action, Disruption, Role
+from provision.render.kubelet_record import KUBELET_RECORD_PATH
+from tests.provision.samples import (
+    configured,
+    edit_file,
+    make_file,
+    make_stack,
+    plan,
+    replace,
+    simulate_apply,
+    steps,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from provision.fleet.facts import NodeFacts
+    from provision.node_plan import Item, NodePlan
+    from provision.spec.model import StackSpec
+
+MAIN = "/var/lib/kubelet/config.yaml"
+FOLDER = "/etc/kubernetes/kubelet.conf.d"
+OURS = f"{FOLDER}/99-grapnel.conf"
+KUBEADMS = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+# written by kubeadm
+cgroupDriver: systemd
+clusterDNS:
+- 10.96.0.10
+cpuManagerPolicy: none   # the usual one
+
+evictionHard:
+  memory.available: 200Mi
+  nodefs.available: 10%
+# the end
+kind: KubeletConfiguration
+"""
+ALIGNED: dict[str, Any] = {
+    "topologyManagerPolicy": "single-numa-node",
+    "topologyManagerScope": "pod",
+    "cpuManagerPolicy": "static",
+    "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+    "reservedSystemCPUs": "0-3",
+}
+
+
+def declared(**kubelet: object) -> StackSpec:
+    return make_stack(node={"kubelet": kubelet or ALIGNED})
+
+
+def node(*, folder: bool = True, text: str = KUBEADMS, **changes: object) -> NodeFacts:
+    """Return a node that is as declared otherwise, with kubeadm's kubelet, and with a folder of settings or without."""
+    state = KubeletState(
+        unit="kubelet.service",
+        load="loaded",
+        active="active",
+        program="/usr/bin/kubelet",
+        config=MAIN,
+        config_dir=FOLDER if folder else "",
+        root_dir="/var/lib/kubelet",
+        flags=("config", "config-dir", "kubeconfig"),
+    )
+    facts = configured(make_stack())
+    return edit_file(replace(facts, kubelet=replace(state, **changes)), MAIN, text)
+
+
+def of_kubelet(found: NodePlan) -> tuple[Item, ...]:
+    return tuple(item for item in found.items if item.role is Role.KUBELET)
+
+
+def test_settings_are_a_file_of_the_kubelets_folder_and_take_a_drained_restart() -> None:
+    found = plan(node(), declared())
+
+    assert steps(found.items) == [("write", KUBELET_RECORD_PATH), ("write", OURS), ("restart", "kubelet.service")]
+    assert [item.disruption for item in found.items] == [Disruption.NONE, Disruption.NONE, Disruption.DRAIN]
+    variables = found.roles.kubelet
+    assert variables is not None
+    assert json.loads(variables.kubelet_files[1].content) == {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        **ALIGNED,
+    }
+    assert variables.kubelet_health == "127.0.0.1:10248"
+    assert variables.kubelet_restart
+
+
+@pytest.mark.parametrize("folder", [True, False], ids=["with a folder", "in its own file"])
+def test_a_plan_that_was_carried_out_leaves_nothing_to_do(folder: bool) -> None:  # noqa: FBT001 - a case
+    facts = node(folder=folder)
+    after = simulate_apply(facts, plan(facts, declared()))
+
+    assert plan(after, declared()).is_empty
+
+
+@pytest.mark.parametrize("folder", [True, False], ids=["with a folder", "in its own file"])
+def test_what_is_declared_no_more_is_given_back_byte_for_byte(folder: bool) -> None:  # noqa: FBT001 - a case
+    facts = node(folder=folder)
+    after = simulate_apply(facts, plan(facts, declared()))
+
+    found = plan(after, make_stack())
+    again = simulate_apply(after, found)
+
+    assert [item.action for item in found.items if item.disruption is Disruption.DRAIN] == [Action.RESTART]
+    assert steps(found.items)[-1] == ("remove", KUBELET_RECORD_PATH)
+    assert text_of(again, MAIN) == KUBEADMS
+    assert again.file(OURS) is None
+    assert again.file(KUBELET_RECORD_PATH) is None
+    assert plan(again, make_stack()).is_empty
+
+
+def test_only_the_lines_of_declared_keys_change_in_the_kubelets_own_file() -> None:
+    facts = node(folder=False)
+    stack = declared(cpuManagerPolicy="static", kubeReserved={"cpu": "500m"}, evictionHard={"memory.available": "1Gi"})
+
+    text = text_of(simulate_apply(facts, plan(facts, stack)), MAIN)
+
+    expected = KUBEADMS.replace("cpuManagerPolicy: none   # the usual one", 'cpuManagerPolicy: "static"').replace(
+        "evictionHard:\n  memory.available: 200Mi\n  nodefs.available: 10%",
+        'evictionHard: {"memory.available": "1Gi", "nodefs.available": "10%"}',
+    )
+    assert text == expected + 'kubeReserved: {"cpu": "500m"}\n'
+
+
+def test_what_somebody_has_changed_of_ours_stays_theirs() -> None:
+    facts = node(folder=False)
+    after = simulate_apply(facts, plan(facts, declared()))
+    edited = text_of(after, MAIN).replace('reservedSystemCPUs: "0-3"', 'reservedSystemCPUs: "0-7"')
+    after = edit_file(after, MAIN, edited)
+
+    back = simulate_apply(after, plan(after, make_stack()))
+
+    assert text_of(back, MAIN) == KUBEADMS + 'reservedSystemCPUs: "0-7"\n'
+
+
+def test_a_file_that_kubeadm_has_written_again_gets_the_settings_again() -> None:
+    facts = node(folder=False)
+    after = edit_file(simulate_apply(facts, plan(facts, declared())), MAIN, KUBEADMS)
+
+    found = plan(after, declared())
+
+    assert ("write", MAIN) in steps(found.items)
+    assert plan(simulate_apply(after, found), declared()).is_empty
+
+
+def test_an_interrupted_apply_is_continued() -> None:
+    facts = node()
+    done = simulate_apply(facts, plan(facts, declared()))
+    assert done.kubelet is not None
+
+    due = plan(replace(done, kubelet=replace(done.kubelet, restart_due=True)), declared())
+    stopped = plan(replace(done, kubelet=replace(done.kubelet, active="inactive", restart_due=True)), declared())
+
+    assert steps(due.items) == [("restart", "kubelet.service")]
+    assert steps(stopped.items) == [("start", "kubelet.service")]
+
+
+def test_who_holds_a_gpu_is_named() -> None:
+    facts = replace(node(), device_holders=(DeviceHolder(pid=77, command="python3"),))
+
+    (restart,) = [item for item in plan(facts, declared()).items if item.action is Action.RESTART]
+
+    assert "python3 (pid 77)" in restart.reason
+
+
+def test_nothing_is_planned_where_nothing_is_declared() -> None:
+    assert plan(node(), make_stack()).is_empty
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (None, "kubelet-not-running"),
+        (KubeletState(unit="kubelet.service"), "kubelet-not-running"),
+        (KubeletState(unit="kubelet.service", active="activating"), "kubelet-not-running"),
+    ],
+    ids=["it was not asked for", "there is none", "it is about to start"],
+)
+def test_a_node_without_a_kubelet_is_warned_about_and_provisioned(state: KubeletState | None, code: str) -> None:
+    found = plan(replace(node(), kubelet=state), declared())
+
+    assert not found.problems
+    assert [warning.code for warning in found.warnings] == [code]
+    assert not of_kubelet(found)
+
+
+def later(text: str) -> NodeFacts:
+    facts = node()
+    return replace(facts, files=facts.files | {f"{FOLDER}/99-other.conf": make_file(text)})
+
+
+REFUSED = {
+    "a command line with settings in flags": (
+        node(config="", config_dir=""),
+        declared(),
+        "kubelet-without-config",
+    ),
+    "a flag that counts more": (node(flags=("config", "cpu-manager-policy")), declared(), "kubelet-flag"),
+    "a later file that says something else": (
+        later("cpuManagerPolicy: none\n"),
+        declared(),
+        "kubelet-overridden",
+    ),
+    "a file that is not YAML": (later("a: [\n"), declared(), "kubelet-config"),
+    "its own file in one line": (
+        node(folder=False, text='{"kind": "KubeletConfiguration"}'),
+        declared(),
+        "kubelet-config",
+    ),
+    "its own file with anchors": (node(text="a: &b 1\nc: *b\n"), declared(), "kubelet-config"),
+    "static without reserved cpus": (node(), declared(cpuManagerPolicy="static"), "kubelet-no-reserved-cpus"),
+    "reserved memory that is not the sum": (
+        node(),
+        declared(memoryManagerPolicy="Static", reservedMemory=[{"numaNode": 0, "limits": {"memory": "1Gi"}}]),
+        "kubelet-reserved-memory",
+    ),
+    "a record that cannot be read": (edit_file(node(), KUBELET_RECORD_PATH, "{"), make_stack(), "kubelet-record"),
+}
+
+
+@pytest.mark.parametrize(("facts", "stack", "code"), REFUSED.values(), ids=REFUSED)
+def test_what_the_kubelet_would_not_do_is_refused(facts: NodeFacts, stack: StackSpec, code: str) -> None:
+    found = plan(facts, stack)
+
+    assert [problem.code for problem in found.problems] == [code]
+    assert found.roles.kubelet is None
+
+
+def test_reserved_memory_is_the_sum_of_all_files() -> None:
+    stack = declared(
+        memoryManagerPolicy="Static",
+        systemReserved={"memory": "824Mi"},
+        reservedMemory=[
+            {"numaNode": 0, "limits": {"memory": "512Mi"}},
+            {"numaNode": 1, "limits": {"memory": "512Mi"}},
+        ],
+    )
+
+    assert not plan(node(), stack).problems  # 824 and kubeadm's 200
+
+
+def test_reserved_cpus_of_the_kubelets_own_file_are_enough() -> None:
+    facts = node(text=KUBEADMS + "systemReserved:\n  cpu: 500m\n")
+
+    assert not plan(facts, declared(cpuManagerPolicy="static")).problems

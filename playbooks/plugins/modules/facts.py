@@ -82,9 +82,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hard
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
-from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import read_kubelet_engine
 from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings import read_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_kubelet, settings_files
+from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import read_kubelet_engine
 from ansible_collections.grapnel.node.plugins.module_utils.mig import read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness

@@ -118,15 +118,18 @@ def _start(host: Host, kubelet: Kubelet, waiting: Waiting) -> str:
 def _wait(host: Host, kubelet: Kubelet, waiting: Waiting) -> str:
     """Wait until one process of the kubelet has worked for ``settle_s`` on end."""
     needed = max(1, int(kubelet.settle_s / _POLL_S))
-    good, process, silence = 0, "", ""
+    good, bad, process, silence = 0, 0, "", ""
     for _ in range(int(kubelet.timeout_s / _POLL_S) + needed):
         state = unit_state(host, kubelet.unit)
         active, pid = state.get("ActiveState", ""), state.get("MainPID", "")
         silence = waiting.silence(kubelet.health) if active == "active" else f"{kubelet.unit} is {active or 'unknown'}"
         good = good + 1 if not silence and pid == process else 0
+        bad = bad + 1 if active == "failed" else 0  # systemd has given up starting it again
         process = pid
         if good >= needed:
             return ""
+        if bad >= needed:
+            break
         waiting.sleep(_POLL_S)
     return f"the kubelet does not stay up: {silence or 'its process changes'}{_last_words(host, kubelet)}"
 

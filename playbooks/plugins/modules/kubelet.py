@@ -109,8 +109,6 @@ state_files:
   elements: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import ConfigurationError, Service
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileSetError,
@@ -129,10 +127,19 @@ from ansible_collections.grapnel.node.plugins.module_utils.kubelet import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_place, unit_state
 from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import rehearse
+from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
+
+_SERVICE = ("unit", "root_dir", "health", "restart", "timeout_s", "settle_s")
+
+
+class Module(QuietModule):
+    """Shows what is done to the service; texts of its files are not for everybody."""
+
+    SHOWN = _SERVICE
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "unit": {"type": "str", "required": True},
             "root_dir": {"type": "path", "default": "/var/lib/kubelet"},

@@ -99,8 +99,6 @@ steps:
 
 from typing import TYPE_CHECKING
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileSetError,
     describe,
@@ -116,9 +114,16 @@ from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings impor
     set_values,
     tell_boot_loader,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class Module(QuietModule):
+    """Shows what is set; texts of files are not for everybody."""
+
+    SHOWN = ("values", "boot_loader", "boot_arguments", "boot_former", "is_booted")
 
 
 def require_arguments(host: Host, wanted: Sequence[str]) -> None:
@@ -132,7 +137,7 @@ def require_arguments(host: Host, wanted: Sequence[str]) -> None:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "values": {"type": "dict", "default": {}},
             "boot_loader": {"type": "str", "default": "", "choices": ["", "grub", "grubby"]},

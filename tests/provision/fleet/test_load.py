@@ -228,10 +228,12 @@ def test_zones_are_groups_of_the_inventory_and_the_same_for_all_nodes(tmp_path: 
 
 
 def test_warnings_stay_with_the_fleet(tmp_path: Path) -> None:
-    groups = {"gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"node": {"labels": {"a": "b"}}}}}}
+    kubelet = {"cpuManagerPolicy": "static"}  # without reserved CPUs
+    groups = {"gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"node": {"kubelet": kubelet}}}}}
     fleet = assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups)
     (warning,) = fleet.warnings
-    assert (warning.place.source, warning.key, warning.nodes) == ("group gpu", "grapnel_stack.node.labels", ())
+    key = "grapnel_stack.node.kubelet.cpuManagerPolicy"
+    assert (warning.place.source, warning.key, warning.nodes) == ("group gpu", key, ())
 
 
 @pytest.mark.parametrize(

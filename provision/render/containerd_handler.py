@@ -107,7 +107,10 @@ def _ordinary_runtime(containerd: Table, last: str) -> Table:
 
 
 def _program(runtime: Table) -> str:
-    return runtime.table("options").text(_PROGRAM) or "runc"
+    """Return a runtime's program; containerd takes the key in any case, and kubespray writes it in another one."""
+    options = runtime.table("options")
+    key = next((key for key in options.values if key.casefold() == _PROGRAM.casefold()), _PROGRAM)
+    return options.text(key) or "runc"
 
 
 def _is_injector(runtime: Table) -> bool:

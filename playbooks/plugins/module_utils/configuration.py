@@ -128,7 +128,7 @@ def _set_unit_state(host: Host, service: Service, changes: list[Change], sleep: 
     for step in steps:
         done = host.run(["systemctl", step, service.unit], _SYSTEMCTL_TIMEOUT_S)
         if done.return_code:
-            return f"systemctl {step} {service.unit} failed: {done.stderr.strip() or done.complaint}"
+            return f"systemctl {step} {service.unit} failed: {done.complaints}"
     return _wait_for_answer(host, service, sleep) if _STARTS & set(steps) else None
 
 

@@ -28,7 +28,7 @@ def read_imports(host: Host) -> dict[str, list[str]]:
     """Return what every import leads to, as absolute paths and patterns; an empty list where nothing is there."""
     found: dict[str, list[str]] = {}
     pending = [MAIN]
-    seen = set()
+    seen: set[str] = set()
     while pending and len(seen) <= _MAX_FILES:
         path = pending.pop(0)
         if path in seen:

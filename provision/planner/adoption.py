@@ -1,9 +1,9 @@
-"""Plans how a handler of another product is taken over: what is kept of its files, and what goes on in force.
+"""Plans how a handler of another product is taken over: what of its files goes on in force under another name.
 
-Only files that ours take the place of are kept, as they are: a drop-in at the place of ours (NVIDIA's toolkit and the
-GPU operator use the same names), one that an engine reads after ours, and Docker's one file. What stands in such a
-drop-in stays in force under another name, which sorts just before ours: it may have more handlers than the one.
-A handler in a file of its own stays there, and ours is read later.
+A drop-in of theirs may be at the place of ours (NVIDIA's toolkit and the GPU operator use the same names), or an engine
+may read it after ours. What stands in it stays in force under a name that sorts just before ours: it may have more
+handlers than the one. A handler in a file of its own stays there, and ours is read later; Docker has one file, in which
+ours takes its place. What a node's files were before, the node itself remembers, and `grapnel remove` gives it back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from provision.fleet.facts import FileState
 from provision.node_plan import Action, FileContent, Item, Role
 from provision.planner.part import differs
-from provision.render import containerd, crio, docker
+from provision.render import containerd, crio
 from provision.render.engine_file import shown
 from provision.render.errors import EngineConfigError
 from provision.spec.model import Engine
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import Runtime
 
-KEPT: Final = "/var/lib/grapnel/adopted"
 _OURS: Final = "# managed by grapnel"
 _READ_LATER: Final = f"{crio.DROP_IN_FOLDER}/99-nvidia.toml"
 _EMPTIED: Final = f"{_OURS}: its text is in {{place}}, which is read before grapnel's drop-in\n"
@@ -57,9 +56,9 @@ class _Step:
 
 
 def plan_adoption(facts: NodeFacts, declared: Runtime) -> Adoption:
-    """Return what is kept and moved before our own files are written; nothing unless the declaration adopts.
+    """Return what is moved before our own files are written; nothing unless the declaration adopts.
 
-    Raises `EngineConfigError` for a file that is to be kept and is no text.
+    Raises `EngineConfigError` for a file that is to be moved and is no text.
     """
     if not declared.adopt:
         return Adoption(facts)
@@ -72,19 +71,11 @@ def plan_adoption(facts: NodeFacts, declared: Runtime) -> Adoption:
     )
 
 
-def kept_place(path: str) -> str:
-    """Return where the text of a file is kept that ours takes the place of."""
-    return f"{KEPT}{path}"
-
-
 def _steps(facts: NodeFacts, declared: Runtime) -> Iterator[_Step]:
     for path, text in _theirs(facts, declared).items():
         mode = _mode_of(facts, path)
-        if facts.file(kept_place(path)) is None:  # else an earlier text is kept: what was there before grapnel
-            yield _Step(FileContent(kept_place(path), text, mode), f"keeps {path} for the day when grapnel is removed")
-        place = _PLACES.get(declared.engine, {}).get(path)
-        if place is not None:
-            yield _Step(FileContent(place, text, mode), f"{path} stays in force there, and grapnel's is read after it")
+        place = _PLACES[declared.engine][path]
+        yield _Step(FileContent(place, text, mode), f"{path} stays in force there, and grapnel's is read after it")
         if path == _READ_LATER:
             yield _Step(
                 FileContent(path, _EMPTIED.format(place=place), mode), "it would be read after grapnel's drop-in"
@@ -93,9 +84,6 @@ def _steps(facts: NodeFacts, declared: Runtime) -> Iterator[_Step]:
 
 def _theirs(facts: NodeFacts, declared: Runtime) -> dict[str, str]:
     """Return the texts of others' files that ours take the place of, by path."""
-    if declared.engine is Engine.DOCKER:
-        text = _text_of(facts, docker.MAIN_PATH)
-        return {docker.MAIN_PATH: text} if text and docker.has_other_runtime(text, declared.handlers) else {}
     texts = {path: _text_of(facts, path) for path in _PLACES.get(declared.engine, {})}
     return {path: text for path, text in texts.items() if text.strip() and not text.startswith(_OURS)}
 

@@ -65,13 +65,6 @@ def _object(tree: Table, key: str) -> Table:
     return tree.without(key).table(key) if tree.values.get(key) is None else tree.table(key)
 
 
-def has_other_runtime(main: str, handlers: Sequence[str]) -> bool:
-    """Tell whether a file has a runtime of these names that is not ours; raises `EngineConfigError`."""
-    runtimes = _object(parse_json(MAIN_PATH, main, show=_SHOW), "runtimes").tables()
-    found = (entry for handler in handlers if (entry := runtimes.get(handler)) is not None)
-    return any(entry.text("path") != WRAPPER_PATH for entry in found)
-
-
 def _require_free(runtimes: Table, handler: str) -> None:
     entry = runtimes.tables().get(handler)
     if entry is None or entry.text("path") == WRAPPER_PATH:

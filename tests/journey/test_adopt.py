@@ -117,3 +117,14 @@ def test_the_handler_is_taken_over_and_the_others_stay_in_force(controller: Cont
     assert found["nvidia-cdi"]["options"]["BinaryName"] == f"{PROGRAM}.cdi"
     assert node.run(["cat", ADOPTED]).stdout == TOOLKIT
     assert node.run(["systemctl", "is-active", "containerd"]).stdout.strip() == "active"
+
+
+def test_remove_gives_the_handler_back_byte_for_byte(controller: Controller, node: Node) -> None:
+    done = controller.call("remove", "--runtime", "--hook")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert node.run(["cat", DROP_IN]).stdout == TOOLKIT
+    assert node.run(["cat", "/etc/containerd/config.toml"]).stdout == MAIN
+    assert node.run(["ls", "/etc/containerd/conf.d"]).stdout.split() == ["99-nvidia.toml"]
+    assert runtimes(node)["nvidia"]["options"]["BinaryName"] == PROGRAM
+    assert node.run(["systemctl", "is-active", "containerd"]).stdout.strip() == "active"

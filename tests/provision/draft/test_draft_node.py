@@ -109,18 +109,18 @@ FOREIGN: dict[str, tuple[NodeFacts, dict[str, Any]]] = {
     "no driver": (make_facts(), {"driver.enabled": False}),
     "no engine": (make_facts(), {"runtime.enabled": False}),
     "Docker with NVIDIA's runtime": (
-        NODES["Docker"][0],
+        NODES["Docker"],
         {"runtime.enabled": False, "runtime.engine": "docker", "runtime.adopt": True, "runtime.entitlement": "env"},
     ),
     "containerd with NVIDIA's drop-in": (
-        NODES["containerd 1.7, in the main file"][0], {"runtime.enabled": False, "runtime.adopt": True}
+        NODES["containerd 1.7, in the main file"], {"runtime.enabled": False, "runtime.adopt": True}
     ),
     "containerd with NVIDIA's drop-in at the place of ours": (
-        NODES["containerd 2, in a drop-in that makes it the default"][0],
+        NODES["containerd 2, in a drop-in that makes it the default"],
         {"runtime.enabled": False, "runtime.adopt": True},
     ),
     "CRI-O with NVIDIA's drop-in": (
-        NODES["CRI-O, by nvidia-ctk"][0], {"runtime.enabled": False, "runtime.engine": "crio", "runtime.adopt": True}
+        NODES["CRI-O, by nvidia-ctk"], {"runtime.enabled": False, "runtime.engine": "crio", "runtime.adopt": True}
     ),
 }  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_what_is_still_to_do_is_what_is_named(path: Path) -> None:
 
 
 def test_an_offer_is_what_the_plan_would_be() -> None:
-    facts = NODES["Docker"][0]
+    facts = NODES["Docker"]
     (offer,) = (each for each in draft(facts).offers if each.key == "runtime.enabled")
     values = {"engine": "docker", "adopt": True, "entitlement": "env"}
 
@@ -224,7 +224,7 @@ def test_two_engines_and_a_kubelet_mean_the_kubelet_s() -> None:
 )
 def test_a_handler_of_theirs_keeps_its_name(names: tuple[str, ...], handler: str | None, *, adopt: bool | None) -> None:
     text = handlers("io.containerd.grpc.v1.cri", 2, *names)
-    facts = edit_file(NODES["containerd 1.7, in the main file"][0], "/etc/containerd/config.toml", text)
+    facts = edit_file(NODES["containerd 1.7, in the main file"], "/etc/containerd/config.toml", text)
 
     found = said(facts)
     assert (found.get("runtime.handler"), found.get("runtime.adopt")) == (handler, adopt)

@@ -1,4 +1,4 @@
-"""A handler of another product is taken over, what ours replaces is kept, and a second plan has nothing to do."""
+"""A handler of another product is taken over, others stay in force, and a second plan has nothing to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.fleet.facts import Engine, NodeFacts
-from provision.planner.adoption import kept_place
 from provision.render import containerd, crio, docker
 from tests.provision.samples import (
     DEBIAN_CONFIG,
@@ -61,61 +60,46 @@ def node(engine: str, version: str, **files: str) -> NodeFacts:
     return replace(facts, services={f"{engine}.service": RUNNING})
 
 
-NODES: dict[str, tuple[NodeFacts, tuple[str, ...]]] = {
-    "containerd 1.7, in the main file": (
-        node("containerd", "1.7.24", **{containerd.MAIN_PATH: handlers(V2, 2, "nvidia", "runc")}),
-        (),
+NODES: dict[str, NodeFacts] = {
+    "containerd 1.7, in the main file": node(
+        "containerd", "1.7.24", **{containerd.MAIN_PATH: handlers(V2, 2, "nvidia", "runc")}
     ),
-    "containerd 1.7, in a drop-in at the place of ours": (
-        node(
-            "containerd",
-            "1.7.24",
-            **{
-                containerd.MAIN_PATH: IMPORT + DEBIAN_CONFIG,
-                containerd.DROP_IN_PATH: handlers(V2, 2, "nvidia", "nvidia-cdi", "nvidia-legacy"),
-            },
-        ),
-        (containerd.DROP_IN_PATH,),
+    "containerd 1.7, in a drop-in at the place of ours": node(
+        "containerd",
+        "1.7.24",
+        **{
+            containerd.MAIN_PATH: IMPORT + DEBIAN_CONFIG,
+            containerd.DROP_IN_PATH: handlers(V2, 2, "nvidia", "nvidia-cdi", "nvidia-legacy"),
+        },
     ),
-    "containerd 2, in a drop-in that makes it the default": (
-        node(
-            "containerd",
-            "2.1.4",
-            **{
-                containerd.MAIN_PATH: f"version = 3\n{IMPORT}{RUNC}",
-                containerd.DROP_IN_PATH: handlers(
-                    V3, 3, "nvidia", "nvidia-cdi", more='default_runtime_name = "nvidia"\n'
-                ),
-            },
-        ),
-        (containerd.DROP_IN_PATH,),
+    "containerd 2, in a drop-in that makes it the default": node(
+        "containerd",
+        "2.1.4",
+        **{
+            containerd.MAIN_PATH: f"version = 3\n{IMPORT}{RUNC}",
+            containerd.DROP_IN_PATH: handlers(V3, 3, "nvidia", "nvidia-cdi", more='default_runtime_name = "nvidia"\n'),
+        },
     ),
-    "CRI-O, by nvidia-ctk": (
-        node(
-            "crio",
-            "1.36.3",
-            **{
-                "/etc/crio/crio.conf.d/10-crun.conf": '[crio.runtime.runtimes.crun]\nruntime_path = "/x/crun"\n',
-                CTK: f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{WRAPPER}"\nruntime_type = "oci"\n',
-            },
-        ),
-        (CTK,),
+    "CRI-O, by nvidia-ctk": node(
+        "crio",
+        "1.36.3",
+        **{
+            "/etc/crio/crio.conf.d/10-crun.conf": '[crio.runtime.runtimes.crun]\nruntime_path = "/x/crun"\n',
+            CTK: f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{WRAPPER}"\nruntime_type = "oci"\n',
+        },
     ),
-    "CRI-O, by the GPU operator": (
-        node(
-            "crio",
-            "1.36.3",
-            **{
-                "/etc/crio/crio.conf.d/10-crun.conf": '[crio.runtime.runtimes.crun]\nruntime_path = "/x/crun"\n',
-                crio.DROP_IN_PATH: f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{WRAPPER}"\n',
-            },
-        ),
-        (crio.DROP_IN_PATH,),
+    "CRI-O, by the GPU operator": node(
+        "crio",
+        "1.36.3",
+        **{
+            "/etc/crio/crio.conf.d/10-crun.conf": '[crio.runtime.runtimes.crun]\nruntime_path = "/x/crun"\n',
+            crio.DROP_IN_PATH: f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{WRAPPER}"\n',
+        },
     ),
-    "Docker": (node("docker", "26.1.5", **{docker.MAIN_PATH: DAEMON}), (docker.MAIN_PATH,)),
+    "Docker": node("docker", "26.1.5", **{docker.MAIN_PATH: DAEMON}),
 }
 LISTENING = f'version = 2\n[plugins."{V2}".containerd.runtimes.nvidia]\npod_annotations = ["*"]\n'
-CASES = pytest.mark.parametrize(("before", "replaced"), list(NODES.values()), ids=list(NODES))
+CASES = pytest.mark.parametrize("before", list(NODES.values()), ids=list(NODES))
 
 
 def stack(facts: NodeFacts, *, adopt: bool = True) -> StackSpec:
@@ -130,18 +114,15 @@ def adopted(facts: NodeFacts) -> NodeFacts:
 
 
 @CASES
-def test_nothing_is_left_to_do_afterwards(before: NodeFacts, replaced: tuple[str, ...]) -> None:
+def test_nothing_is_left_to_do_afterwards(before: NodeFacts) -> None:
     after = adopted(before)
 
     assert plan(after, stack(before)).is_empty
-    for path in replaced:
-        assert after.content(kept_place(path)) == before.content(path)
-    assert sum(path.startswith("/var/lib/grapnel/adopted/") for path in after.files) == len(replaced)
 
 
 @pytest.mark.parametrize("name", ["containerd 1.7, in the main file", "CRI-O, by nvidia-ctk", "Docker"])
 def test_without_adopt_it_is_refused_with_both_ways_out(name: str) -> None:
-    before, _ = NODES[name]
+    before = NODES[name]
 
     (problem,) = plan(before, stack(before, adopt=False)).problems
     assert "grapnel did not create it" in problem.message
@@ -149,7 +130,7 @@ def test_without_adopt_it_is_refused_with_both_ways_out(name: str) -> None:
 
 
 def test_other_handlers_of_a_drop_in_stay_in_force() -> None:
-    before, _ = NODES["containerd 1.7, in a drop-in at the place of ours"]
+    before = NODES["containerd 1.7, in a drop-in at the place of ours"]
     after = adopted(before)
 
     tables = tomllib.loads(text_of(after, containerd.DROP_IN_PATH))["plugins"][V2]["containerd"]["runtimes"]
@@ -159,7 +140,7 @@ def test_other_handlers_of_a_drop_in_stay_in_force() -> None:
 
 
 def test_a_handler_that_is_named_as_an_alias_is_taken_over_as_well() -> None:
-    before, _ = NODES["containerd 1.7, in a drop-in at the place of ours"]
+    before = NODES["containerd 1.7, in a drop-in at the place of ours"]
     both = make_stack(**OFF, runtime={"adopt": True, "handlerAliases": ["nvidia-cdi"]})
     after = simulate_apply(before, plan(before, both))
 
@@ -170,7 +151,7 @@ def test_a_handler_that_is_named_as_an_alias_is_taken_over_as_well() -> None:
 
 
 def test_where_the_engine_merges_their_program_is_covered() -> None:
-    before, _ = NODES["containerd 2, in a drop-in that makes it the default"]
+    before = NODES["containerd 2, in a drop-in that makes it the default"]
     after = adopted(before)
 
     handler = tomllib.loads(text_of(after, containerd.DROP_IN_PATH))["plugins"][V3]["containerd"]["runtimes"]["nvidia"]
@@ -179,7 +160,7 @@ def test_where_the_engine_merges_their_program_is_covered() -> None:
 
 
 def test_a_drop_in_that_would_be_read_later_is_emptied() -> None:
-    before, _ = NODES["CRI-O, by nvidia-ctk"]
+    before = NODES["CRI-O, by nvidia-ctk"]
     after = adopted(before)
 
     assert tomllib.loads(text_of(after, CTK)) == {}
@@ -187,25 +168,25 @@ def test_a_drop_in_that_would_be_read_later_is_emptied() -> None:
 
 
 def test_docker_s_other_keys_stay() -> None:
-    before, _ = NODES["Docker"]
+    before = NODES["Docker"]
 
     assert json.loads(text_of(adopted(before), docker.MAIN_PATH))["default-runtime"] == "nvidia"
 
 
-def test_a_text_that_is_kept_is_never_replaced_by_a_later_one() -> None:
-    before, _ = NODES["containerd 1.7, in a drop-in at the place of ours"]
+def test_what_their_program_writes_again_is_moved_again() -> None:
+    before = NODES["containerd 1.7, in a drop-in at the place of ours"]
     again = edit_file(adopted(before), containerd.DROP_IN_PATH, handlers(V2, 2, "nvidia"))
 
     after = adopted(again)
-    assert after.content(kept_place(containerd.DROP_IN_PATH)) == before.content(containerd.DROP_IN_PATH)
+    assert after.content(ADOPTED) == handlers(V2, 2, "nvidia")
     assert plan(after, stack(before)).is_empty
 
 
-def test_the_copy_is_as_secret_as_the_file() -> None:
-    before, _ = NODES["Docker"]
-    secret = edit_file_state(before, docker.MAIN_PATH, mode="0600")
+def test_what_is_moved_is_as_secret_as_it_was() -> None:
+    before = NODES["containerd 1.7, in a drop-in at the place of ours"]
+    secret = edit_file_state(before, containerd.DROP_IN_PATH, mode="0600")
 
-    state = adopted(secret).file(kept_place(docker.MAIN_PATH))
+    state = adopted(secret).file(ADOPTED)
     assert state is not None
     assert state.mode == "0600"
 
@@ -229,7 +210,7 @@ def test_the_copy_is_as_secret_as_the_file() -> None:
             id="a handler that listens to pods",
         ),
         pytest.param(
-            edit_file_state(NODES["Docker"][0], docker.MAIN_PATH, content=None), "is not text", id="a file of no text"
+            edit_file_state(NODES["Docker"], docker.MAIN_PATH, content=None), "is not text", id="a file of no text"
         ),
     ],
 )  # fmt: skip

@@ -43,6 +43,10 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
         from plugin.cli.holders import show_holders  # noqa: PLC0415 - not needed for --version
 
         return show_holders(arguments.config, as_json=arguments.json)
+    if arguments.verb == "drift":
+        from plugin.cli.drift import show_drift  # noqa: PLC0415 - not needed by the others
+
+        return show_drift(arguments.output, as_json=arguments.json)
     if arguments.verb == "labels":
         from plugin.cli.labels import show_labels  # noqa: PLC0415 - not needed by the others
 

@@ -10,7 +10,7 @@ from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemo
 from provision.planner.device_classes import class_files, plan_removals
 from provision.planner.holders import DAEMON_UNIT
 from provision.planner.mig import plan_mig
-from provision.planner.part import Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
+from provision.planner.part import Declared, Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 # What the daemon reads again on SIGHUP, all of it; its unit and its code it does not.
 _RELOADED = frozenset({DECLARED_PATH, NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
-UNIT_PATH = f"/etc/systemd/system/{DAEMON_UNIT}"
+_UNITS = "/etc/systemd/system"
+_TIMER = ".timer"
+UNIT_PATH = f"{_UNITS}/{DAEMON_UNIT}"
 
 
 def plan_node_daemon(
@@ -37,19 +39,33 @@ def plan_node_daemon(
     ``driver_loads``: the driver is loaded in this pass, where none is.
     """
     if not stack.plugin.enabled:
-        return _disabled(facts)
+        return _disabled(facts, payload)
     artifact = payload.node.get(facts.node.python)
     if artifact is None:
         return Part(problems=(_unsupported_python(facts, payload),))
     deployment = plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     classes = class_files(facts, stack)
-    files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit))
+    files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit), *_units(payload))
     changes = (*deployment, *plan_removals(facts, stack), *_writes(facts, stack, files))
-    restart = _restart(facts, changes, driver_changes=driver_changes)
-    service = plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT)
-    items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *service)
-    return Part(items, mig.problems, _variables(items, artifact, files, mig) if items else None, mig.warnings)
+    read = [item for item in changes if item.target not in {file.path for file in _units(payload)}]
+    restart = _restart(facts, read, driver_changes=driver_changes)
+    timers = _timers(payload)
+    services = tuple(item for unit in (DAEMON_UNIT, *timers) for item in plan_service(facts, Role.NODE_DAEMON, unit))
+    items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *services)
+    variables = _variables(items, artifact, files, mig, timers) if items else None
+    software = (("node", artifact.digest),)
+    declared = Declared(files=files, units=(DAEMON_UNIT, *timers), software=software)
+    return Part(items, mig.problems, variables, mig.warnings, declared=declared)
+
+
+def _units(payload: Payload) -> tuple[FileContent, ...]:
+    """Return the units beside the daemon's."""
+    return tuple(FileContent(f"{_UNITS}/{name}", text) for name, text in sorted(payload.units.items()))
+
+
+def _timers(payload: Payload) -> tuple[str, ...]:
+    return tuple(sorted(name for name in payload.units if name.endswith(_TIMER)))
 
 
 def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
@@ -67,19 +83,23 @@ def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
     )
 
 
-def _disabled(facts: NodeFacts) -> Part[NodeDaemonVariables]:
-    service = facts.service(DAEMON_UNIT)
-    if service.enabled not in {"enabled", "enabled-runtime"} and not is_running(facts, DAEMON_UNIT):
-        return Part()
-    item = Item(
-        role=Role.NODE_DAEMON,
-        action=Action.DISABLE,
-        target=DAEMON_UNIT,
-        from_=service.active,
-        to="disabled",
-        reason="plugin.enabled is false",
+def _disabled(facts: NodeFacts, payload: Payload) -> Part[NodeDaemonVariables]:
+    timers = _timers(payload)
+    items = tuple(
+        Item(
+            role=Role.NODE_DAEMON,
+            action=Action.DISABLE,
+            target=unit,
+            from_=facts.service(unit).active,
+            to="disabled",
+            reason="plugin.enabled is false",
+        )
+        for unit in (DAEMON_UNIT, *timers)
+        if facts.service(unit).enabled in {"enabled", "enabled-runtime"} or is_running(facts, unit)
     )
-    return Part((item,), (), NodeDaemonVariables(node_daemon_enabled=False))
+    if not items:
+        return Part()
+    return Part(items, (), NodeDaemonVariables(node_daemon_enabled=False, node_daemon_timers=timers))
 
 
 def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) -> tuple[Item, ...]:
@@ -87,7 +107,7 @@ def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) ->
     has_engine = facts.engines.get(stack.runtime.engine.value) is not None
     costly = stack.runtime.entitlement is Entitlement.ENV and has_engine
     return tuple(
-        msgspec.structs.replace(item, disruption=Disruption.RELOAD) if costly and item.target == UNIT_PATH else item
+        msgspec.structs.replace(item, disruption=Disruption.RELOAD) if costly and item.target.startswith(f"{_UNITS}/") else item
         for item in plan_files(facts, Role.NODE_DAEMON, files)
     )
 
@@ -114,7 +134,7 @@ def _is_reloaded(target: str) -> bool:
 
 
 def _variables(
-    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart
+    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart, timers: tuple[str, ...]
 ) -> NodeDaemonVariables:
     actions = {item.action for item in items}
     written = {item.target for item in items if item.action is Action.WRITE}
@@ -128,4 +148,5 @@ def _variables(
         node_daemon_reload=Action.RELOAD in actions,
         node_daemon_mig_files=mig.files,
         node_daemon_mig_divide=mig.divides,
+        node_daemon_timers=timers,
     )

@@ -10,6 +10,7 @@ from provision.node_plan import Action, Derived, FileContent, Item, Problem, Rol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from provision.driver_change import PackageVersion
     from provision.fleet.facts import NodeFacts
 
 RESTART_MARKS = "/run/grapnel/restart"
@@ -21,10 +22,27 @@ Variables = TypeVar("Variables")
 
 
 @dataclass(frozen=True)
+class Declared:
+    """What a role is to bring about, for the node's own record of it: all of it, whether it is there already or not.
+
+    ``units`` run and start at boot; ``module`` is the version of the loaded kernel module, empty where none has to be;
+    ``software`` are pairs of a part of grapnel and its digest.
+    """
+
+    packages: tuple[PackageVersion, ...] = ()
+    hold: bool = False
+    files: tuple[FileContent, ...] = ()
+    units: tuple[str, ...] = ()
+    module: str = ""
+    software: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Part(Generic[Variables]):
     """One role's items, its variables (None when it has nothing to do in this pass), and what is in its way.
 
-    ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open.
+    ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open. ``declared`` is
+    said of a part without problems.
     """
 
     items: tuple[Item, ...] = ()
@@ -32,6 +50,7 @@ class Part(Generic[Variables]):
     variables: Variables | None = None
     warnings: tuple[Problem, ...] = ()
     derived: tuple[Derived, ...] = ()
+    declared: Declared = Declared()
 
 
 def differs(facts: NodeFacts, file: FileContent) -> str | None:

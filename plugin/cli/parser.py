@@ -57,7 +57,10 @@ def _add_drift_verb(verbs: Any, common: argparse.ArgumentParser) -> None:  # noq
     parser = verbs.add_parser("drift", parents=[common], help=words)
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="leave the result there as well, for the daemon; 0 once it is written"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="leave the result there as well, for the daemon; 0 once it is written",
     )
 
 

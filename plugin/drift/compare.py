@@ -52,14 +52,12 @@ def _files(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
         if isinstance(there, Absent):
             yield Difference(Kind.FILE, wanted.path, "absent", "there", there.changed, mend)
         elif there.sha256 != wanted.sha256:
-            pair = there.sha256[:_SHORT], wanted.sha256[:_SHORT]
-            yield Difference(Kind.FILE, wanted.path, *(f"content {each}" for each in pair), there.changed, mend)
+            was, is_to_be = f"content {there.sha256[:_SHORT]}", f"content {wanted.sha256[:_SHORT]}"
+            yield Difference(Kind.FILE, wanted.path, was, is_to_be, there.changed, mend)
         elif there.owner != _ROOT:
             yield Difference(Kind.FILE, wanted.path, f"owner {there.owner}", f"owner {_ROOT}", there.changed, mend)
         elif there.mode != wanted.mode:
-            yield Difference(
-                Kind.FILE, wanted.path, f"mode {there.mode}", f"mode {wanted.mode}", there.changed, mend
-            )
+            yield Difference(Kind.FILE, wanted.path, f"mode {there.mode}", f"mode {wanted.mode}", there.changed, mend)
 
 
 def _units(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
@@ -82,9 +80,7 @@ def _software(declared: Declared, found: Found, mend: str) -> Iterator[Differenc
     for part, digest in sorted(declared.software.items()):
         there = found.software.get(part, "")
         if there != digest:
-            yield Difference(
-                Kind.SOFTWARE, part, there[:_SHORT] or "not installed", digest[:_SHORT], None, mend
-            )
+            yield Difference(Kind.SOFTWARE, part, there[:_SHORT] or "not installed", digest[:_SHORT], None, mend)
 
 
 def _devices(found: Found) -> Iterator[Difference]:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 _MAX_SMALL = 64 * 1024
 _MAX_FILE = 64 << 20  # of a file whose digest is taken
 _BLOCK = 256 * 1024
-_SYSTEMCTL = ("/usr/bin/systemctl", "show", "--property", "Id,LoadState,ActiveState,UnitFileState,StateChangeTimestampMonotonic")
+_SYSTEMCTL = (
+    "/usr/bin/systemctl",
+    "show",
+    "--property",
+    "Id,LoadState,ActiveState,UnitFileState,StateChangeTimestampMonotonic",
+)
 _HOME = "usr/lib/grapnel"
 _RUN = "var/lib/grapnel/driver/run.json"
 _OPEN_RUNS = ("running", "needs-reboot")
@@ -38,7 +43,7 @@ _LEFT_TO_OTHERS = re.compile(r"^ModifyDeviceFiles: 0$", re.MULTILINE)
 
 
 class Host:
-    """The machine below `root`. `ask` runs its programs, `clock` is monotonic seconds since the boot, `now` the time."""
+    """The machine below `root`. `ask` runs its programs; `clock` is seconds since the boot, `now` the time of day."""
 
     def __init__(
         self,
@@ -105,10 +110,13 @@ class Host:
             raise DriftError("systemd does not say how its units are", "try: systemctl show")
         for each in shown:
             if each.get("LoadState") != "not-found" and "Id" in each:
-                yield each["Id"], Unit(
-                    each.get("ActiveState", ""),
-                    each.get("UnitFileState", ""),
-                    self._at(each.get("StateChangeTimestampMonotonic", "")),
+                yield (
+                    each["Id"],
+                    Unit(
+                        each.get("ActiveState", ""),
+                        each.get("UnitFileState", ""),
+                        self._at(each.get("StateChangeTimestampMonotonic", "")),
+                    ),
                 )
 
     def _at(self, microseconds: str) -> int | None:

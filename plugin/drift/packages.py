@@ -77,7 +77,10 @@ def _unpacked(root: Path, name: str, architecture: str) -> int | None:
 def _rpm(manager: str, names: Sequence[str], root: Path, ask: Ask) -> Iterator[tuple[str, Package]]:
     locks = _dnf_locks(root) if manager == "dnf" else _zypper_locks(root)
     for name, version, changed, _ in _rows(ask((*_RPM, _RPM_FORMAT, *names)), _RPM_FIELDS):
-        yield name, Package(version.removeprefix("0:"), name in locks, changed=int(changed) if changed.isdecimal() else None)
+        yield (
+            name,
+            Package(version.removeprefix("0:"), name in locks, changed=int(changed) if changed.isdecimal() else None),
+        )
 
 
 def _dnf_locks(root: Path) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Runs a program of the node within limits of time and size: argument list, explicit environment, nothing on its input."""
+"""Runs a program of the node within limits of time and size: argument list, explicit environment, no input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ask(command: tuple[str, ...]) -> str:
             stderr=subprocess.DEVNULL,
         ) as process:
             late = threading.Event()
-            limit = threading.Timer(_TIMEOUT_S, lambda: (late.set(), process.kill()))
+            limit = threading.Timer(_TIMEOUT_S, _end, (process, late))
             limit.daemon = True
             limit.start()
             try:
@@ -45,3 +45,8 @@ def ask(command: tuple[str, ...]) -> str:
     if len(answer) > _MAX_ANSWER:
         raise DriftError(f"{pasted} …: an answer of more than {_MAX_ANSWER >> 20} MiB")
     return answer.decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    process.kill()

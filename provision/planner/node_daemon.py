@@ -10,7 +10,16 @@ from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemo
 from provision.planner.device_classes import class_files, plan_removals
 from provision.planner.holders import DAEMON_UNIT
 from provision.planner.mig import plan_mig
-from provision.planner.part import Declared, Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
+from provision.planner.part import (
+    Declared,
+    Part,
+    is_restart_due,
+    is_running,
+    plan_deployment,
+    plan_files,
+    plan_service,
+    timers_of,
+)
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
 # What the daemon reads again on SIGHUP, all of it; its unit and its code it does not.
 _RELOADED = frozenset({DECLARED_PATH, NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
 _UNITS = "/etc/systemd/system"
-_TIMER = ".timer"
 UNIT_PATH = f"{_UNITS}/{DAEMON_UNIT}"
 
 
@@ -50,7 +58,7 @@ def plan_node_daemon(
     changes = (*deployment, *plan_removals(facts, stack), *_writes(facts, stack, files))
     read = [item for item in changes if item.target not in {file.path for file in _units(payload)}]
     restart = _restart(facts, read, driver_changes=driver_changes)
-    timers = _timers(payload)
+    timers = timers_of(payload)
     services = tuple(item for unit in (DAEMON_UNIT, *timers) for item in plan_service(facts, Role.NODE_DAEMON, unit))
     items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *services)
     variables = _variables(items, artifact, files, mig, timers) if items else None
@@ -62,10 +70,6 @@ def plan_node_daemon(
 def _units(payload: Payload) -> tuple[FileContent, ...]:
     """Return the units beside the daemon's."""
     return tuple(FileContent(f"{_UNITS}/{name}", text) for name, text in sorted(payload.units.items()))
-
-
-def _timers(payload: Payload) -> tuple[str, ...]:
-    return tuple(sorted(name for name in payload.units if name.endswith(_TIMER)))
 
 
 def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
@@ -84,7 +88,7 @@ def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
 
 
 def _disabled(facts: NodeFacts, payload: Payload) -> Part[NodeDaemonVariables]:
-    timers = _timers(payload)
+    timers = timers_of(payload)
     items = tuple(
         Item(
             role=Role.NODE_DAEMON,
@@ -107,7 +111,9 @@ def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) ->
     has_engine = facts.engines.get(stack.runtime.engine.value) is not None
     costly = stack.runtime.entitlement is Entitlement.ENV and has_engine
     return tuple(
-        msgspec.structs.replace(item, disruption=Disruption.RELOAD) if costly and item.target.startswith(f"{_UNITS}/") else item
+        msgspec.structs.replace(item, disruption=Disruption.RELOAD)
+        if costly and item.target.startswith(f"{_UNITS}/")
+        else item
         for item in plan_files(facts, Role.NODE_DAEMON, files)
     )
 

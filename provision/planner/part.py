@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from provision.driver_change import PackageVersion
     from provision.fleet.facts import NodeFacts
+    from provision.payload.model import Payload
 
 RESTART_MARKS = "/run/grapnel/restart"
 PACKAGE_MANAGER_LOCKED = "package-manager-locked"
@@ -41,8 +42,8 @@ class Declared:
 class Part(Generic[Variables]):
     """One role's items, its variables (None when it has nothing to do in this pass), and what is in its way.
 
-    ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open. ``declared`` is
-    said of a part without problems.
+    ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open. ``declared``
+    is all that it is to bring about, known of a part without problems.
     """
 
     items: tuple[Item, ...] = ()
@@ -114,6 +115,11 @@ def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
         return ()
     reason = f"{unit} is {service.active}"
     return (Item(role=role, action=Action.START, target=unit, from_=service.active, to="active", reason=reason),)
+
+
+def timers_of(payload: Payload) -> tuple[str, ...]:
+    """Return the timers that run beside the daemon."""
+    return tuple(sorted(name for name in payload.units if name.endswith(".timer")))
 
 
 def is_running(facts: NodeFacts, unit: str) -> bool:

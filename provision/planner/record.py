@@ -11,44 +11,45 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.node_plan import FileContent, NodeDaemonVariables, Role
-from provision.planner.part import Part, plan_files
-from provision.render.declared import DECLARED_RECORD, DeclaredFile, DeclaredPackage, DeclaredRecord, digest_of, render_record
+from provision.planner.part import Part, plan_files, timers_of
+from provision.render.declared import (
+    DECLARED_RECORD,
+    DeclaredFile,
+    DeclaredPackage,
+    DeclaredRecord,
+    digest_of,
+    render_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from provision.fleet.facts import NodeFacts
-    from provision.node_plan import Item
     from provision.payload.model import Payload
     from provision.planner.part import Declared
-    from provision.spec.model import StackSpec
 
 
 def with_record(
     daemon: Part[NodeDaemonVariables],
     others: Sequence[Part],  # type: ignore[type-arg] # of whichever role
     facts: NodeFacts,
-    stack: StackSpec,
     payload: Payload,
     node: str,
 ) -> Part[NodeDaemonVariables]:
     """Return the daemon's part with the record, where a timer compares and nothing waits for another pass."""
     parts = (*others, daemon)
     items = [item for part in parts for item in part.items]
-    if not (stack.plugin.enabled and payload.units) or any(part.problems for part in parts) or _waits(items):
+    timers = timers_of(payload)
+    is_running = daemon.declared.units  # where the daemon is declared
+    if not (is_running and timers) or any(part.problems for part in parts) or any(item.deferred for item in items):
         return daemon
     file = FileContent(DECLARED_RECORD, render_record(_record([part.declared for part in parts], facts, node)))
     writes = plan_files(facts, Role.NODE_DAEMON, (file,))
     if not writes:
         return daemon
-    timers = tuple(sorted(name for name in payload.units if name.endswith(".timer")))
     variables = daemon.variables or NodeDaemonVariables(node_daemon_enabled=True, node_daemon_timers=timers)
     variables = msgspec.structs.replace(variables, node_daemon_files=(*variables.node_daemon_files, file))
     return Part((*daemon.items, *writes), (), variables, daemon.warnings, daemon.derived, daemon.declared)
-
-
-def _waits(items: Sequence[Item]) -> bool:
-    return any(item.deferred for item in items)
 
 
 def _record(parts: Sequence[Declared], facts: NodeFacts, node: str) -> DeclaredRecord:

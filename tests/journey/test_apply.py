@@ -69,6 +69,31 @@ def test_drift_is_planned_with_its_reason_and_mended(gpu_node: Node, controller:
     assert "libcuda1" in gpu_node.run(["apt-mark", "showhold"]).stdout
 
 
+def found_by_the_timer(node: Node) -> dict[str, list[str]]:
+    """Let the node compare itself now; return what differs by kind, or why it was not compared."""
+    node.run(["systemctl", "start", "grapnel-drift.service"])
+    result = json.loads(node.run(["cat", "/var/lib/grapnel/drift/result.json"]).stdout)
+    assert not result["reason"], result
+    kinds = {each["kind"] for each in result["differences"]}
+    return {kind: [each["name"] for each in result["differences"] if each["kind"] == kind] for kind in kinds}
+
+
+def test_the_node_itself_finds_what_somebody_changed(gpu_node: Node, controller: Controller) -> None:
+    assert gpu_node.run(["systemctl", "is-active", "grapnel-drift.timer"]).stdout.strip() == "active"
+    assert found_by_the_timer(gpu_node) == {}
+    gpu_node.run(["apt-mark", "unhold", "libcuda1"])
+    gpu_node.run(["sed", "-i", "$ a\\ ", "/etc/grapnel/hook.json"])
+    gpu_node.run(["systemctl", "stop", "grapnel-node.service"])
+
+    assert found_by_the_timer(gpu_node) == {
+        "hold": ["libcuda1"],
+        "file": ["/etc/grapnel/hook.json"],
+        "service": ["grapnel-node.service"],
+    }
+    controller.converge("n1")
+    assert found_by_the_timer(gpu_node) == {}
+
+
 def test_a_rebooted_node_is_still_as_declared(gpu_node: Node, site: Site, controller: Controller) -> None:
     site.reboot(gpu_node.name)
 

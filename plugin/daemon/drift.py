@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 STALE_S = 3 * 3600  # the timer waits 80 minutes at most
 _TOPIC = "drift"
+_ASK = "is grapnel-drift.timer active, and /etc/grapnel/declared.json there?"
 
 
 class DriftWatch:
@@ -72,11 +73,11 @@ class DriftWatch:
         from plugin.drift.result import Result  # noqa: PLC0415 - most starts come before any result
 
         if self.result is None:
-            return Result(0, reason="there is no result any more: is grapnel-drift.timer active?")
+            return Result(0, reason=f"there is no result any more: {_ASK}")
         if self._clock() - self.result.at <= STALE_S:
             return self.result
         last = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.result.at))
-        return Result(self.result.at, reason=f"nothing was compared since {last}: is grapnel-drift.timer active?")
+        return Result(self.result.at, reason=f"nothing was compared since {last}: {_ASK}")
 
     def _read(self, path: Path) -> Result | None:
         from plugin.drift.result import MAX_BYTES, parse_result  # noqa: PLC0415 - as above

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HOLD = Difference(Kind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
 NOW = 1_777_615_920
-DEAD = "is grapnel-drift.timer active?"
+DEAD = "is grapnel-drift.timer active, and /etc/grapnel/declared.json there?"
 
 
 class Following:

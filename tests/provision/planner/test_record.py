@@ -150,3 +150,10 @@ def test_a_staged_driver_is_in_the_record_with_the_pass_that_swaps_it() -> None:
     found = plan(facts)
 
     assert (DECLARED_RECORD in {item.target for item in found.items}) is not any(item.deferred for item in found.items)
+
+
+def test_some_of_the_roles_write_no_record_as_it_is_of_all() -> None:
+    found = plan_node(make_facts(), make_stack(), WITH_TIMER, roles=(Role.NODE_DAEMON,))
+
+    assert DECLARED_RECORD not in {item.target for item in found.items}
+    assert ("enable", TIMER) in steps(found.items)

@@ -26,7 +26,7 @@ _RPM = ("/usr/bin/rpm", "--query", "--queryformat")
 _RPM_FORMAT = r"%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{INSTALLTIME}\t%{ARCH}\n"
 _RPM_FIELDS = 4
 _GONE = ("config-files", "not-installed")
-_ITSELF = {"apt": "dpkg", "dnf": "rpm", "zypper": "rpm"}  # a package that every machine of the kind has
+_EVERYWHERE = {"apt": "dpkg", "dnf": "bash", "zypper": "bash"}  # packages that every such machine has
 _DNF_LOCKS = "etc/dnf/plugins/versionlock.list"
 _ZYPPER_LOCKS = "etc/zypp/locks"
 _LOCK_FILES = (
@@ -45,11 +45,11 @@ def read_packages(manager: str, names: Sequence[str], root: Path, ask: Ask) -> d
     """Return those of the packages that are installed, of the machine's own architecture; raises DriftError."""
     if not names:
         return {}
-    known = _ITSELF[manager]
+    known = _EVERYWHERE[manager]
     asked = sorted({*names, known})
     found = dict(_dpkg(asked, root, ask) if manager == "apt" else _rpm(manager, asked, root, ask))
     if known not in found:
-        raise DriftError(f"{known} knows no package, not even itself", "is its database damaged?")
+        raise DriftError(f"the package manager does not even know {known}", "is its database damaged?")
     return {name: package for name, package in found.items() if name in names}
 
 

@@ -39,7 +39,7 @@ def units(*blocks: str) -> Callable[[Node], object]:
 
 def rpm(node: Node) -> None:
     node.declare(manager="dnf", packages=[{"name": "kmod-nvidia", "version": "580.1-1", "hold": True}])
-    node.packages = "rpm\t0:4.16-1\t1777000000\tx86_64\nkmod-nvidia\t0:580.2-1\t1777000001\tx86_64\n"
+    node.packages = "bash\t0:5.1-1\t1777000000\tx86_64\nkmod-nvidia\t0:580.2-1\t1777000001\tx86_64\n"
 
 
 DRIFT = {
@@ -220,7 +220,7 @@ def test_a_driver_change_that_is_done_is_not_in_the_way(node: Node) -> None:
 UNKNOWN = {
     "there is no record": (lambda node: node.record.unlink(), "no such file or directory (grapnel apply writes it)"),
     "the record is broken": (lambda node: node.record.write_text("{"), "not valid json"),
-    "dpkg does not know itself": (packages(""), "dpkg knows no package, not even itself"),
+    "dpkg does not know itself": (packages(""), "the package manager does not even know dpkg"),
     "systemd does not answer": (units(""), "systemd does not say how its units are"),
 }
 

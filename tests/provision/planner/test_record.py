@@ -11,6 +11,7 @@ import pytest
 
 from provision.drift import differences_of
 from provision.fleet.facts import NodeFacts, Service
+from provision.node_plan import Role
 from provision.planner.plan import plan_node
 from provision.render.declared import DECLARED_RECORD
 from tests.provision.contracts.schemas import render_schema

@@ -42,7 +42,7 @@ def compare_now(path: Path, host: Host) -> Result:
     """Return the result. That something changes the node is asked afterwards too: it may have begun meanwhile."""
     at = int(host.now())
     try:
-        reason = host.change_at_work()
+        reason = host.change_at_work() or host.returned_since(path)
         if reason:
             return Result(at, reason=reason)
         declared = _read(path)

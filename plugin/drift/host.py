@@ -34,6 +34,7 @@ _SYSTEMCTL = (
 )
 _HOME = "usr/lib/grapnel"
 _RUN = "var/lib/grapnel/driver/run.json"
+_BACK = "back"
 _OPEN_RUNS = ("running", "needs-reboot")
 _EXCHANGE = "run/grapnel/kernel-module.json"
 _RELEASED = "var/lib/grapnel/node/released.json"
@@ -59,7 +60,7 @@ class Host:
 
     def change_at_work(self) -> str:
         """Return what changes the node at the moment, "" where nothing does."""
-        if self._run_state() in _OPEN_RUNS:
+        if self._last_run("state") in _OPEN_RUNS:
             return "a driver change has begun and not ended"
         if (self._root / _EXCHANGE).exists():
             return "the kernel module is being exchanged"
@@ -67,6 +68,16 @@ class Host:
             return "the node's GPUs are out of service"
         holder = package_lock_holder(self._root)
         return f"packages are being changed by process {holder}" if holder is not None else ""
+
+    def returned_since(self, record: Path) -> str:
+        """Return that the former driver was brought back after the record was written, "" where it was not."""
+        if self._last_run("verb") != _BACK:
+            return ""
+        try:
+            is_later = (self._root / _RUN).stat().st_mtime > record.stat().st_mtime
+        except OSError:
+            return ""
+        return "the former driver was brought back: grapnel apply says again what is declared" if is_later else ""
 
     def look(self, declared: Declared) -> Found:
         """Return what is there of what is declared; raises DriftError where that cannot be known."""
@@ -79,12 +90,13 @@ class Host:
             devices={path: self._is_device(path) for path in self._device_nodes()},
         )
 
-    def _run_state(self) -> str:
+    def _last_run(self, key: str) -> str:
+        """Return what the last driver change says of itself, "" where there was none."""
         try:
-            state = json.loads(self._small(_RUN) or "{}")["state"]
+            value = json.loads(self._small(_RUN) or "{}")[key]
         except (ValueError, RecursionError, KeyError, TypeError):
             return ""
-        return state if isinstance(state, str) else ""
+        return value if isinstance(value, str) else ""
 
     def _small(self, path: str) -> str:
         try:

@@ -20,6 +20,7 @@ from provision.planner.part import (
     plan_service,
     timers_of,
 )
+from provision.render.declared import DECLARED_RECORD
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 # What the daemon reads again on SIGHUP, all of it; its unit and its code it does not.
 _RELOADED = frozenset({DECLARED_PATH, NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
+_RUNS = (Action.ENABLE, Action.START)
 _UNITS = "/etc/systemd/system"
 UNIT_PATH = f"{_UNITS}/{DAEMON_UNIT}"
 
@@ -56,14 +58,15 @@ def plan_node_daemon(
     classes = class_files(facts, stack)
     files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit), *_units(payload))
     changes = (*deployment, *plan_removals(facts, stack), *_writes(facts, stack, files))
-    read = [item for item in changes if item.target not in {file.path for file in _units(payload)}]
+    beside = {file.path for file in _units(payload)}
+    read = [item for item in changes if item.target not in beside]
     restart = _restart(facts, read, driver_changes=driver_changes)
-    timers = timers_of(payload)
-    services = tuple(item for unit in (DAEMON_UNIT, *timers) for item in plan_service(facts, Role.NODE_DAEMON, unit))
+    units = (DAEMON_UNIT, *timers_of(payload))
+    services = tuple(item for unit in units for item in plan_service(facts, Role.NODE_DAEMON, unit))
     items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *services)
-    variables = _variables(items, artifact, files, mig, timers) if items else None
+    variables = _variables(items, artifact, files, mig) if items else None
     software = (("node", artifact.digest),)
-    declared = Declared(files=files, units=(DAEMON_UNIT, *timers), software=software)
+    declared = Declared(files=files, units=units, software=software)
     return Part(items, mig.problems, variables, mig.warnings, declared=declared)
 
 
@@ -101,9 +104,20 @@ def _disabled(facts: NodeFacts, payload: Payload) -> Part[NodeDaemonVariables]:
         for unit in (DAEMON_UNIT, *timers)
         if facts.service(unit).enabled in {"enabled", "enabled-runtime"} or is_running(facts, unit)
     )
-    if not items:
+    record = _forgotten(facts)
+    if not (items or record):
         return Part()
-    return Part(items, (), NodeDaemonVariables(node_daemon_enabled=False, node_daemon_timers=timers))
+    absent = tuple(item.target for item in record)
+    off = NodeDaemonVariables(node_daemon_enabled=False, node_daemon_timers=timers, node_daemon_absent=absent)
+    return Part((*items, *record), (), off)
+
+
+def _forgotten(facts: NodeFacts) -> tuple[Item, ...]:
+    """Return the removal of the record with which nothing is compared any more."""
+    if facts.file(DECLARED_RECORD) is None:
+        return ()
+    reason = "nothing compares the node with it: plugin.enabled is false"
+    return (Item(role=Role.NODE_DAEMON, action=Action.REMOVE, target=DECLARED_RECORD, reason=reason),)
 
 
 def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) -> tuple[Item, ...]:
@@ -140,7 +154,7 @@ def _is_reloaded(target: str) -> bool:
 
 
 def _variables(
-    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart, timers: tuple[str, ...]
+    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart
 ) -> NodeDaemonVariables:
     actions = {item.action for item in items}
     written = {item.target for item in items if item.action is Action.WRITE}
@@ -154,5 +168,7 @@ def _variables(
         node_daemon_reload=Action.RELOAD in actions,
         node_daemon_mig_files=mig.files,
         node_daemon_mig_divide=mig.divides,
-        node_daemon_timers=timers,
+        node_daemon_timers=tuple(
+            item.target for item in items if item.target.endswith(".timer") and item.action in _RUNS
+        ),
     )

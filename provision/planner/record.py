@@ -39,15 +39,14 @@ def with_record(
     """Return the daemon's part with the record, where a timer compares and nothing waits for another pass."""
     parts = (*others, daemon)
     items = [item for part in parts for item in part.items]
-    timers = timers_of(payload)
-    is_running = daemon.declared.units  # where the daemon is declared
-    if not (is_running and timers) or any(part.problems for part in parts) or any(item.deferred for item in items):
+    is_compared = daemon.declared.units and timers_of(payload)  # where the daemon is declared
+    if not is_compared or any(part.problems for part in parts) or any(item.deferred for item in items):
         return daemon
     file = FileContent(DECLARED_RECORD, render_record(_record([part.declared for part in parts], facts, node)))
     writes = plan_files(facts, Role.NODE_DAEMON, (file,))
     if not writes:
         return daemon
-    variables = daemon.variables or NodeDaemonVariables(node_daemon_enabled=True, node_daemon_timers=timers)
+    variables = daemon.variables or NodeDaemonVariables(node_daemon_enabled=True)
     variables = msgspec.structs.replace(variables, node_daemon_files=(*variables.node_daemon_files, file))
     return Part((*daemon.items, *writes), (), variables, daemon.warnings, daemon.derived, daemon.declared)
 

@@ -217,6 +217,19 @@ def test_a_driver_change_that_is_done_is_not_in_the_way(node: Node) -> None:
     assert compare_now(node.record, node.host()).reason == ""
 
 
+@pytest.mark.parametrize(
+    ("verb", "later_s", "is_compared"),
+    [("back", 60, False), ("back", -60, True), ("swap", 60, True)],
+    ids=["a rollback after the last apply", "an apply after the rollback", "a swap"],
+)
+def test_a_rollback_is_no_drift_until_the_next_apply(node: Node, verb: str, later_s: int, is_compared: bool) -> None:  # noqa: FBT001 - a column
+    run = node.write("/var/lib/grapnel/driver/run.json", json.dumps({"state": "done", "verb": verb}))
+    at = node.record.stat().st_mtime + later_s
+    os.utime(run, (at, at))
+
+    assert (compare_now(node.record, node.host()).reason == "") is is_compared
+
+
 UNKNOWN = {
     "there is no record": (lambda node: node.record.unlink(), "no such file or directory (grapnel apply writes it)"),
     "the record is broken": (lambda node: node.record.write_text("{"), "not valid json"),

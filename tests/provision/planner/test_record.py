@@ -141,9 +141,14 @@ def test_a_daemon_that_is_not_declared_has_no_timer(node: NodeFacts) -> None:
     found = plan(node, off)
     stopped = Service(load="loaded", active="inactive", enabled="disabled")
 
-    assert steps(found.items) == [("disable", "grapnel-node.service"), ("disable", TIMER)]
-    quiet = replace(node, services={**node.services, TIMER: stopped, "grapnel-node.service": stopped})
-    assert plan(quiet, off).is_empty
+    assert steps(found.items) == [
+        ("disable", "grapnel-node.service"),
+        ("disable", TIMER),
+        ("remove", DECLARED_RECORD),
+    ]
+    assert plan(simulate_apply(node, found), off).is_empty
+    half = replace(node, services={**node.services, TIMER: stopped, "grapnel-node.service": stopped})
+    assert steps(plan(half, off).items) == [("remove", DECLARED_RECORD)]
 
 
 def test_a_staged_driver_is_in_the_record_with_the_pass_that_swaps_it() -> None:

@@ -20,8 +20,8 @@ from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.notify.news import Message
 from provision.payload.store import Manifest
-from provision.report.answer_document import AnswerDocument
 from provision.render.declared import DeclaredRecord
+from provision.report.answer_document import AnswerDocument
 from provision.report.drift_document import DriftDocument
 from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument

@@ -6,6 +6,7 @@ NodeDaemonError
 ├── NoAnswer             a call that took longer than it may: the driver or a process hangs
 ├── ReleaseError         the remembered release cannot be written, read or forgotten
 ├── HealthError          a verdict cannot be written, read or given
+├── DriftError           the node cannot be compared with what was brought about on it
 ├── MpsError             a control daemon of MPS cannot be started, asked or ended
 ├── MigError             a MIG layout cannot be read, remembered or carried out
 ├── HistoryError         what happened cannot be read, or nothing is known of what was asked for
@@ -63,6 +64,10 @@ class ReleaseError(NodeDaemonError):
 
 class HealthError(NodeDaemonError):
     """A verdict on a GPU cannot be changed or read."""
+
+
+class DriftError(NodeDaemonError):
+    """What is on the node, or what was brought about on it, cannot be read."""
 
 
 class MpsError(NodeDaemonError):

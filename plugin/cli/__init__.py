@@ -39,10 +39,8 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
         return _dispatch_release(arguments)
     if arguments.verb in {"health", "mig"}:
         return _dispatch_health(arguments) if arguments.verb == "health" else _dispatch_mig(arguments)
-    if arguments.verb == "holders":
-        from plugin.cli.holders import show_holders  # noqa: PLC0415 - not needed for --version
-
-        return show_holders(arguments.config, as_json=arguments.json)
+    if arguments.verb in {"holders", "drift"}:
+        return _dispatch_host(arguments)
     if arguments.verb == "labels":
         from plugin.cli.labels import show_labels  # noqa: PLC0415 - not needed by the others
 
@@ -62,6 +60,16 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
     if arguments.explain:
         return explain_config(invocation_of(arguments), as_json=arguments.json)
     return show_config(invocation_of(arguments))
+
+
+def _dispatch_host(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    if arguments.verb == "drift":
+        from plugin.cli.drift import show_drift  # noqa: PLC0415 - not needed by the others
+
+        return show_drift(arguments.output, as_json=arguments.json)
+    from plugin.cli.holders import show_holders  # noqa: PLC0415 - not needed for --version
+
+    return show_holders(arguments.config, as_json=arguments.json)
 
 
 def _dispatch_mig(arguments: argparse.Namespace | SimpleNamespace) -> int:

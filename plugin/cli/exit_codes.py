@@ -24,6 +24,11 @@ OF_VERBS: Mapping[str, Mapping[int, str]] = {
     "labels": _SHOWN,
     "config": _SHOWN,
     "holders": _SHOWN,
+    "drift": {
+        EXIT_OK: "as declared; with --output: written",
+        EXIT_FAILURE: "it could not be compared, or a change is at work; with --output: not written",
+        EXIT_NOT_AS_WANTED: "it differs",
+    },
     "release": {
         EXIT_OK: "released, and nothing holds a GPU",
         EXIT_FAILURE: "the message says whether the node was released",

@@ -41,6 +41,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     config.add_argument("--json", action="store_true", help="as JSON")
     holders = verbs.add_parser("holders", parents=[configured], help="show who holds a GPU, and what to do about it")
     holders.add_argument("--json", action="store_true", help="as JSON")
+    _add_drift_verb(verbs, common)
     _add_release_verbs(verbs, configured)
     _add_health_verbs(verbs, configured)
     _add_explain_verb(verbs, configured)
@@ -49,6 +50,18 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     for name, made in verbs.choices.items():
         made.epilog = epilog_of(name)
     return parser
+
+
+def _add_drift_verb(verbs: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+    words = "compare the node with what grapnel apply brought about on it"
+    parser = verbs.add_parser("drift", parents=[common], help=words)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="leave the result there as well, for the daemon; 0 once it is written",
+    )
 
 
 def _add_mig_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type

@@ -16,6 +16,7 @@ from plugin.daemon.coalesced import Coalesced
 from plugin.daemon.config_by_label import ConfigByLabel
 from plugin.daemon.container_hook import HookNotifier
 from plugin.daemon.deferred_imports import AFTER_S, load_deferred
+from plugin.daemon.drift import DriftWatch
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
 from plugin.daemon.memory_limits import MemoryLimits
@@ -71,6 +72,9 @@ class Daemon:
         self._service = ServiceStatus(dependencies.notify)
         self._hook = HookNotifier(config, logger, self._tasks.spawn)
         self._node = OwnNode(config, logger)
+        self._drift = DriftWatch(
+            lambda: self._config.state_folder, self._node.compare, logger, dependencies.drift_pace_s
+        )
         self._reload_soon = Coalesced(self._reload, self._tasks.spawn)
         self._by_label = ConfigByLabel(dependencies.read_config, self._reload_soon, self._node.annotate, logger)
         self._labels = LabelKeeper(logger)
@@ -130,6 +134,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
         loop.call_later(AFTER_S, load_deferred)
         self._tasks.spawn(self._labels.follow())
+        self._tasks.spawn(self._drift.follow())
         self._history.start()
         self._driver.observe(self._config)
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
@@ -276,6 +281,7 @@ class Daemon:
             limits=self._limits,
             unit_bytes=self._unit_bytes,
             config_problem=lambda: self._by_label.problem,
+            drift=lambda: self._drift.result,
         )
         return await serve_metrics(address, sources, self._dependencies)
 

@@ -11,6 +11,7 @@ from importlib import import_module
 AFTER_S = 0.5
 MODULES = (
     "plugin.allocation.preference.choice",
+    "plugin.drift.result",
     "plugin.history.store",
     "plugin.history.view",
     "plugin.labels.features",

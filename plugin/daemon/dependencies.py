@@ -45,5 +45,6 @@ class Dependencies:
     cgroup_folder: Path = Path("/sys/fs/cgroup")
     stall_s: float = STALL_S
     read_occupancy: Callable[[], Telemetry] | None = None
+    drift_pace_s: float = 60.0  # between two looks for what the node's timer found
     overuse_pace_s: float | None = None  # between two measurements; None: as usual
     mps_tools: Callable[[], Tools] | None = None  # None: those of the machine

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.observer import Observation
+    from plugin.drift.result import Result
     from plugin.labels.features import Features
     from plugin.log import Logger
     from plugin.overuse.keeper import Pod
@@ -27,6 +28,9 @@ class NodeObject(Protocol):
 
     def show(self, observation: Observation, released: str = "") -> None:
         """Take what was observed; `released` is why the node is released, "" while it is not."""
+
+    def compare(self, result: Result) -> None:
+        """Take what came of a comparison of the node with its declaration."""
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Take all labels that the Node is to have of ours (`nvidia.com/…`)."""
@@ -51,6 +55,9 @@ class NoNodeObject:
     """Where nobody asked for it."""
 
     def show(self, observation: Observation, released: str = "") -> None:
+        """Nothing is said."""
+
+    def compare(self, result: Result) -> None:
         """Nothing is said."""
 
     def label(self, labels: Mapping[str, str]) -> None:
@@ -89,6 +96,10 @@ class LazyNodeObject:
     def show(self, observation: Observation, released: str = "") -> None:
         """Hand it on."""
         self._hand_on(lambda node: node.show(observation, released))
+
+    def compare(self, result: Result) -> None:
+        """Hand it on."""
+        self._hand_on(lambda node: node.compare(result))
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Hand it on."""
@@ -150,10 +161,16 @@ class OwnNode:
         self._labels: Mapping[str, str] | None = None  # the last ones
         self._feature: tuple[str, Mapping[str, str], Features | None] | None = None
         self._annotations: dict[str, str | None] = {}
+        self._result: Result | None = None
 
     def show(self, observation: Observation, released: str = "") -> None:
         """Hand it on."""
         self._node.show(observation, released)
+
+    def compare(self, result: Result) -> None:
+        """Hand it on, and to whichever Node comes next."""
+        self._result = result
+        self._node.compare(result)
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Hand them on, and to whichever Node comes next."""
@@ -185,6 +202,8 @@ class OwnNode:
             return
         await asyncio.to_thread(self.close)
         self._node = node_object(config, self._log)
+        if self._result is not None:
+            self._node.compare(self._result)
         if self._labels is not None:
             self._node.label(self._labels)
         if self._feature is not None:

@@ -303,6 +303,14 @@ REGISTRATIONS = Metric(
     ("resource",),
 )
 CONFIG_BY_LABEL = Metric("grapnel_config_by_label_up", "gauge", "Whether the node has the configuration of its label.")
+DRIFT_DIFFERENCES = Metric(
+    "grapnel_drift_differences",
+    "gauge",
+    "Differences between the node and what grapnel apply brought about on it.",
+    ("kind",),
+)
+DRIFT_UP = Metric("grapnel_drift_up", "gauge", "Whether the node could be compared with it; 0 during a driver change.")
+DRIFT_AT = Metric("grapnel_drift_timestamp_seconds", "gauge", "When it was compared last, in seconds since 1970.")
 DEVICE_HEALTHY = Metric(
     "grapnel_device_healthy", "gauge", "Whether a pod may be given this GPU.", ("gpu", "UUID", "Hostname")
 )
@@ -349,6 +357,9 @@ OWN_METRICS = (
     REGISTERED,
     REGISTRATIONS,
     CONFIG_BY_LABEL,
+    DRIFT_DIFFERENCES,
+    DRIFT_UP,
+    DRIFT_AT,
     DEVICE_HEALTHY,
     OTHER_UNITS,
     PROCESSES,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.devices.observer import Observation
+    from plugin.drift.result import Result
     from plugin.driver_change.release.record import Release
     from plugin.kubelet.offering import Offering
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
@@ -51,6 +52,7 @@ class Sources:
 
     `unit_bytes` is the size of a device's units of memory, None where it is not offered in such. `config_problem` is
     why the node does not have the configuration of its label, "" where it has, None where it is not by label.
+    `drift` is the last result of the node's timer, None where there is none.
     """
 
     state: State
@@ -62,6 +64,7 @@ class Sources:
     limits: LimitSource
     unit_bytes: UnitBytes
     config_problem: Callable[[], str | None] = lambda: None
+    drift: Callable[[], Result | None] = lambda: None
 
 
 class Dependencies(Protocol):
@@ -96,6 +99,7 @@ def state_of(sources: Sources) -> NodeState:
         others=sources.offering.others,
         shares_of=sources.offering.shares_of,
         config_problem=sources.config_problem(),
+        drift=sources.drift(),
     )
 
 

@@ -25,6 +25,7 @@ from plugin.metrics.catalogue import (
     TELEMETRY_UP,
 )
 from plugin.metrics.devices import Attribution, gpu_families, health_family
+from plugin.metrics.drift import drift_families
 from plugin.metrics.exposition import Sample, render
 from plugin.metrics.memory import allocated_memory, fair_memory, measure_containers, memory_families
 from plugin.metrics.other_devices import other_family
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from plugin.devices.inventory import Inventory
+    from plugin.drift.result import Result
     from plugin.driver.telemetry import GpuTelemetry
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.log import Logger
@@ -63,6 +65,7 @@ class NodeState:
     others: Mapping[str, OtherResource] = field(default_factory=dict)
     shares_of: Mapping[str, int] = field(default_factory=dict)  # into how many a GPU is divided
     config_problem: str | None = None  # None where the configuration is not by label
+    drift: Result | None = None  # None where no timer has compared the node
 
 
 class DriverQuestion(Generic[_Answer]):
@@ -218,6 +221,7 @@ class Scrape:
             _flag(RELEASED, is_so=state.is_released),
             _flag(REGISTERED, is_so=state.is_registered),
             *(() if state.config_problem is None else (_flag(CONFIG_BY_LABEL, is_so=not state.config_problem),)),
+            *drift_families(state.drift),
             _flag(TELEMETRY_UP, is_so=telemetry is not None),
             _flag(POD_RESOURCES_UP, is_so=measured.assignments is not None),
         )

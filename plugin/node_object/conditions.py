@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 GPUS_HEALTHY = "GPUsHealthy"
 DRIVER_READY = "GPUDriverReady"
-OWN_KINDS = (GPUS_HEALTHY, DRIVER_READY)
+AS_DECLARED = "GPUNodeAsDeclared"
+OWN_KINDS = (GPUS_HEALTHY, DRIVER_READY, AS_DECLARED)
 MAX_MESSAGE = 1024
 
 
@@ -25,7 +26,7 @@ def bounded(text: str) -> str:
 
 
 def conditions_of(observation: Observation, released: str) -> tuple[Condition, ...]:
-    """Return both conditions. `released` is why the node is released, "" while it is not."""
+    """Return the two conditions of GPUs and driver. `released` is why the node is released, "" while it is not."""
     return _gpus(observation, released), _driver(observation, released)
 
 

@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.node_object.conditions import bounded, conditions_of, with_changes
+from plugin.node_object.drift import drift_condition
 from plugin.node_object.labels import PREFIX, usable_labels
 from plugin.node_object.model import Eviction, NodeFeature, Note
 from plugin.node_object.notes import notes_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.observer import Observation
+    from plugin.drift.result import Result
     from plugin.log import Logger
     from plugin.node_object.model import Condition
 
@@ -63,6 +65,8 @@ class ClusterNode:
         self._log = logger
         self._utc = utc
         self._before: tuple[Observation, str] | None = None
+        self._observed: tuple[Condition, ...] = ()
+        self._compared: tuple[Condition, ...] = ()
         self._conditions: tuple[Condition, ...] = ()
         self._feature: NodeFeature | None = None
 
@@ -70,9 +74,18 @@ class ClusterNode:
         """Take a state of the node. Of the first one only what happened in it becomes an event."""
         before, was_released = self._before or (observation, released)
         self._before = (observation, released)
-        self._conditions = with_changes(self._conditions, conditions_of(observation, released), self._utc())
-        self._reporter.show(self._conditions)
+        self._observed = conditions_of(observation, released)
+        self._show()
         self._reporter.note(tuple(notes_of(before, was_released, observation, released)))
+
+    def compare(self, result: Result) -> None:
+        """Take what came of a comparison of the node with its declaration."""
+        self._compared = (drift_condition(result),)
+        self._show()
+
+    def _show(self) -> None:
+        self._conditions = with_changes(self._conditions, (*self._observed, *self._compared), self._utc())
+        self._reporter.show(self._conditions)
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Take the labels; what the API would refuse is left out, and told."""

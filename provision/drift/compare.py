@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.drift.model import Difference, Kind, Subject
 from provision.node_plan import Action
+from provision.render.declared import DECLARED_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,11 +40,11 @@ _KINDS: Final[Mapping[Action, Kind]] = {
 def differences_of(plan: NodePlan) -> tuple[Difference, ...]:
     """Return the differences of a node, in the order of its plan; none for one that is as declared.
 
-    Restarts and staging count only where nothing else differs, as otherwise they follow from the rest. A file whose
-    text depends on a package that is missing is no difference yet.
+    Restarts, staging and the node's record of what was brought about count only where nothing else differs, as
+    otherwise they follow from the rest. A file whose text depends on a package that is missing is no difference yet.
     """
     items = [item for item in plan.items if item.action is not Action.STAGE and not _is_foreseen(item)]
-    causes = [item for item in items if item.action is not Action.RESTART]
+    causes = [item for item in items if item.action is not Action.RESTART and item.target != DECLARED_RECORD]
     grouped = groupby(causes or items or plan.items, key=lambda item: (_kind(item), item.role, item.reason))
     return tuple(
         Difference(kind, role, reason, tuple(map(_subject, together))) for (kind, role, reason), together in grouped

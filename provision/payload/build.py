@@ -30,6 +30,7 @@ def build_payload(
             hook=_build(folder, "hook", sources.hook_entries()),
             node={each: _build_node(folder, sources, libraries, each) for each in pythons},
             unit=sources.unit.read_text(encoding="utf-8"),
+            units={path.name: path.read_text(encoding="utf-8") for path in sources.node_units},
             driver=_build(folder, "driver", sources.driver_entries()),
         )
         before = _names_before(folder)

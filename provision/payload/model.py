@@ -1,4 +1,4 @@
-"""Defines the payload as values: archives with their digests, and the daemon's unit."""
+"""Defines the payload as values: archives with their digests, and the units of the daemon's part."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Everything for nodes: the hook, the driver program, the daemon per Python minor version, the daemon's unit."""
+    """Everything for nodes: the hook, the driver program, the daemon per Python minor version, the daemon's unit.
+
+    ``units`` are those beside it, text by name: a timer and what it starts.
+    """
 
     hook: Artifact
     driver: Artifact
     node: Mapping[str, Artifact]
     unit: str
+    units: Mapping[str, str] = {}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LAUNCHER = "launcher.py"
 _HOOK_UNITS = ("grapnel-inventory.path", "grapnel-inventory.service")
+_NODE_UNITS = ("grapnel-drift.service", "grapnel-drift.timer")
 _RUNTIME_LAUNCHER = "wrapper_launcher.sh"
 # The driver's program is the collection's own code, at its own import path: modules and program run the same.
 _MODULE_UTILS = "ansible_collections/grapnel/node/plugins/module_utils"
@@ -35,6 +36,7 @@ class Sources:
     unit: Path
     hook_units: tuple[Path, ...] = ()
     module_utils: Path = Path()
+    node_units: tuple[Path, ...] = ()
 
     def hook_entries(self) -> list[Entry]:
         """Return the files of the hook's archive."""
@@ -73,6 +75,7 @@ def find_sources(root: Path) -> Sources:
         requirements=_existing(root / "requirements" / "node.txt", installed / "node.txt"),
         unit=_existing(units / "grapnel-node.service", installed / "grapnel-node.service"),
         hook_units=tuple(_existing(units / name, installed / name) for name in _HOOK_UNITS),
+        node_units=tuple(_existing(units / name, installed / name) for name in _NODE_UNITS),
         module_utils=_existing(
             root / "playbooks" / "plugins" / "module_utils", root / "provision" / "_collection" / _MODULE_UTILS
         ),

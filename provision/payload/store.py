@@ -28,12 +28,16 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the folder; ``unit`` is the text of the daemon's systemd unit, ``driver`` the driver's program."""
+    """What is in the folder; ``unit`` is the text of the daemon's systemd unit, ``driver`` the driver's program.
+
+    ``units`` are the units beside the daemon's, text by name; a payload of before has none.
+    """
 
     schema: Literal["grapnel.dev/payload/v1alpha1"] = "grapnel.dev/payload/v1alpha1"
     hook: ManifestFile
     node: dict[str, ManifestFile]
     unit: str
+    units: dict[str, str] = {}
     driver: ManifestFile
 
     @property
@@ -62,6 +66,7 @@ def load_payload(folder: Path) -> Payload:
         hook=_artifact(folder, manifest.hook),
         node={python: _artifact(folder, each) for python, each in sorted(manifest.node.items())},
         unit=manifest.unit,
+        units=manifest.units,
         driver=_artifact(folder, manifest.driver),
     )
 

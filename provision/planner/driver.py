@@ -10,7 +10,7 @@ import msgspec
 from provision.driver import repository
 from provision.driver.preflight import Severity, findings
 from provision.driver_change import change_id
-from provision.node_plan import Action, Disruption, DriverVariables, Item, Problem, Role
+from provision.node_plan import Action, Disruption, DriverVariables, FileContent, Item, Problem, Role
 from provision.planner.driver_choice import choose_driver, kernel_left_behind
 from provision.planner.driver_document import describe_change, driver_files
 from provision.planner.driver_packages import disruption_of, plan_packages
@@ -19,6 +19,7 @@ from provision.planner.kernel_module import plan_kernels, plan_module, plan_prov
 from provision.planner.package_source import with_package_source
 from provision.planner.part import (
     PACKAGE_MANAGER_LOCKED,
+    Declared,
     Part,
     differs,
     package_manager_problems,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from provision.driver_change import DriverChange
     from provision.fleet.driver_facts import DriverRun
     from provision.fleet.facts import NodeFacts
-    from provision.node_plan import FileContent
     from provision.payload.model import Artifact, Payload
     from provision.planner.driver_choice import Choice
     from provision.spec.model import Driver, StackSpec
@@ -72,7 +72,7 @@ def plan_driver(
     if isinstance(choice, Problem):
         return Part(problems=(choice,))
     choice = replace(choice, derived=(*derived, *choice.derived))
-    return _plan_choice(facts, declared, choice, payload.driver)
+    return _plan_choice(facts, declared, choice, payload.driver, sources)
 
 
 def changes_driver(part: Part[DriverVariables]) -> bool:
@@ -105,7 +105,9 @@ def _with_sources_first(
     return Part((*writes, later), package_manager_problems(facts), variables)
 
 
-def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Artifact) -> Part[DriverVariables]:
+def _plan_choice(
+    facts: NodeFacts, declared: Driver, choice: Choice, program: Artifact, sources: Sequence[FileContent]
+) -> Part[DriverVariables]:
     if choice.is_module_managed:
         module: tuple[Item, ...] | Problem = (
             *plan_kernels(facts, choice.upstream, choice.flavour.value, choice.kernels),
@@ -127,8 +129,9 @@ def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Ar
         *_hold(facts, declared, choice.driver),
         *_unfinished(facts, change),
     )
+    is_to_be = _declared(declared, sources, change)
     if not swap:
-        return Part(derived=choice.derived)
+        return Part(derived=choice.derived, declared=is_to_be)
     is_staged = change_id(change) in {each.id for each in facts.driver.staged if each.complete}
     is_deferred = not is_staged and any(item.disruption in _OUT_OF_SERVICE for item in swap)
     deployment = plan_deployment(facts, Role.DRIVER, "driver", program.digest)
@@ -148,7 +151,17 @@ def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Ar
     )
     errors, warnings = _preflight(facts, declared, change)
     problems = (*package_manager_problems(facts), *errors)
-    return Part(items, problems, variables, warnings, choice.derived)
+    return Part(items, problems, variables, warnings, choice.derived, is_to_be)
+
+
+def _declared(declared: Driver, sources: Sequence[FileContent], change: DriverChange) -> Declared:
+    files = (FileContent(each.path, each.content, each.mode) for each in change.files)
+    return Declared(
+        packages=change.packages,
+        hold=declared.hold,
+        files=(*sources, *files),
+        module=change.module.version if change.module else "",
+    )
 
 
 def _with_reboot(facts: NodeFacts, declared: Driver, items: tuple[Item, ...]) -> tuple[Item, ...]:

@@ -14,7 +14,7 @@ from provision.fleet.kubelet_facts import KubeletState
 from provision.node_plan import Action, Disruption, FileContent, Item, KubeletVariables, Problem, Role
 from provision.planner.holders import describe_holders
 from provision.planner.kubelet_rules import kubelet_problems
-from provision.planner.part import Part, plan_files
+from provision.planner.part import Declared, Part, plan_files
 from provision.render.errors import EngineConfigError
 from provision.render.kubelet import (
     DROP_IN_NAME,
@@ -93,7 +93,8 @@ def _recount(facts: NodeFacts, stack: StackSpec) -> Part[KubeletVariables]:
 
 def _part(facts: NodeFacts, state: KubeletState, wanted: _Wanted, *, hugepages_change: bool) -> Part[KubeletVariables]:
     record = () if wanted.record is None else (FileContent(KUBELET_RECORD_PATH, render_record(wanted.record)),)
-    writes = plan_files(facts, Role.KUBELET, (*record, *wanted.writes))
+    files = (*record, *wanted.writes)
+    writes = plan_files(facts, Role.KUBELET, files)
     removals = tuple(_removal(path) for path in wanted.absent if facts.file(path) is not None)
     forgets = wanted.record is None
     changed = [item.target for item in (*writes, *removals) if item.target != KUBELET_RECORD_PATH]
@@ -101,7 +102,7 @@ def _part(facts: NodeFacts, state: KubeletState, wanted: _Wanted, *, hugepages_c
     forgotten = (_removal(KUBELET_RECORD_PATH),) if forgets else ()
     items = (*writes, *removals, *restart, *forgotten)
     if not items:
-        return Part()
+        return Part(declared=Declared(files=files))
     written = {item.target for item in writes}
     variables = KubeletVariables(
         kubelet_unit=state.unit,
@@ -109,12 +110,12 @@ def _part(facts: NodeFacts, state: KubeletState, wanted: _Wanted, *, hugepages_c
         kubelet_config_dir=state.config_dir,
         kubelet_root_dir=state.root_dir,
         kubelet_health=_health(wanted.effective or {}),
-        kubelet_files=tuple(file for file in (*record, *wanted.writes) if file.path in written),
+        kubelet_files=tuple(file for file in files if file.path in written),
         kubelet_absent=tuple(item.target for item in removals),
         kubelet_restart=bool(restart),
         kubelet_forget=forgets,
     )
-    return Part(items, (), variables)
+    return Part(items, (), variables, declared=Declared(files=files))
 
 
 def _wanted(facts: NodeFacts, state: KubeletState, settings: Settings, record: KubeletRecord | None) -> _Wanted:

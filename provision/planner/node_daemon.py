@@ -10,7 +10,17 @@ from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemo
 from provision.planner.device_classes import class_files, plan_removals
 from provision.planner.holders import DAEMON_UNIT
 from provision.planner.mig import plan_mig
-from provision.planner.part import Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
+from provision.planner.part import (
+    Declared,
+    Part,
+    is_restart_due,
+    is_running,
+    plan_deployment,
+    plan_files,
+    plan_service,
+    timers_of,
+)
+from provision.render.declared import DECLARED_RECORD
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
@@ -26,7 +36,9 @@ if TYPE_CHECKING:
 
 # What the daemon reads again on SIGHUP, all of it; its unit and its code it does not.
 _RELOADED = frozenset({DECLARED_PATH, NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
-UNIT_PATH = f"/etc/systemd/system/{DAEMON_UNIT}"
+_RUNS = (Action.ENABLE, Action.START)
+_UNITS = "/etc/systemd/system"
+UNIT_PATH = f"{_UNITS}/{DAEMON_UNIT}"
 
 
 def plan_node_daemon(
@@ -37,19 +49,30 @@ def plan_node_daemon(
     ``driver_loads``: the driver is loaded in this pass, where none is.
     """
     if not stack.plugin.enabled:
-        return _disabled(facts)
+        return _disabled(facts, payload)
     artifact = payload.node.get(facts.node.python)
     if artifact is None:
         return Part(problems=(_unsupported_python(facts, payload),))
     deployment = plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     classes = class_files(facts, stack)
-    files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit))
+    files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit), *_units(payload))
     changes = (*deployment, *plan_removals(facts, stack), *_writes(facts, stack, files))
-    restart = _restart(facts, changes, driver_changes=driver_changes)
-    service = plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT)
-    items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *service)
-    return Part(items, mig.problems, _variables(items, artifact, files, mig) if items else None, mig.warnings)
+    beside = {file.path for file in _units(payload)}
+    read = [item for item in changes if item.target not in beside]
+    restart = _restart(facts, read, driver_changes=driver_changes)
+    units = (DAEMON_UNIT, *timers_of(payload))
+    services = tuple(item for unit in units for item in plan_service(facts, Role.NODE_DAEMON, unit))
+    items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *services)
+    variables = _variables(items, artifact, files, mig) if items else None
+    software = (("node", artifact.digest),)
+    declared = Declared(files=files, units=units, software=software)
+    return Part(items, mig.problems, variables, mig.warnings, declared=declared)
+
+
+def _units(payload: Payload) -> tuple[FileContent, ...]:
+    """Return the units beside the daemon's."""
+    return tuple(FileContent(f"{_UNITS}/{name}", text) for name, text in sorted(payload.units.items()))
 
 
 def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
@@ -67,19 +90,34 @@ def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
     )
 
 
-def _disabled(facts: NodeFacts) -> Part[NodeDaemonVariables]:
-    service = facts.service(DAEMON_UNIT)
-    if service.enabled not in {"enabled", "enabled-runtime"} and not is_running(facts, DAEMON_UNIT):
-        return Part()
-    item = Item(
-        role=Role.NODE_DAEMON,
-        action=Action.DISABLE,
-        target=DAEMON_UNIT,
-        from_=service.active,
-        to="disabled",
-        reason="plugin.enabled is false",
+def _disabled(facts: NodeFacts, payload: Payload) -> Part[NodeDaemonVariables]:
+    timers = timers_of(payload)
+    items = tuple(
+        Item(
+            role=Role.NODE_DAEMON,
+            action=Action.DISABLE,
+            target=unit,
+            from_=facts.service(unit).active,
+            to="disabled",
+            reason="plugin.enabled is false",
+        )
+        for unit in (DAEMON_UNIT, *timers)
+        if facts.service(unit).enabled in {"enabled", "enabled-runtime"} or is_running(facts, unit)
     )
-    return Part((item,), (), NodeDaemonVariables(node_daemon_enabled=False))
+    record = _forgotten(facts)
+    if not (items or record):
+        return Part()
+    absent = tuple(item.target for item in record)
+    off = NodeDaemonVariables(node_daemon_enabled=False, node_daemon_timers=timers, node_daemon_absent=absent)
+    return Part((*items, *record), (), off)
+
+
+def _forgotten(facts: NodeFacts) -> tuple[Item, ...]:
+    """Return the removal of the record with which nothing is compared any more."""
+    if facts.file(DECLARED_RECORD) is None:
+        return ()
+    reason = "nothing compares the node with it: plugin.enabled is false"
+    return (Item(role=Role.NODE_DAEMON, action=Action.REMOVE, target=DECLARED_RECORD, reason=reason),)
 
 
 def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) -> tuple[Item, ...]:
@@ -87,7 +125,9 @@ def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) ->
     has_engine = facts.engines.get(stack.runtime.engine.value) is not None
     costly = stack.runtime.entitlement is Entitlement.ENV and has_engine
     return tuple(
-        msgspec.structs.replace(item, disruption=Disruption.RELOAD) if costly and item.target == UNIT_PATH else item
+        msgspec.structs.replace(item, disruption=Disruption.RELOAD)
+        if costly and item.target.startswith(f"{_UNITS}/")
+        else item
         for item in plan_files(facts, Role.NODE_DAEMON, files)
     )
 
@@ -128,4 +168,7 @@ def _variables(
         node_daemon_reload=Action.RELOAD in actions,
         node_daemon_mig_files=mig.files,
         node_daemon_mig_divide=mig.divides,
+        node_daemon_timers=tuple(
+            item.target for item in items if item.target.endswith(".timer") and item.action in _RUNS
+        ),
     )

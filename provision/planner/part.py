@@ -10,7 +10,9 @@ from provision.node_plan import Action, Derived, FileContent, Item, Problem, Rol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from provision.driver_change import PackageVersion
     from provision.fleet.facts import NodeFacts
+    from provision.payload.model import Payload
 
 RESTART_MARKS = "/run/grapnel/restart"
 PACKAGE_MANAGER_LOCKED = "package-manager-locked"
@@ -21,10 +23,27 @@ Variables = TypeVar("Variables")
 
 
 @dataclass(frozen=True)
+class Declared:
+    """What a role is to bring about, for the node's own record of it: all of it, whether it is there already or not.
+
+    ``units`` run and start at boot; ``module`` is the version of the loaded kernel module, empty where none has to be;
+    ``software`` are pairs of a part of grapnel and its digest.
+    """
+
+    packages: tuple[PackageVersion, ...] = ()
+    hold: bool = False
+    files: tuple[FileContent, ...] = ()
+    units: tuple[str, ...] = ()
+    module: str = ""
+    software: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Part(Generic[Variables]):
     """One role's items, its variables (None when it has nothing to do in this pass), and what is in its way.
 
-    ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open.
+    ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open. ``declared``
+    is all that it is to bring about, known of a part without problems.
     """
 
     items: tuple[Item, ...] = ()
@@ -32,6 +51,7 @@ class Part(Generic[Variables]):
     variables: Variables | None = None
     warnings: tuple[Problem, ...] = ()
     derived: tuple[Derived, ...] = ()
+    declared: Declared = Declared()
 
 
 def differs(facts: NodeFacts, file: FileContent) -> str | None:
@@ -95,6 +115,11 @@ def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
         return ()
     reason = f"{unit} is {service.active}"
     return (Item(role=role, action=Action.START, target=unit, from_=service.active, to="active", reason=reason),)
+
+
+def timers_of(payload: Payload) -> tuple[str, ...]:
+    """Return the timers that run beside the daemon."""
+    return tuple(sorted(name for name in payload.units if name.endswith(".timer")))
 
 
 def is_running(facts: NodeFacts, unit: str) -> bool:

@@ -10,6 +10,7 @@ from provision.planner.driver import changes_driver, loads_driver, plan_driver
 from provision.planner.kubelet import plan_kubelet
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.part import Part
+from provision.planner.record import with_record
 from provision.planner.runtime import plan_runtime
 from provision.planner.tuning import changes_hugepages, plan_tuning
 from provision.products import recognise
@@ -55,6 +56,8 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
         daemon = plan_node_daemon(
             facts, stack, payload, driver_changes=changes_driver(driver), driver_loads=loads_driver(driver)
         )
+    if set(roles) == set(Role):  # the record is of all of them
+        daemon = with_record(daemon, (driver, runtime, tuning, kubelet), facts, payload, node)
     parts = (driver, runtime, tuning, kubelet, daemon)
     problems = tuple(problem for part in parts for problem in part.problems)
     items = tuple(item for part in parts for item in part.items)

@@ -10,6 +10,7 @@ from provision.planner.adoption import plan_adoption
 from provision.planner.hand_edits import Kept, keep_edits
 from provision.planner.kubernetes_engines import find_engine, kubelet_problem
 from provision.planner.part import (
+    Declared,
     Part,
     is_restart_due,
     is_running,
@@ -135,8 +136,14 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *_restart(facts, files, engine),
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
-    files = (*adoption.files, *([kept.file] if kept.file else []), *files)
-    return Part(items, (), _variables(items, payload, files, engine) if items else None)
+    kept_files = (*adoption.files, *([kept.file] if kept.file else []))
+    variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
+    return Part(items, (), variables, declared=_declared(payload, files, engine))
+
+
+def _declared(payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine) -> Declared:
+    units = (engine.service,) if engine.service else ()
+    return Declared(files=files, units=units, software=(("hook", payload.hook.digest),))
 
 
 def _keep_edits(facts: NodeFacts, stack: StackSpec, files: tuple[FileContent, ...], engine: NodeEngine) -> Kept:

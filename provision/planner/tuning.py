@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, TuningVariables
 from provision.planner.holders import describe_holders
-from provision.planner.part import Part, plan_files
+from provision.planner.part import Declared, Part, plan_files
 from provision.render.tuning import (
     GRUB_PATH,
     HUGEPAGES,
@@ -76,7 +76,7 @@ def _part(
         *((_removal(TUNING_RECORD_PATH),) if forgets else ()),
     )
     if not items:
-        return Part()
+        return Part(declared=Declared(files=files))
     written = {item.target for item in writes}
     variables = TuningVariables(
         tuning_files=tuple(file for file in files if file.path in written),
@@ -88,7 +88,7 @@ def _part(
         tuning_boot_id=facts.node.boot_id if reboots else "",
         tuning_forget=forgets,
     )
-    return Part(items, (), variables)
+    return Part(items, (), variables, declared=Declared(files=files))
 
 
 def changes_hugepages(part: Part[TuningVariables]) -> bool:

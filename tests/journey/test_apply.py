@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nodes
 
 
+def found_by_the_timer(node: Node) -> dict[str, list[str]]:
+    """Let the node compare itself now; return what differs by kind, or why it was not compared."""
+    node.run(["systemctl", "start", "grapnel-drift.service"])
+    result = json.loads(node.run(["cat", "/var/lib/grapnel/drift/result.json"]).stdout)
+    assert not result["reason"], result
+    kinds = {each["kind"] for each in result["differences"]}
+    return {kind: [each["name"] for each in result["differences"] if each["kind"] == kind] for kind in kinds}
+
+
 def test_a_plan_tells_what_would_change_and_changes_nothing(site: Site, controller: Controller) -> None:
     node = site.up(NodeSpec("bare", suite="trixie", gpus=2))
     before = fingerprint(node)
@@ -61,12 +70,26 @@ def test_a_second_apply_changes_nothing(gpu_node: Node, controller: Controller) 
 def test_drift_is_planned_with_its_reason_and_mended(gpu_node: Node, controller: Controller) -> None:
     gpu_node.run(["apt-mark", "unhold", "libcuda1"])
 
-    items = controller.plan_items("n1")
+    items, found = controller.plan_items("n1"), found_by_the_timer(gpu_node)
     controller.converge("n1")
 
+    assert found == {"hold": ["libcuda1"]}
+    assert found_by_the_timer(gpu_node) == {}
     assert [item["action"] for item in items] == ["hold"]
     assert "libcuda1" in items[0]["reason"]
     assert "libcuda1" in gpu_node.run(["apt-mark", "showhold"]).stdout
+
+
+def test_the_node_itself_finds_a_file_that_was_edited_and_a_service_that_was_stopped(gpu_node: Node) -> None:
+    gpu_node.run(["chmod", "0600", "/etc/grapnel/hook.json"])
+    gpu_node.run(["systemctl", "stop", "grapnel-drift.timer"])
+
+    found = found_by_the_timer(gpu_node)
+    gpu_node.run(["chmod", "0644", "/etc/grapnel/hook.json"])
+    gpu_node.run(["systemctl", "start", "grapnel-drift.timer"])
+
+    assert found == {"file": ["/etc/grapnel/hook.json"], "service": ["grapnel-drift.timer"]}
+    assert found_by_the_timer(gpu_node) == {}
 
 
 def test_a_rebooted_node_is_still_as_declared(gpu_node: Node, site: Site, controller: Controller) -> None:

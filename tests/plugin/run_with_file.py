@@ -44,6 +44,7 @@ def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -
         read_telemetry=lambda: read_telemetry(driver_path),
         read_occupancy=lambda: read_telemetry(driver_path),
         overuse_pace_s=2.0,
+        drift_pace_s=0.2,
         proc_folder=driver_path.parent / "metrics/proc",
         log_folder=driver_path.parent / "metrics/log",
         stall_s=stall_s,

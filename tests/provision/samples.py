@@ -302,7 +302,8 @@ def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> Node
         files.pop(f"{RESTART_MARKS}/grapnel-node.service", None)
     if variables.node_daemon_enabled:
         assert files[UNIT_PATH] is not None
-    return replace(facts, installed=installed, files=files, services=facts.services | {"grapnel-node.service": service})
+    units = ("grapnel-node.service", *variables.node_daemon_timers)
+    return replace(facts, installed=installed, files=files, services=facts.services | dict.fromkeys(units, service))
 
 
 def as_json(facts: NodeFacts) -> dict[str, Any]:

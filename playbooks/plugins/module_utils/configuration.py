@@ -42,7 +42,7 @@ _UNIT_FILES = "/etc/systemd/system/"
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _RETRY_S = 0.5
 _STARTS = {"start", "restart", "reload"}
-_UNIT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9:_.@-]*\.service)?")
+_UNIT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9:_.@-]*\.(?:service|timer))?")
 
 
 class ConfigurationError(Exception):
@@ -66,7 +66,7 @@ class Service:
     def __post_init__(self) -> None:
         """Refuse what would be an option or a path elsewhere."""
         if not _UNIT.fullmatch(self.unit):
-            raise ConfigurationError(f"{self.unit!r} is not the name of a service")
+            raise ConfigurationError(f"{self.unit!r} is not the name of a service or timer")
 
 
 def pending_steps(host: Host, service: Service) -> list[str]:

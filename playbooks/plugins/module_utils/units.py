@@ -43,6 +43,7 @@ _UNITS = (
     "containerd.service",
     "crio.service",
     "docker.service",
+    "grapnel-drift.timer",
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",

@@ -20,6 +20,7 @@ from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.notify.news import Message
 from provision.payload.store import Manifest
+from provision.render.declared import DeclaredRecord
 from provision.report.answer_document import AnswerDocument
 from provision.report.drift_document import DriftDocument
 from provision.report.simulation import SimulationDocument
@@ -31,6 +32,7 @@ CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, Any] = {
     "answer": AnswerDocument,
     "bundle": BundleList,
+    "declared": DeclaredRecord,
     "drift": DriftDocument,
     "driver-change": DriverChange,
     "node-facts": NodeFacts,

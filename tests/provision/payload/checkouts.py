@@ -18,6 +18,13 @@ from {package}.cli import main
 main()
 """
 
+UNITS = (
+    "grapnel-node.service",
+    "grapnel-inventory.path",
+    "grapnel-inventory.service",
+    "grapnel-drift.service",
+    "grapnel-drift.timer",
+)
 PROGRAM = "ansible_collections.grapnel.node.plugins.module_utils.driver.program"
 
 # What an installer does, small: it notes its arguments and fills the folder after --target.
@@ -48,7 +55,7 @@ def make_checkout(root: Path) -> Path:
     write(root / "runtime_hook" / "wrapper_launcher.sh", "#!/bin/sh\n")
     write(root / "plugin" / "kubelet" / "__init__.py")
     write(root / "requirements" / "node.txt", "grpcio==1\n")
-    for unit in ("grapnel-node.service", "grapnel-inventory.path", "grapnel-inventory.service"):
+    for unit in UNITS:
         write(root / "deploy" / "systemd" / unit, "[Service]\n")
     utilities = root / "playbooks" / "plugins" / "module_utils"
     write(utilities / "host.py")

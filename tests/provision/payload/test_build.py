@@ -223,7 +223,7 @@ def test_an_installed_grapnel_has_the_same_files_in_its_package(tmp_path: Path) 
     sources = find_sources(root)
 
     assert (sources.requirements, sources.unit) == (installed / "node.txt", installed / "grapnel-node.service")
-    assert {unit.parent for unit in sources.hook_units} == {installed}
+    assert {unit.parent for unit in (*sources.hook_units, *sources.node_units)} == {installed}
     assert sources.module_utils == collection / "module_utils"
 
 

@@ -1,0 +1,71 @@
+"""Plans the record of what `apply` brings about, with which a timer on the node compares it.
+
+The record is a file of the daemon's role, written after everything that it names. As long as something has to wait for
+another pass it is left as it is: it says what was brought about, not what is wished for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.node_plan import FileContent, NodeDaemonVariables, Role
+from provision.planner.part import Part, plan_files, timers_of
+from provision.render.declared import (
+    DECLARED_RECORD,
+    DeclaredFile,
+    DeclaredPackage,
+    DeclaredRecord,
+    digest_of,
+    render_record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.fleet.facts import NodeFacts
+    from provision.payload.model import Payload
+    from provision.planner.part import Declared
+
+
+def with_record(
+    daemon: Part[NodeDaemonVariables],
+    others: Sequence[Part],  # type: ignore[type-arg] # of whichever role
+    facts: NodeFacts,
+    payload: Payload,
+    node: str,
+) -> Part[NodeDaemonVariables]:
+    """Return the daemon's part with the record, where a timer compares and nothing waits for another pass."""
+    parts = (*others, daemon)
+    items = [item for part in parts for item in part.items]
+    is_compared = daemon.declared.units and timers_of(payload)  # where the daemon is declared
+    if not is_compared or any(part.problems for part in parts) or any(item.deferred for item in items):
+        return daemon
+    file = FileContent(DECLARED_RECORD, render_record(_record([part.declared for part in parts], facts, node)))
+    writes = plan_files(facts, Role.NODE_DAEMON, (file,))
+    if not writes:
+        return daemon
+    variables = daemon.variables or NodeDaemonVariables(node_daemon_enabled=True)
+    variables = msgspec.structs.replace(variables, node_daemon_files=(*variables.node_daemon_files, file))
+    return Part((*daemon.items, *writes), (), variables, daemon.warnings, daemon.derived, daemon.declared)
+
+
+def _record(parts: Sequence[Declared], facts: NodeFacts, node: str) -> DeclaredRecord:
+    return DeclaredRecord(
+        node=node,
+        manager=facts.package_manager.name,  # type: ignore[arg-type] # of a distribution that is known
+        packages=tuple(
+            DeclaredPackage(name=each.name, version=each.version, hold=part.hold)
+            for part in parts
+            for each in part.packages
+        ),
+        files=tuple(
+            DeclaredFile(path=each.path, sha256=digest_of(each.content), mode=each.mode)
+            for part in parts
+            for each in part.files
+        ),
+        units=tuple(unit for part in parts for unit in part.units),
+        module=next((part.module for part in parts if part.module), None),
+        software={name: digest for part in parts for name, digest in part.software},
+    )

@@ -108,7 +108,7 @@ class SlurmMachine:
         slurmd's own option ``-b`` has it boot in the second in which it registers. Slurm counts in seconds, so that
         it may take the next registration for one more boot.
         """
-        shell = _NAMED
+        shell: tuple[str, ...] = _NAMED
         if up_s is not None:
             uptime_s = float(Path("/proc/uptime").read_text().split()[0])
             shell = ("unshare", "--time", "--fork", "--boottime", str(up_s - int(uptime_s)), *shell)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from provision.fleet.facts import FileState
-from provision.node_plan import FileContent, NodeDaemonVariables, NodePlan, Roles, RuntimeVariables
+from provision.node_plan import FileContent, NodeDaemonVariables, NodePlan, Roles, RuntimeVariables, TuningVariables
 from provision.planner.file_changes import MASK, MAX_LINES, SHOWN, FileChange, file_changes
 from tests.provision.samples import configured, make_facts, plan
 
@@ -103,6 +103,15 @@ def test_very_long_files_and_diffs_are_bounded() -> None:
 def test_what_is_no_text_now_is_not_compared() -> None:
     (change,) = changes(state(None), FileContent(PATH, "a\n"))
     assert (change.withheld, change.reason) == (True, "what it has now is too large, or no text")
+
+
+def test_files_of_the_kernel_settings_are_among_them() -> None:
+    gone = "/etc/sysctl.d/90-gone.conf"
+    facts = msgspec.structs.replace(make_facts(), files={PATH: None, gone: state("a = 1\n")})
+    roles = Roles(tuning=TuningVariables(tuning_files=(FileContent(PATH, "a\n"),), tuning_absent=(gone,)))
+
+    made = file_changes(NodePlan(node="n1", roles=roles), facts)
+    assert {change.path: change.diff[-1] for change in made} == {PATH: "+a", gone: "-a = 1"}
 
 
 def test_a_real_plan_has_all_its_files() -> None:

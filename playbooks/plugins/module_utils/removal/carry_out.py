@@ -99,7 +99,9 @@ def _forget(host: Host, removal: Removal, parts: Collection[str]) -> None:
         units={} if gone else originals.units,
     )
     removed = remove_empty(host, [*left.folders, *(path for _, path in removal.own if path.endswith("/releases"))])
-    left = replace(left, folders=tuple(one for one in left.folders if one not in removed))
+    folders = tuple(one for one in left.folders if one not in removed)
+    is_over = not (left.files or left.packages)  # somebody has put something into what is left of them
+    left = replace(left, folders=() if is_over else folders)
     write_originals(host, left)
     remove_empty(host, FOLDERS)
     if not host.path(PROGRAMS).exists():

@@ -19,6 +19,8 @@ FOLDERS = ("/boot", "/etc", "/opt", "/root", "/srv", "/usr", "/var/lib", "/var/c
 # Patterns of fnmatch(3): a star takes slashes as well.
 WRITTEN_BY_THE_SYSTEM = {
     "/etc/ld.so.cache": "ldconfig numbers what it lists after the order on the disk",
+    "/etc/group-": "a backup that the tools for groups keep",
+    "/etc/gshadow-": "the same",
     "/etc/gpusim*": "the simulated machine itself",
     "/root/.ansible*": "Ansible's own folder for the modules that it runs",
     "/usr/lib/*/libnvidia-ml.so*": "the simulated NVML, and dpkg's diversions of it",
@@ -35,7 +37,7 @@ WRITTEN_BY_THE_SYSTEM = {
     "/var/lib/dpkg/status": "its paragraphs move; the packages are compared instead",
     "/var/lib/dpkg/triggers/*": "what was triggered last",
     "/var/lib/systemd/*": "timers, random seed, catalogues",
-    "/var/lib/containerd/*": "the engine's own data",
+    "/var/lib/containerd*": "the engine's own data",
     "/var/lib/private*": "made by systemd",
 }
 _PROGRAM = """

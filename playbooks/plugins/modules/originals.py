@@ -58,6 +58,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import (
     RemovalError,
     absent_data,
+    absent_groups,
     packages_to_come,
 )
 
@@ -74,7 +75,8 @@ def main() -> None:
     try:
         coming = packages_to_come(host, module.params["packages"])
         if coming and not module.check_mode:
-            remember_packages(host, engine, Packages(tuple(coming), absent_data(host, engine)))
+            known = Packages(tuple(coming), absent_data(host, engine), absent_groups(host, engine))
+            remember_packages(host, engine, known)
     except (OSError, OriginalsError, RemovalError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, coming=coming)

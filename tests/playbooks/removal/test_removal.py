@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import Service, apply_changes
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     PLACE,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 ALL = frozenset(PARTS)
 UNIT, DAEMON = "podman.service", "grapnel-node.service"
 HOOKS, NODE_JSON = "/etc/oci/99-hook.json", "/etc/grapnel/node.json"
+CONFFILES = """ /etc/docker.conf 0cc175b9c0f1b6a831c399e269772661
+ /etc/default/docker 0cc175b9c0f1b6a831c399e269772661
+"""
 DAEMON_UNIT = f"/etc/systemd/system/{DAEMON}"
 
 
@@ -168,6 +172,7 @@ def test_what_cannot_be_given_back_is_said_first(
 def teach_packages(machine: Machine, *, also: str = "", kubelet: str = "not-found") -> None:
     machine.teach("systemctl show --property LoadState --value kubelet.service", f"{kubelet}\n")
     machine.teach("dpkg-query --show", "installed")
+    machine.teach("dpkg-query --show --showformat ${Conffiles}", CONFFILES)
     machine.teach("apt-get --simulate purge", f"Purg docker.io [26]\nPurg runc:amd64 [1.1]\n{also}")
     machine.teach("env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get")
 
@@ -175,12 +180,18 @@ def teach_packages(machine: Machine, *, also: str = "", kubelet: str = "not-foun
 def test_packages_that_came_with_an_engine_go_with_its_data(machine: Machine, engine: Systemd) -> None:
     assert engine
     teach_packages(machine)
-    remember_packages(machine.host, "docker", Packages(("docker.io", "runc"), ("/var/lib/docker",)))
+    machine.teach("groupdel docker")
+    remember_packages(
+        machine.host, "docker", Packages(("docker.io", "runc"), ("/var/lib/docker",), ("docker", "other"))
+    )
     machine.write("/var/lib/docker/image")
+    machine.write("/etc/group", "root:x:0:\nother:x:7:ada\ndocker:x:8:\n")
 
     remove(machine)
 
-    assert machine.calls[-1].endswith("purge docker.io runc")
+    purged, deleted = (call for call in machine.calls if call.startswith(("groupdel", "env")))
+    assert purged.endswith(" purge docker.io runc")
+    assert deleted == "groupdel docker"
     assert not (machine.root / "var/lib/docker").exists()
     assert not (machine.root / PLACE.lstrip("/")).exists()
 
@@ -244,3 +255,24 @@ def test_what_a_release_without_records_has_left_goes_as_far_as_it_is_known(mach
     }
     assert [note.split()[0] for note in removal.notes] == ["/etc/containerd/config.toml", "/etc/docker/daemon.json"]
     assert find_removal(machine.host, frozenset({"daemon"})).notes == ()
+
+
+def test_settings_that_somebody_wrote_himself_survive_the_packages(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    teach_packages(machine)
+    remember_packages(machine.host, "docker", Packages(("docker.io", "runc")))
+    machine.write("/etc/docker.conf", "a")  # as the package brought it
+    machine.write("/etc/default/docker", "theirs", mode=0o640)
+
+    def purge() -> Finished:
+        for path in ("etc/docker.conf", "etc/default/docker"):
+            (machine.root / path).unlink()
+        (machine.root / "etc/default").rmdir()
+        return Finished(0)
+
+    machine.teach("env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get", purge)
+    remove(machine)
+
+    assert machine.read("/etc/default/docker") == "theirs"
+    assert (machine.root / "etc/default/docker").stat().st_mode & 0o777 == 0o640
+    assert not (machine.root / "etc/docker.conf").exists()

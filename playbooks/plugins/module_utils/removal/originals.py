@@ -47,10 +47,11 @@ class Original:
 
 @dataclass(frozen=True)
 class Packages:
-    """The packages that came with an engine, and the folders of ``data`` that it made then."""
+    """The packages that came with an engine; folders of its ``data`` and ``groups`` of users that were not there."""
 
     names: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,9 @@ def remember_packages(host: Host, engine: str, coming: Packages) -> None:
     """Remember which packages are about to be installed for an engine, beside those of a run that was cut short."""
     originals = read_originals(host)
     known = originals.packages.get(engine, Packages())
-    names, data = sorted({*known.names, *coming.names}), sorted({*known.data, *coming.data})
-    packages = Packages(tuple(names), tuple(data))
+    packages = Packages(
+        *(tuple(sorted({*getattr(known, key), *getattr(coming, key)})) for key in ("names", "data", "groups"))
+    )
     if packages != known:
         write_originals(host, replace(originals, packages={**originals.packages, engine: packages}))
 
@@ -178,8 +180,7 @@ def _parse(tree: dict[str, Any]) -> Originals:
 
 
 def _parse_packages(tree: dict[str, Any]) -> Packages:
-    names, data = (tuple(str(one) for one in tree[key]) for key in ("names", "data"))
-    return Packages(names, data)
+    return Packages(*(tuple(str(one) for one in tree[key]) for key in ("names", "data", "groups")))
 
 
 def _parse_original(path: str, tree: dict[str, Any]) -> Original:
@@ -201,7 +202,8 @@ def _document(originals: Originals) -> dict[str, Any]:
         "files": {path: _describe(one) for path, one in originals.files.items()},
         "folders": list(originals.folders),
         "packages": {
-            engine: {"names": list(one.names), "data": list(one.data)} for engine, one in originals.packages.items()
+            engine: {"names": list(one.names), "data": list(one.data), "groups": list(one.groups)}
+            for engine, one in originals.packages.items()
         },
         "units": {unit: {"enabled": one[0], "active": one[1]} for unit, one in originals.units.items()},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -67,6 +68,17 @@ def remove_path(host: Host, path: str) -> None:
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
+
+
+def remove_made(host: Host, path: str) -> None:
+    """Remove what an engine has made since it was installed; of settings only folders in which there is nothing."""
+    if not path.startswith("/etc/"):
+        remove_path(host, path)
+        return
+    below = [str(one) for one, _, _ in os.walk(host.path(path))]
+    for folder in sorted(below, key=len, reverse=True):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106 - a path as os.walk has it
 
 
 def remove_marks(host: Host, units: Collection[str]) -> None:

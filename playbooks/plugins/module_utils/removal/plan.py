@@ -118,7 +118,7 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
 
 def _packages(host: Host, originals: Originals) -> tuple[PackagePlan, ...]:
     plans = (plan_packages(host, engine, recorded) for engine, recorded in originals.packages.items())
-    return tuple(one for one in plans if one.names or one.data)
+    return tuple(one for one in plans if one.names or one.data or one.groups)
 
 
 def _units(host: Host, parts: Collection[str]) -> tuple[tuple[str, str], ...]:

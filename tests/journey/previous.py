@@ -1,8 +1,8 @@
 """The release of grapnel before this one, as a checkout with the archives that nodes get.
 
-It is the newest tag ``v*`` of the history. Before there is any, it is `BEFORE_TAGS`: the last commit of which nodes keep
-no record of what was there before it. Its hook and daemon always differ from this one's by a comment, so that both are
-deployed.
+It is the newest tag ``v*`` of the history. Before there is any, it is `BEFORE_TAGS`: the last commit of which nodes
+keep no record of what was there before it. Its hook and daemon always differ from this one's by a comment, so that both
+are deployed.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def installed(node: Node) -> dict[str, str]:
 
 
 def move_to(controller: Controller, node: Node) -> dict[str, str]:
-    """Bring the node to a controller's release, which restarts nothing but the node daemon; return what is installed."""
+    """Bring the node to a release, which restarts nothing but the node daemon; return what is installed then."""
     items = controller.plan_items(NAME, "--no-cluster")
     assert {item["disruption"] for item in items} <= CALM, items
     assert {item["target"] for item in items if item["action"] in ("restart", "reload")} <= {"grapnel-node.service"}
@@ -68,7 +68,7 @@ def test_a_release_replaces_the_one_before_and_the_other_way_round(
 
     with Kubelet(node.root / "var/lib/kubelet") as kubelet, pods_on(node) as pods:
         kubelet.wait_for_devices(RESOURCE, 2, timeout_s=30)
-        pods.load_images(["gpu-shell"])
+        pods.load_images(["pause", "gpu-shell"])
         stays = ContainerSpec(image=reference("gpu-shell"), command=STAY)
         with pods.staying(stays, assignment=kubelet.allocate(RESOURCE, 1, "one")):
             new = move_to(controller, node)

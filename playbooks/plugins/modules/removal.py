@@ -46,6 +46,8 @@ removal:
   type: dict
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import ConfigurationError
@@ -66,7 +68,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     host, parts = Host(), frozenset(module.params["parts"])
-    told = {"steps": [], "notes": [], "problems": []}
+    told: dict[str, Any] = {"steps": [], "notes": [], "problems": []}
     try:
         removal = find_removal(host, parts)
         told = document(removal)

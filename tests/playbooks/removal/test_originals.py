@@ -85,10 +85,10 @@ def test_a_run_that_was_killed_before_it_wrote_has_lost_nothing(machine: Machine
 
 
 def test_bytes_that_are_no_text_come_back(machine: Machine) -> None:
-    machine.write(MAIN).write_bytes(b"# caf\xe9\n")
+    machine.write(MAIN).write_bytes(b"# na\xefve\n")
     change(machine, main="ours\n")
 
-    assert (before(machine) or "").encode("utf-8", "surrogateescape") == b"# caf\xe9\n"
+    assert (before(machine) or "").encode("utf-8", "surrogateescape") == b"# na\xefve\n"
 
 
 def test_packages_and_units_are_remembered_once(machine: Machine) -> None:

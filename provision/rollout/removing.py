@@ -62,3 +62,13 @@ def named_parts(removing: Removing) -> str:
     if removing.parts == ALL_PARTS:
         return "grapnel and everything that came with it"
     return ", ".join(_WORDS[part] for part in Part if part in removing.parts)
+
+
+def left_in_cluster(removing: Removing) -> str:
+    """Return what stays in a cluster of Kubernetes afterwards, empty for nothing."""
+    left = []
+    if Part.DAEMON in removing.parts:
+        left.append("the Nodes keep the labels, conditions and annotations that grapnel wrote last")
+    if Part.RUNTIME in removing.parts:
+        left.append("the RuntimeClass of the handler stays, which other nodes may use")
+    return "; ".join(left)

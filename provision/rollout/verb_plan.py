@@ -124,6 +124,8 @@ def plan_verb(
     states = _as_one(verb, states, settled, shared.domains, answers, views, extent)
     declared = strictest([stacks[state.name].rollout for state in states], len(states))
     policy = replace(declared, calendar=None)  # whoever goes back does not wait for a window
+    if isinstance(verb, Removing):  # a node on which it fails says nothing of the others
+        policy = replace(policy, max_failures=len(states))
     if extent.in_waves:
         states = with_waves(states, shared.waves, extent.groups)
     else:

@@ -1,8 +1,6 @@
 """The release of grapnel before this one, as a checkout with the archives that nodes get.
 
-It is the newest tag ``v*`` of the history. Before there is any, it is `BEFORE_TAGS`: the last commit of which nodes
-keep no record of what was there before it. Its hook and daemon always differ from this one's by a comment, so that both
-are deployed.
+Its hook and daemon always differ from this one's, by a comment at least, so that both are deployed.
 """
 
 from __future__ import annotations
@@ -13,27 +11,19 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.journey.conftest import ROOT, Controller
+from tests.former import extract
+from tests.journey.conftest import Controller
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-BEFORE_TAGS = "16455892"
 _MAIN = "import sys; from provision.cli import main; sys.exit(main())"
 _DIFFERING = ("plugin/__init__.py", "runtime_hook/__init__.py")
 
 
-def previous_commit() -> str:
-    """Return the commit of the release before this one."""
-    asked = ["git", "describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD~1"]
-    found = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or BEFORE_TAGS
-
-
 def check_out(folder: Path) -> Path:
     """Make a checkout of that release in a folder, with its payload in ``dist/payload``."""
-    archive = subprocess.run(["git", "archive", previous_commit()], cwd=ROOT, capture_output=True, check=True).stdout
-    subprocess.run(["tar", "--extract", "--directory", str(folder)], input=archive, check=True)
+    extract(folder)
     for path in _DIFFERING:
         with (folder / path).open("a", encoding="utf-8") as source:
             source.write("\n# the release before\n")

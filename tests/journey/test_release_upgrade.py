@@ -30,9 +30,9 @@ CALM = {"none", "reload"}
 RUNNING = "systemctl show -p MainPID,ExecMainStartTimestampMonotonic containerd; ctr -n k8s.io tasks ls"
 
 
-def running(node: Node) -> str:
+def running(node: Node) -> set[str]:
     """Return which engine runs since when, with which containers in it."""
-    return node.run(["sh", "-c", RUNNING]).stdout
+    return set(node.run(["sh", "-c", RUNNING]).stdout.splitlines())
 
 
 def installed(node: Node) -> dict[str, str]:

@@ -14,7 +14,7 @@ description:
     taken out of it. Services that read these files are restarted, and have to answer.
   - Takes away grapnel's programs, units and state, and the packages of an engine that it has installed.
   - The driver is taken away by M(grapnel.node.driver).
-  - What cannot be given back is in RV(notes). With a line in RV(problems) nothing is begun.
+  - What cannot be given back is in C(notes). With a line in C(problems) nothing is begun.
 author:
   - The grapnel authors (@grapnel)
 options:

@@ -213,7 +213,7 @@ def test_an_engine_that_is_needed_stays(machine: Machine, engine: Systemd, also:
     removal = find_removal(machine.host, ALL)
 
     assert any(why in note for note in removal.notes)
-    assert removal.steps == ()
+    assert [step.action for step in removal.steps] == ["forget"]
 
 
 def test_an_engine_with_running_containers_is_refused(machine: Machine, engine: Systemd) -> None:
@@ -276,3 +276,39 @@ def test_settings_that_somebody_wrote_himself_survive_the_packages(machine: Mach
     assert machine.read("/etc/default/docker") == "theirs"
     assert (machine.root / "etc/default/docker").stat().st_mode & 0o777 == 0o640
     assert not (machine.root / "etc/docker.conf").exists()
+
+
+def test_settings_survive_a_kill_between_the_packages_and_their_return(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    teach_packages(machine)
+    remember_packages(machine.host, "docker", Packages(("docker.io", "runc")))
+    machine.write("/etc/default/docker", "theirs")
+
+    def kill() -> Finished:
+        (machine.root / "etc/default/docker").unlink()
+        raise KeyboardInterrupt
+
+    machine.teach("env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get", kill)
+    with pytest.raises(KeyboardInterrupt):
+        remove(machine, {"runtime"})
+    machine.teach("dpkg-query --show", return_code=1)
+    assert "/etc/default/docker" in {step.target for step in find_removal(machine.host, ALL).steps}
+    remove(machine, {"runtime"})
+
+    assert machine.read("/etc/default/docker") == "theirs"
+    assert find_removal(machine.host, ALL).steps == ()
+    assert not (machine.root / "var/lib/grapnel").exists()
+
+
+def test_a_removal_that_was_killed_before_it_forgot_is_still_due(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    machine.write("/etc/main.conf", "theirs\n")
+    set_up(machine)
+    record = machine.read(PLACE)
+    remove(machine)
+    machine.write(PLACE, record)
+
+    assert {step.action for step in find_removal(machine.host, ALL).steps} == {"forget"}
+    remove(machine)
+
+    assert find_removal(machine.host, ALL).steps == ()

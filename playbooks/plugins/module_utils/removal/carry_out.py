@@ -26,6 +26,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, purge
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import RUNTIME, Reader, part_of
+from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import put_back_settings
 from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
         _systemctl(host, "disable", "--now", unit)
     for reader in dict.fromkeys(one.reader for _, one in removal.files):
         _give_back(host, removal, reader)
+    put_back_settings(host)
     for plan in removal.packages:
         if not plan.stays:
             purge(host, plan)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import remove_made
-from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import keep_settings
+from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import keep_settings, put_back_settings
 from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
 
 if TYPE_CHECKING:
@@ -112,13 +112,12 @@ def _group(host: Host, name: str) -> list[str]:
 
 def _purge(host: Host, plan: PackagePlan) -> None:
     """Purge the packages, but not the settings that somebody wrote himself, before they came or since."""
-    kept = keep_settings(host, plan.names)
+    keep_settings(host, plan.names)
     environment = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1")
     done = host.run([*environment, "apt-get", "--yes", "--quiet", *_WAIT, "purge", *plan.names], _CHANGE_TIMEOUT_S)
     if done.return_code:
         raise RemovalError(f"the packages of {plan.engine} cannot be removed: {done.complaints}")
-    for one in kept:
-        one.put_back(host)
+    put_back_settings(host)
 
 
 def _is_installed(host: Host, name: str) -> bool:

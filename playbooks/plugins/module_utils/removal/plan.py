@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn, plan_return
-from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import read_originals
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_own
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import PackagePlan, plan_packages
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, PARTS, RUNTIME, part_of
+from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
 from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import find_unrecorded
 from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
 
@@ -36,13 +37,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Removal:
-    """What becomes of a node. ``notes`` say what cannot be given back, ``problems`` why nothing may be begun."""
+    """What becomes of a node. ``notes`` say what cannot be given back, ``problems`` why nothing may be begun.
+
+    ``remembered`` are parts that there are records of, ``kept`` settings that a killed run has yet to put back.
+    """
 
     originals: Originals
     files: tuple[tuple[str, FileReturn], ...] = ()
     units: tuple[tuple[str, str], ...] = ()
     own: tuple[tuple[str, str], ...] = ()
     packages: tuple[PackagePlan, ...] = ()
+    kept: tuple[str, ...] = ()
+    remembered: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -71,6 +77,8 @@ class Removal:
                 for path in one.data
             ),
             *(Step(part, "remove", path, "grapnel's own") for part, path in self.own),
+            *(Step(RUNTIME, "restore", path, "a removal that was cut short had kept it") for path in self.kept),
+            *(Step(part, "forget", PLACE, "it is given back by then") for part in self.remembered),
         )
 
     def _services(self) -> tuple[Step, ...]:
@@ -111,9 +119,17 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         _units(host, parts),
         tuple((part, path) for part in PARTS if part in parts for path in find_own(host, part)),
         packages,
+        tuple(one.path for one in read_kept(host)) if RUNTIME in parts else (),
+        _remembered(originals, parts),
         tuple(notes),
         tuple(problems),
     )
+
+
+def _remembered(originals: Originals, parts: Collection[str]) -> tuple[str, ...]:
+    known = {part_of(path, one.reader) for path, one in originals.files.items()}
+    known |= {RUNTIME} if originals.packages or originals.units else set()
+    return tuple(part for part in PARTS if part in known and part in parts)
 
 
 def _packages(host: Host, originals: Originals) -> tuple[PackagePlan, ...]:

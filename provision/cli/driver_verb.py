@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping, Sequence
 
-    from rich.console import Console
-
     from provision.apply.context import ApplyContext
     from provision.apply.model import NodeResult
     from provision.cli.cluster import Scope
@@ -113,20 +111,15 @@ def show_verb(context: ApplyContext, scope: Scope, verb: AnyVerb, *, as_json: bo
         print(removals_document(removals, parts, rollout_document(plan.prepared, scope.cluster.name)))
     else:
         console = make_console(sys.stdout)
-        _show_removal(console, plan, scope)
+        show(console, render_removals(removals, _left(plan.verb, scope)))
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         show(console, render_results(tuple(plan.settled.values()), 0, plan.verb.command) if plan.settled else ())
     return ExitCode.DONE if all(result.is_good for result in plan.settled.values()) else ExitCode.FAILED
 
 
-def _show_removal(console: Console, plan: VerbPlan, scope: Scope) -> None:
-    """Show what is taken away on nodes, and what stays."""
-    if not isinstance(plan.verb, Removing):
-        return
-    show(console, render_removals(plan.verb.removals))
-    left = left_in_cluster(plan.verb) if scope.kubernetes is not None else ""
-    if left:
-        console.print(f"not as before: {left} (docs/removing.md)", soft_wrap=True)
+def _left(verb: AnyVerb, scope: Scope) -> str:
+    """Return what stays in the cluster, where there is one."""
+    return left_in_cluster(verb) if isinstance(verb, Removing) and scope.kubernetes is not None else ""
 
 
 def change_drivers(  # noqa: PLR0913 - what a command line says
@@ -144,7 +137,8 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
-    _show_removal(console, plan, scope)
+    if isinstance(plan.verb, Removing):
+        show(console, render_removals(plan.verb.removals, _left(plan.verb, scope)))
     if plan.prepared.rollout:
         plan = _despite_pause(plan, scope, record)
         show(console, render_rollout(plan.prepared, scope.cluster.name))

@@ -26,8 +26,8 @@ SCHEMA: Final = "grapnel.dev/removal-plan/v1alpha1"
 _ACTION_WIDTH = 9
 
 
-def render_removals(removals: Removals) -> Iterator[RenderableType]:
-    """Yield a block for each group of nodes on which the same is done, and the nodes that did not answer."""
+def render_removals(removals: Removals, left: str = "") -> Iterator[RenderableType]:
+    """Yield a block for each group of nodes on which the same is done; ``left`` is what stays in their cluster."""
     groups: dict[NodeRemoval, list[str]] = {}
     for node, found in removals.items():
         if not isinstance(found, Failure):
@@ -35,6 +35,8 @@ def render_removals(removals: Removals) -> Iterator[RenderableType]:
     for found, nodes in groups.items():
         if found.steps or found.notes or found.problems:
             yield from _render(found, nodes)
+    if left:
+        yield hanging(Text("not as before: ", "bold yellow"), Text(left))
 
 
 def _render(found: NodeRemoval, nodes: list[str]) -> Iterator[RenderableType]:

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 UNITS = {DAEMON: (DAEMON_UNIT,), HOOK: ("grapnel-inventory.path", "grapnel-inventory.service")}
 PROGRAMS, VOLATILE = "/usr/lib/grapnel", "/run/grapnel"
-FOLDERS = (f"{PROGRAMS}/releases", PROGRAMS, "/etc/grapnel", "/var/lib/grapnel")
+FOLDERS = (
+    f"{PROGRAMS}/releases",
+    PROGRAMS,
+    "/etc/grapnel/containerd",
+    "/etc/grapnel/devices.d",
+    "/etc/grapnel",
+    "/var/lib/grapnel",
+)
 _UNIT_FOLDER = "/etc/systemd/system"
 _RELEASES = f"{PROGRAMS}/releases"
 _PROGRAMS = {DAEMON: "node", HOOK: "hook"}

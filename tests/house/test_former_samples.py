@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.spec.load import load_declaration
 from tests.former import ROOT, extract, has_history
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 # What nodes, Nodes and controllers keep, so that another release finds it. What one release writes and reads, such
 # as a plan or the output of a command, may change with it.
 KEPT = (
-    "bundle", "device-class", "driver-change", "driver-run", "gpustack", "hook-config", "inventory", "memory-units",
+    "bundle", "device-class", "driver-change", "driver-run", "hook-config", "inventory", "memory-units",
     "mig-layout", "node-config", "node-health", "node-history", "node-state", "nvidia-config", "nvml-facts",
     "originals", "pause", "payload", "rollout-progress",
 )  # fmt: skip
@@ -39,6 +40,13 @@ def test_what_the_release_before_wrote_is_still_a_good_sample(former: Path, name
     now, then = samples(ROOT / "docs" / "contracts", name), samples(former, name)
     gone = sorted(then[text] for text in then.keys() - now.keys())
     assert gone == [], f"keep {gone} of the release before beside the new samples, so that both sides' tests read them"
+
+
+def test_a_declaration_of_the_release_before_is_still_one(former: Path) -> None:
+    declarations = sorted(former.joinpath("gpustack", "good").glob("*.yaml"))
+    assert declarations
+    for path in declarations:
+        load_declaration(path)
 
 
 def test_every_contract_that_is_kept_exists() -> None:

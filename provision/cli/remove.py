@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.removal import ALL_PARTS, Part
 from provision.cli.driver_verb import run_verb, verb_arguments
-from provision.errors import UsageError
 from provision.rollout.removing import Removing
 from provision.rollout.verb_plan import DriverVerb
 
@@ -28,12 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for part, text in _HELP.items():
         parts.add_argument(f"--{part}", action="store_true", help=text)
     parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
-    parser.add_argument("--json", action="store_true", help="with --plan: print it as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Take what is named away from the nodes that are selected."""
-    if args.json and not args.plan:
-        raise UsageError("--json is about --plan", hint="grapnel remove --plan --json")
     parts = frozenset(part for part in Part if getattr(args, part.value)) or ALL_PARTS
     return run_verb(args, DriverVerb.REMOVE if parts == {Part.DRIVER} else Removing(parts=parts))

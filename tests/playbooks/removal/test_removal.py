@@ -312,3 +312,15 @@ def test_a_removal_that_was_killed_before_it_forgot_is_still_due(machine: Machin
     remove(machine)
 
     assert find_removal(machine.host, ALL).steps == ()
+
+
+def test_settings_of_kubelet_and_kernel_are_given_back_by_an_apply_and_said_to_stay(
+    machine: Machine, engine: Systemd
+) -> None:
+    assert engine
+    machine.write("/etc/grapnel/tuning.json", "{}")
+
+    assert "no section `node`" in " ".join(find_removal(machine.host, ALL).notes)
+    remove(machine)
+
+    assert machine.read("/etc/grapnel/tuning.json") == "{}"

@@ -9,7 +9,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.files import 
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_own
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import PackagePlan, plan_packages
-from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, PARTS, RUNTIME, part_of
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
+    DAEMON,
+    HOOK,
+    NODE,
+    PARTS,
+    RUNTIME,
+    part_of,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
 from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import find_unrecorded
 from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
 
 _ENABLED = ("enabled", "enabled-runtime")
 _ACTIVE = ("active", "activating", "reloading")
+# What the roles kubelet and tuning remember of former values; an apply without a section `node` gives those back.
+_NODE_SETTINGS = ("/etc/grapnel/kubelet.json", "/etc/grapnel/tuning.json")
 _MIG_LAYOUT = "/etc/grapnel/mig-layout.json"
 
 
@@ -106,6 +115,11 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
     notes += unrecorded.notes if RUNTIME in parts else ()
     if DAEMON in parts and _MIG_LAYOUT in known:
         notes.append("the GPUs stay divided by MIG as they are: how they were before is not known")
+    if NODE in parts and any(host.path(path).exists() for path in _NODE_SETTINGS):
+        notes.append(
+            "the settings of kubelet and kernel stay: `grapnel apply` gives them back when the declaration has no "
+            "section `node`; do that first"
+        )
     problems = [f"{one.problem}: end them first" for one in packages if one.problem]
     if (
         HOOK in parts

@@ -49,6 +49,15 @@ class Pods:
         finally:
             self.cri.remove_pod(pod)
 
+    @contextmanager
+    def staying(self, spec: ContainerSpec, *, assignment: Assignment) -> Iterator[str]:
+        """Start a container with an allocation in its own pod, and remove it afterwards; yields its name."""
+        pod = self.cri.run_pod(f"{spec.name}-pod", handler="nvidia", privileged=spec.privileged)
+        try:
+            yield self.cri.start(pod, container_config_from_allocation(assignment.response, spec))
+        finally:
+            self.cri.remove_pod(pod)
+
 
 @contextmanager
 def pods_on(node: Node) -> Iterator[Pods]:

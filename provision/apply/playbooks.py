@@ -24,9 +24,11 @@ APPLY_TIMEOUT_S = 7200  # a node may have to reboot for its driver, and for the 
 DAEMON_TIMEOUT_S = 600
 DRIVER_TIMEOUT_S = 7200
 REBOOT_TIMEOUT_S = 3600
+REMOVE_TIMEOUT_S = 1800
 COLLECT_TIMEOUT_S = 4 * 3600  # it may build modules for several kernels
 BUILT_MODULE_TIMEOUT_S = 1800
 DAEMON_RESULT = "daemon"
+REMOVAL_RESULT = "removal"
 _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 
 
@@ -154,6 +156,21 @@ class Playbooks:
             forks=1,
             timeout_s=DRIVER_TIMEOUT_S,
             environment=self.environment,
+        )
+
+    def remove(self, parts: Iterable[str], nodes: Iterable[str], *, check: bool = False) -> RunRequest:
+        """Take parts of grapnel away from nodes that are out of service; with ``check`` only say what would be done."""
+        names = tuple(nodes)
+        return RunRequest(
+            playbook=self.collection / "remove.yml",
+            inventory=self.inventory,
+            nodes=names,
+            extra_vars={"grapnel_remove_parts": sorted(str(part) for part in parts)},
+            forks=max(1, min(self.forks, len(names))),
+            check=check,
+            timeout_s=REMOVE_TIMEOUT_S,
+            environment=self.environment,
+            keep=frozenset({REMOVAL_RESULT}),
         )
 
     def reboot(self, node: str, boot: str) -> RunRequest:

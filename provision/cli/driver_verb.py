@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, Status
+from provision.apply.removal import Part, gather_removals
 from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
 from provision.cli.listening import metrics_argument, open_listeners
@@ -22,9 +23,19 @@ from provision.cli.terminal import outlasting, say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
-from provision.report import make_console, open_view, render_results, render_rollout, show
+from provision.report import (
+    make_console,
+    open_view,
+    removals_document,
+    render_removals,
+    render_results,
+    render_rollout,
+    rollout_document,
+    show,
+)
 from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.engine import Adapters
+from provision.rollout.removing import Removing, left_in_cluster, named_parts
 from provision.rollout.verb_plan import EVERY_NODE, DriverVerb, Extent, plan_verb
 from provision.spec.excerpt import few
 
@@ -39,7 +50,12 @@ if TYPE_CHECKING:
     from provision.cli.plan import ContextBuilder
     from provision.cli.recording import Run
     from provision.fleet.facts import NodeFacts
-    from provision.rollout.verb_plan import VerbPlan
+    from provision.rollout.verb_plan import AnyVerb, VerbPlan
+
+SET_UP_AGAIN: Final = (
+    "the next `grapnel apply` sets up again what is declared for {nodes}: take them out of the inventory, or declare "
+    "driver.enabled, runtime.enabled and plugin.enabled as they shall be"
+)
 
 
 def verb_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,18 +70,23 @@ def verb_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_verb(
     args: argparse.Namespace,
-    verb: DriverVerb,
+    verb: AnyVerb,
     extent: Extent = EVERY_NODE,
     build: ContextBuilder | None = None,
 ) -> int:
     """Carry a verb out on the machines that the command line selects; return the exit code."""
-    if not args.yes and not sys.stdin.isatty():
+    only_shows = getattr(args, "plan", False)
+    if not args.yes and not only_shows and not sys.stdin.isatty():
         name = verb.command.split()[1]
         raise UsageError(
             f"{name} asks before it changes machines, and standard input is not a terminal", hint="add --yes"
         )
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
+    if only_shows:
+        context = build_context(args, fleet)
+        scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks, addresses))
+        return show_verb(context, scope, verb, as_json=args.json)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
 
         def work(run: Run) -> int:
@@ -78,10 +99,33 @@ def run_verb(
         return recorded(args, fleet, verb.command.split()[1], work)
 
 
+def show_verb(context: ApplyContext, scope: Scope, verb: AnyVerb, *, as_json: bool) -> int:
+    """Print what would be done, and change nothing; return the exit code, 1 where a node would be refused."""
+    context = replace(context, playbooks=replace(context.playbooks, offline=True))
+    extent = Extent(groups=scope.groups, unnamed=scope.unnamed)
+    with cancel_on_signals() as cancel:
+        plan = _plan(context, scope, verb, extent, cancel)
+    removals = plan.verb.removals if isinstance(plan.verb, Removing) else {}
+    if as_json:
+        parts = plan.verb.parts if isinstance(plan.verb, Removing) else {Part.DRIVER}
+        print(removals_document(removals, parts, rollout_document(plan.prepared, scope.cluster.name)))
+    else:
+        console = make_console(sys.stdout)
+        show(console, render_removals(removals, _left(plan.verb, scope)))
+        show(console, render_rollout(plan.prepared, scope.cluster.name))
+        show(console, render_results(tuple(plan.settled.values()), 0, plan.verb.command) if plan.settled else ())
+    return ExitCode.DONE if all(result.is_good for result in plan.settled.values()) else ExitCode.FAILED
+
+
+def _left(verb: AnyVerb, scope: Scope) -> str:
+    """Return what stays in the cluster, where there is one."""
+    return left_in_cluster(verb) if isinstance(verb, Removing) and scope.kubernetes is not None else ""
+
+
 def change_drivers(  # noqa: PLR0913 - what a command line says
     context: ApplyContext,
     scope: Scope,
-    verb: DriverVerb,
+    verb: AnyVerb,
     *,
     consent: bool,
     extent: Extent = EVERY_NODE,
@@ -93,6 +137,8 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
+    if isinstance(plan.verb, Removing):
+        show(console, render_removals(plan.verb.removals, _left(plan.verb, scope)))
     if plan.prepared.rollout:
         plan = _despite_pause(plan, scope, record)
         show(console, render_rollout(plan.prepared, scope.cluster.name))
@@ -122,9 +168,12 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     return exit_code(results)
 
 
-def _plan(context: ApplyContext, scope: Scope, verb: DriverVerb, extent: Extent, cancel: threading.Event) -> VerbPlan:
+def _plan(context: ApplyContext, scope: Scope, verb: AnyVerb, extent: Extent, cancel: threading.Event) -> VerbPlan:
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = gather_facts(context.runner, context.playbooks.facts(scope.stacks), view, cancel)
+        if isinstance(verb, Removing):
+            request = context.playbooks.remove(verb.others, scope.stacks, check=True)
+            verb = replace(verb, removals=gather_removals(context.runner, request, view, cancel))
     _identify(scope, answers)
     plan = plan_verb(verb, answers, scope.stacks, scope.cluster.observe(tuple(scope.stacks)), extent)
     is_about_any = plan.prepared.rollout or any(one.status is not Status.UNCHANGED for one in plan.settled.values())
@@ -163,10 +212,11 @@ def _identify(scope: Scope, answers: Mapping[str, NodeFacts | Failure]) -> None:
 def _confirm(plan: VerbPlan) -> bool:
     count = len(plan.prepared.rollout)
     nodes = "1 node" if count == 1 else f"{count} nodes"
-    what = {
-        DriverVerb.BACK: f"return {nodes} to the driver before, taking it out of service for a while",
-        DriverVerb.REMOVE: f"remove the driver of {nodes}, and everything that came with it",
-    }[plan.verb]
+    what = f"return {nodes} to the driver before, taking it out of service for a while"
+    if plan.verb is DriverVerb.REMOVE:
+        what = f"remove the driver of {nodes}, and everything that came with it"
+    elif isinstance(plan.verb, Removing):
+        what = f"take {named_parts(plan.verb)} away from {nodes}, taking it out of service for a while"
     what = what if count == 1 else what.replace("taking it", "taking them")
     print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -174,6 +224,9 @@ def _confirm(plan: VerbPlan) -> bool:
 
 def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) -> list[str]:
     """Return what the declaration still says otherwise, and what to do about it."""
+    if isinstance(plan.verb, Removing):
+        removed = [result.node for result in results if result.status is plan.verb.status]
+        return [SET_UP_AGAIN.format(nodes=few(removed))] if removed else []
     differing: dict[str, list[str]] = {}
     for result in results:
         driver, target = scope.stacks[result.node].driver, plan.targets.get(result.node, "")
@@ -182,10 +235,9 @@ def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) ->
         declared = driver.version or (f"of branch {driver.branch}" if driver.branch else "of its own choice")
         if declared != target:
             differing.setdefault(declared, []).append(result.node)
-    remedy = {
-        DriverVerb.BACK: "declare the version that they shall keep, or driver.enabled: false to leave them alone",
-        DriverVerb.REMOVE: "declare driver.enabled: false to leave them alone",
-    }[plan.verb]
+    remedy = "declare driver.enabled: false to leave them alone"
+    if plan.verb is DriverVerb.BACK:
+        remedy = "declare the version that they shall keep, or driver.enabled: false to leave them alone"
     return [
         f"the declaration still names driver {declared} for {few(nodes)}, and the next `grapnel apply` "
         f"brings it back: {remedy}"

@@ -23,7 +23,7 @@ VERBS: Final[Mapping[str, str]] = {
     "abandon": "take nodes out of their upgrade and leave them to you, as they stand",
     "rollback": "return nodes to the driver that they had before",
     "reboot": "reboot nodes, each out of service, wave by wave",
-    "remove": "take the driver away from nodes, with everything that came with it",
+    "remove": "take grapnel away from nodes, or parts of it, and give back what was there before",
     "doctor": "show what would make driver changes fail, for all nodes",
     "drift": "show what differs from the declaration, and what mends it",
     "bundle": "make or check a bundle: drivers for nodes without a network",

@@ -15,6 +15,7 @@ from provision.report.history import render_history
 from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
 from provision.report.plans import render_plans
+from provision.report.removal import removals_document, render_removals
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
 from provision.report.run_document import report_document
@@ -35,6 +36,7 @@ __all__ = [
     "make_console",
     "open_view",
     "plans_document",
+    "removals_document",
     "render_builds",
     "render_diagnoses",
     "render_diffs",
@@ -42,6 +44,7 @@ __all__ = [
     "render_history",
     "render_node_status",
     "render_plans",
+    "render_removals",
     "render_results",
     "render_rollout",
     "render_runs",

@@ -1,4 +1,4 @@
-"""Returns nodes to their former driver, or takes the driver away, in the steps of a rollout."""
+"""Returns nodes to their former driver, or takes parts of grapnel away, in the steps of a rollout."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
 from provision.rollout.model import Phase
 from provision.rollout.node_steps import NodeSteps
+from provision.rollout.removing import Removing
 from provision.rollout.step import StepOutcome
-from provision.rollout.verb_plan import NO_DRIVER
+from provision.rollout.verb_plan import NO_DRIVER, may_end_without_driver
 from provision.spec.model import Mig
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from provision.rollout.engine import Adapters
     from provision.rollout.model import Origin
     from provision.rollout.progress import RolloutObserver
-    from provision.rollout.verb_plan import DriverVerb, VerbPlan
+    from provision.rollout.verb_plan import AnyVerb, VerbPlan
+    from provision.runner import RunRequest
     from provision.spec.model import StackSpec
 
 
@@ -40,7 +42,7 @@ class VerbSteps:
     """
 
     steps: NodeSteps
-    verb: DriverVerb
+    verb: AnyVerb
     targets: Mapping[str, str]
 
     def run(
@@ -51,15 +53,28 @@ class VerbSteps:
             return self.steps.run(node, phase, observe, cancel, back)
         if phase is Phase.SWAP:
             return self._change(node, observe, cancel)
-        if self.targets[node] == NO_DRIVER and phase in (Phase.VERIFY, Phase.RESUME):
+        without = (Phase.VERIFY, Phase.RESUME) if may_end_without_driver(self.verb) else (Phase.VERIFY,)
+        if self.targets[node] == NO_DRIVER and phase in without:
             return StepOutcome()
         return self.steps.run(node, phase, observe, cancel)
 
     def _change(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        context = self.steps.context
-        followed = follow(context.runner, context.playbooks.driver(self.verb.value, node), observe, cancel)
-        result = NodeResult(node, self.verb.status, 1, followed.changes, followed.failure)
+        changes = 0
+        for request in self._requests(node):
+            followed = follow(self.steps.context.runner, request, observe, cancel)
+            changes += followed.changes
+            if followed.failure is not None:
+                break
+        result = NodeResult(node, self.verb.status, 1, changes, followed.failure)
         return StepOutcome(failure=followed.failure, swapped=result)
+
+    def _requests(self, node: str) -> Iterator[RunRequest]:
+        """Return what is run on a node, the driver first: what is taken away with the rest watches over it."""
+        playbooks = self.steps.context.playbooks
+        if may_end_without_driver(self.verb):
+            yield playbooks.driver(self.verb.value, node)
+        if isinstance(self.verb, Removing) and self.verb.others:
+            yield playbooks.remove(self.verb.others, (node,))
 
 
 def verb_steps(context: ApplyContext, stacks: Mapping[str, StackSpec], plan: VerbPlan) -> VerbSteps:

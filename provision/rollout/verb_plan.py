@@ -1,4 +1,4 @@
-"""Sorts nodes for `rollback` and `remove --driver`: where each goes, which stay as they are or are refused. Pure."""
+"""Sorts nodes for `rollback` and `remove`: where each goes, which stay as they are or are refused. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, NodeResult, Status
+from provision.apply.removal import Part
 from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision import undoing
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.membership import with_waves
@@ -24,8 +26,8 @@ from provision.rollout.decision.together import (
     why_unlabelled,
     with_domains,
 )
-from provision.rollout.decision.undoing import Part, part_of
-from provision.rollout.model import Origin, Phase
+from provision.rollout.model import ChangeKind, Origin, Phase
+from provision.rollout.removing import Removing
 from provision.rollout.way_back import is_back, loaded_version
 from provision.spec.model import Rollout
 
@@ -61,6 +63,9 @@ class DriverVerb(StrEnum):
         return Status.RETURNED if self is DriverVerb.BACK else Status.REMOVED
 
 
+AnyVerb = DriverVerb | Removing  # `Removing` takes parts away, of which the driver may be one
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """How far a verb goes. ``undoes_upgrade``: no nodes were named, it is those of the last upgrade.
@@ -87,14 +92,14 @@ class VerbPlan:
     ``targets`` are the versions afterwards.
     """
 
-    verb: DriverVerb
+    verb: AnyVerb
     prepared: Prepared
     targets: Mapping[str, str] = field(default_factory=dict)
     settled: Mapping[str, NodeResult] = field(default_factory=dict)
 
 
 def plan_verb(
-    verb: DriverVerb,
+    verb: AnyVerb,
     answers: Mapping[str, NodeFacts | Failure],
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],
@@ -119,6 +124,8 @@ def plan_verb(
     states = _as_one(verb, states, settled, shared.domains, answers, views, extent)
     declared = strictest([stacks[state.name].rollout for state in states], len(states))
     policy = replace(declared, calendar=None)  # whoever goes back does not wait for a window
+    if isinstance(verb, Removing):  # a node on which it fails says nothing of the others
+        policy = replace(policy, max_failures=len(states))
     if extent.in_waves:
         states = with_waves(states, shared.waves, extent.groups)
     else:
@@ -136,7 +143,7 @@ def plan_verb(
 
 
 def _as_one(  # noqa: PLR0913, PLR0917 - what `plan_verb` knows
-    verb: DriverVerb,
+    verb: AnyVerb,
     states: list[NodeState],
     settled: dict[str, NodeResult],
     domains: Domains | None,
@@ -222,15 +229,15 @@ class _Staying:
     result: NodeResult
 
 
-def _stays(verb: DriverVerb, stack: StackSpec, view: NodeView | NodeProblem, extent: Extent) -> _Staying | None:
+def _stays(verb: AnyVerb, stack: StackSpec, view: NodeView | NodeProblem, extent: Extent) -> _Staying | None:
     """Return a node that has nothing to undo, or has done it already; None where the verb is about it."""
     if verb is not DriverVerb.BACK or isinstance(view, NodeProblem):
         return None
-    record, part = view.record, part_of(stack.driver, view.record)
+    record, part = view.record, undoing.part_of(stack.driver, view.record)
     has = "" if record is None else record.origin if record.phase is Phase.RETURNED else record.target
-    if part is Part.RETURNED and not extent.further:
+    if part is undoing.Part.RETURNED and not extent.further:
         result = NodeResult(view.name, Status.RETURNED, note=f"had {has or 'no driver'} again before")
-    elif part is Part.NONE and extent.undoes_upgrade:
+    elif part is undoing.Part.NONE and extent.undoes_upgrade:
         result = NodeResult(view.name, Status.UNCHANGED)
     else:
         return None
@@ -240,7 +247,7 @@ def _stays(verb: DriverVerb, stack: StackSpec, view: NodeView | NodeProblem, ext
 
 
 def _state(
-    verb: DriverVerb, answer: NodeFacts | Failure, stack: StackSpec, view: NodeView | NodeProblem
+    verb: AnyVerb, answer: NodeFacts | Failure, stack: StackSpec, view: NodeView | NodeProblem
 ) -> NodeState | NodeResult:
     if isinstance(view, NodeProblem):
         message = f"it has to be drained first, but cannot be: {view.message} ({view.hint})"
@@ -255,8 +262,13 @@ def _state(
         return replace(_returning(view, view.record, answer, timeout), drain=drain)
     if verb is DriverVerb.BACK and view.record is not None and _is_still_there(view.record, answer):
         return replace(_returning(view, view.record, answer, timeout), target=view.record.origin, is_as_declared=True)
-    is_done = _is_done(verb, answer, view.record)
-    target, obstacle = _target(verb, answer, view.record if is_done else None)
+    obstacle = verb.obstacle(view.name) if isinstance(verb, Removing) else None
+    if obstacle is not None:
+        return NodeState(
+            view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=obstacle.message, may_return=False
+        )
+    is_done = _is_done(verb, view.name, answer, view.record)
+    target, no_way = _target(verb, answer, view.record if is_done else None)
     state = NodeState(
         view=view,
         target=target,
@@ -265,12 +277,13 @@ def _state(
         drain=drain,
         is_disruptive=not is_done,
         is_as_declared=is_done,
-        obstacle=obstacle,
+        obstacle=no_way,
         origin_change=answer.driver.current or "",
         may_return=False,
         is_released=answer.is_released,
+        kind=ChangeKind.DRIVER if may_end_without_driver(verb) else ChangeKind.OTHER,
     )
-    if verb is DriverVerb.REMOVE and not is_done and not _has_anything(answer):
+    if verb is not DriverVerb.BACK and not is_done and not _is_due(verb, view.name, answer):
         return NodeResult(view.name, Status.UNCHANGED)
     return state
 
@@ -309,9 +322,11 @@ def _returning(view: NodeView, record: Record, facts: NodeFacts, timeout: timede
     )
 
 
-def _target(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> tuple[str, str]:
+def _target(verb: AnyVerb, facts: NodeFacts, record: Record | None) -> tuple[str, str]:
     """Return the version afterwards, and why there is no way to it; ``record`` is of what this verb has done before."""
-    if verb is DriverVerb.REMOVE:
+    if isinstance(verb, Removing) and not (Part.DRIVER in verb.parts and _has_anything(facts)):
+        return loaded_version(facts), ""  # which is not ours to take away, or shall stay
+    if verb is not DriverVerb.BACK:
         return NO_DRIVER, ""
     if record is not None:
         return record.target, ""
@@ -322,18 +337,32 @@ def _origin(facts: NodeFacts, record: Record | None) -> str:
     return loaded_version(facts) if record is None else record.origin
 
 
-def _is_done(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> bool:
+def _is_done(verb: AnyVerb, node: str, facts: NodeFacts, record: Record | None) -> bool:
     """Tell whether the driver was changed by a command that was cut short before the node was in service again.
 
     Without this, a second `back` would return to the driver before the one that was asked for.
     """
     if record is None or record.phase.is_in_service:
         return False
+    if isinstance(verb, Removing):
+        return not _is_due(verb, node, facts)
     if verb is DriverVerb.REMOVE:
         return record.target == NO_DRIVER and not _has_anything(facts)
     run = facts.driver.run
     was_back = run is not None and run.verb == verb.value and run.state in _ENDED
     return was_back and loaded_version(facts) == record.target
+
+
+def may_end_without_driver(verb: AnyVerb) -> bool:
+    """Tell whether nodes may be without a driver afterwards."""
+    return not isinstance(verb, Removing) or Part.DRIVER in verb.parts
+
+
+def _is_due(verb: AnyVerb, node: str, facts: NodeFacts) -> bool:
+    """Tell whether there is something on a node to take away."""
+    if not isinstance(verb, Removing):
+        return _has_anything(facts)
+    return verb.is_due(node) or (Part.DRIVER in verb.parts and _has_anything(facts))
 
 
 def _has_anything(facts: NodeFacts) -> bool:

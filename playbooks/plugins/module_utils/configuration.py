@@ -1,6 +1,7 @@
 """Changes what a service reads and makes sure that the service works with it, or leaves everything as it was.
 
-Order: rehearse → mark the restart → swap the files in → tell systemd → restart → wait for an answer → clear the mark.
+Order: rehearse → remember what was there → mark the restart → swap the files in → tell systemd → restart → wait for an
+answer → clear the mark.
 A run that is killed in between leaves the mark (`units`), a service that does not come up gets its old files back.
 """
 
@@ -27,6 +28,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.journal_lines import told_by
 from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_engine
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
+    OriginalsError,
+    remember_changes,
+    remember_unit,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     DAEMON_UNIT,
     clear_restart,
@@ -73,14 +80,21 @@ def pending_steps(host: Host, service: Service) -> list[str]:
     """Return the systemctl commands that bring the unit to its state, apart from those for changed files."""
     if not service.unit:
         return []
-    is_enabled = unit_property(host, service.unit, "UnitFileState") in ("enabled", "static", "generated")
-    is_active = unit_property(host, service.unit, "ActiveState") in ("active", "activating", "reloading")
+    is_enabled, is_active = _is_enabled(host, service.unit), _is_active(host, service.unit)
     if not service.enabled:
         return [*(["disable"] if is_enabled else []), *(["stop"] if is_active else [])]
     due = service.restart or is_restart_due(host, service.unit)
     take_in = "reload" if service.reload else "restart"
     start = "start" if not is_active else take_in if due else ""
     return [*([] if is_enabled else ["enable"]), *([start] if start else [])]
+
+
+def _is_enabled(host: Host, unit: str) -> bool:
+    return unit_property(host, unit, "UnitFileState") in ("enabled", "static", "generated")
+
+
+def _is_active(host: Host, unit: str) -> bool:
+    return unit_property(host, unit, "ActiveState") in ("active", "activating", "reloading")
 
 
 def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
@@ -91,9 +105,19 @@ def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
 
 
 def apply_changes(
-    host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None] = time.sleep
+    host: Host,
+    service: Service,
+    changes: list[Change],
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    remembers: bool = True,
 ) -> None:
-    """Swap the files in and do what the unit needs; raises `ConfigurationError` after everything was put back."""
+    """Swap the files in and do what the unit needs; raises `ConfigurationError` after everything was put back.
+
+    What was there before is remembered first, unless this gives it back.
+    """
+    if remembers:
+        _remember(host, service, changes)
     if service.engine in CONFIG_FOLDERS:
         remove_leftovers(host, CONFIG_FOLDERS[service.engine])
     _swap_in(host, service, changes)
@@ -103,6 +127,16 @@ def apply_changes(
         raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
     if service.unit:
         clear_restart(host, service.unit)
+
+
+def _remember(host: Host, service: Service, changes: list[Change]) -> None:
+    try:
+        if service.engine and service.unit:
+            enabled, active = _is_enabled(host, service.unit), _is_active(host, service.unit)
+            remember_unit(host, service.unit, enabled=enabled, active=active)
+        remember_changes(host, changes, Reader(service.unit, service.engine, reloads=service.reload))
+    except OriginalsError as error:
+        raise ConfigurationError(f"nothing was changed: {error}") from error
 
 
 def _swap_in(host: Host, service: Service, changes: list[Change]) -> None:

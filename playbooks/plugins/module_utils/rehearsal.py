@@ -51,7 +51,10 @@ def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | Non
         stage = _Stage(host, folder, Path(scratch) / engine)
         before = _ask_before(host, binary, stage, concerned) if engine == "containerd" else None
         for change in concerned:
-            stage.write(change.after.path, change.after.content, change.after.mode)
+            if change.after.is_absent:
+                stage.remove(change.after.path)
+            else:
+                stage.write(change.after.path, change.after.content, change.after.mode)
         after = stage.ask(parse_command(engine, binary))
         complaint = complaint_of(engine, after, secret_texts(stage.place))
     if complaint is not None:
@@ -80,6 +83,11 @@ class _Stage:
         self.place = place
         self._host, self._folder = host, folder
         shutil.copytree(host.path(folder), place, symlinks=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a file from the copy, which has folders of its own on the way afterwards."""
+        self.write(path, "", 0o600)
+        (self.place / PurePosixPath(path).relative_to(self._folder)).unlink(missing_ok=True)
 
     def write(self, path: str, content: str, mode: int) -> None:
         """Write a file into the copy; links never lead out of it."""

@@ -140,7 +140,7 @@ def test_nobody_is_taken_out_of_service_without_consent(
         pytest.param(
             ["rollback", "n1", "--limit", "n1"], "rollback names its nodes without --limit", id="rollback with --limit"
         ),
-        pytest.param(["remove"], "hint: grapnel remove --driver", id="remove of nothing"),
+        pytest.param(["remove"], "hint: add --yes", id="remove of everything without a terminal"),
         pytest.param(["remove", "--driver"], "hint: add --yes", id="remove without a terminal"),
         pytest.param(["rollback", "n1"], "hint: add --yes", id="rollback without a terminal"),
     ],

@@ -23,6 +23,7 @@ from provision.payload.store import Manifest
 from provision.render.declared import DeclaredRecord
 from provision.report.answer_document import AnswerDocument
 from provision.report.drift_document import DriftDocument
+from provision.report.removal import RemovalDocument
 from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument
 from provision.runs.events import RunEvent
@@ -40,6 +41,7 @@ TYPES: dict[str, Any] = {
     "node-state": RecordDocument,
     "pause": PauseDocument,
     "payload": Manifest,
+    "removal": RemovalDocument,
     "rollout-notification": Message,
     "rollout-progress": ProgressDocument,
     "run-event": RunEvent,

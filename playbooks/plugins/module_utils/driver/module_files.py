@@ -6,6 +6,7 @@ module prebuilt, they are told not to, and the archives are loaded once the pack
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,8 @@ def allow_builds(host: Host) -> None:
     for path in (NO_BUILDS, *(f"{_DKMS_SETTINGS}/{name}" for name in names)):
         if (host.read_text(path) or "").startswith(_OURS.strip()):
             host.path(path).unlink()
+    with contextlib.suppress(OSError):  # DKMS has its own settings in it; without DKMS the folder is ours
+        host.path(_DKMS_SETTINGS).rmdir()
 
 
 def withdraw_modules(host: Host, target: Target) -> None:

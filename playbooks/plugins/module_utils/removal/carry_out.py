@@ -1,0 +1,116 @@
+"""Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
+
+Order: grapnel's own services stop → files of each service are given back together, and the service restarts with them →
+packages → programs and state → empty folders. What was there before is forgotten only after it was given back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
+    Service,
+    apply_changes,
+    rehearse,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.removal.files import save_beside
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import read_originals, write_originals
+from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
+    FOLDERS,
+    PROGRAMS,
+    VOLATILE,
+    remove_empty,
+    remove_marks,
+    remove_path,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, purge
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import RUNTIME, Reader, part_of
+from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import put_back_settings
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import Removal
+
+_SYSTEMCTL_TIMEOUT_S = 120.0
+_ANSWER_TIMEOUT_S = 60.0
+_UNITS = "/etc/systemd/system/"
+
+
+def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
+    """Do it; raises `RemovalError`, `ConfigurationError`, `FileSetError`, OSError: run it again then."""
+    for _, unit in removal.units:
+        _systemctl(host, "disable", "--now", unit)
+    for reader in dict.fromkeys(one.reader for _, one in removal.files):
+        _give_back(host, removal, reader)
+    put_back_settings(host)
+    for plan in removal.packages:
+        if not plan.stays:
+            purge(host, plan)
+    for _, path in removal.own:
+        remove_path(host, path)
+    if any(path.startswith(_UNITS) for path in _touched(removal)):
+        _systemctl(host, "daemon-reload")
+    _forget(host, removal, parts)
+
+
+def _give_back(host: Host, removal: Removal, reader: Reader) -> None:
+    """Give the files of one service back, together; the engine reads its configuration as it will be first."""
+    returned = [one for _, one in removal.files if one.reader == reader and one.change is not None]
+    changes = [one.change for one in returned if one.change is not None]
+    if not changes:
+        return
+    for one in returned:
+        save_beside(host, one)
+    stays = reader.engine and reader.unit and reader.engine not in removal.leaving
+    enabled, active = removal.originals.units.get(reader.unit, (True, True))
+    restarts = bool(stays and active)
+    service = Service(reader.unit if restarts else "", reader.engine, True, restarts, _ANSWER_TIMEOUT_S, reader.reloads)
+    if stays:
+        rehearse(host, service, changes)
+    apply_changes(host, service if stays else replace(service, engine=""), changes, remembers=False)
+    if stays and not (enabled and active):
+        _as_it_was(host, reader.unit, enabled=enabled, active=active)
+
+
+def _as_it_was(host: Host, unit: str, *, enabled: bool, active: bool) -> None:
+    """Leave a service as grapnel found it: installed, but not enabled, or not running."""
+    if not enabled:
+        _systemctl(host, "disable", unit)
+    if not active:
+        _systemctl(host, "stop", unit)
+
+
+def _touched(removal: Removal) -> list[str]:
+    return [*(one.path for _, one in removal.files if one.change is not None), *(path for _, path in removal.own)]
+
+
+def _forget(host: Host, removal: Removal, parts: Collection[str]) -> None:
+    """Forget what was given back, and remove the folders that are empty now."""
+    remove_marks(host, {DAEMON_UNIT, *(one.reader.unit for _, one in removal.files if one.reader.unit)})
+    originals = read_originals(host)
+    files = {path: one for path, one in originals.files.items() if part_of(path, one.reader) not in parts}
+    gone = RUNTIME in parts
+    left = replace(
+        originals,
+        files=files,
+        packages={} if gone else originals.packages,
+        units={} if gone else originals.units,
+    )
+    removed = remove_empty(host, [*left.folders, *(path for _, path in removal.own if path.endswith("/releases"))])
+    folders = tuple(one for one in left.folders if one not in removed)
+    is_over = not (left.files or left.packages)  # somebody has put something into what is left of them
+    left = replace(left, folders=() if is_over else folders)
+    write_originals(host, left)
+    remove_empty(host, FOLDERS)
+    if not host.path(PROGRAMS).exists():
+        remove_path(host, VOLATILE)
+
+
+def _systemctl(host: Host, *words: str) -> None:
+    done = host.run(["systemctl", *words], _SYSTEMCTL_TIMEOUT_S)
+    if done.return_code and "does not exist" not in done.stderr and "not loaded" not in done.stderr:
+        raise RemovalError(f"systemctl {' '.join(words)} failed: {done.complaint}")

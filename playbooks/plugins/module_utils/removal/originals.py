@@ -1,0 +1,227 @@
+"""Remembers what was on a node before grapnel changed it, so that `removal` can give it back.
+
+One document, ``/var/lib/grapnel/originals.json`` (docs/contracts/originals), is written before the change that it is
+about, so a run that is killed in between leaves a document that is true either way. Of a file it has the text before
+the first change and the text that was written last. When somebody has edited the file in between, the next change
+moves the edit into the text before: what is given back is the file as it would be without grapnel.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import HOOK_CONFIG, Reader, is_drivers
+from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import take_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+PLACE = "/var/lib/grapnel/originals.json"
+SCHEMA = "grapnel.dev/originals/v1alpha1"
+_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+class OriginalsError(Exception):
+    """The document cannot be read; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file that grapnel changed: ``before`` is None for one that was not there, ``written`` for one taken away.
+
+    ``is_mixed``: somebody has changed the same lines as grapnel, and ``before`` may hold some of grapnel's.
+    """
+
+    before: FileText | None
+    written: FileText | None
+    reader: Reader
+    is_mixed: bool = False
+
+
+@dataclass(frozen=True)
+class Packages:
+    """The packages that came with an engine; folders of its ``data`` and ``groups`` of users that were not there."""
+
+    names: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Originals:
+    """What was there before; ``folders`` were not.
+
+    ``packages`` came with an engine, by its name. ``units`` are how engines' services were: enabled, active.
+    """
+
+    files: Mapping[str, Original] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    packages: Mapping[str, Packages] = field(default_factory=dict)
+    units: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is remembered."""
+        return not (self.files or self.folders or self.packages or self.units)
+
+
+def read_originals(host: Host) -> Originals:
+    """Return the document, an empty one where there is none; raises `OriginalsError`."""
+    try:
+        with host.open(PLACE) as stream:
+            data = stream.read(_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        return Originals()
+    except OSError as error:
+        raise OriginalsError(f"{PLACE} cannot be read: {error.strerror or error}") from error
+    return parse_originals(data)
+
+
+def parse_originals(data: bytes) -> Originals:
+    """Return a document from its JSON; raises `OriginalsError`."""
+    try:
+        tree = json.loads(data)
+        schema = tree["schema"]
+        if schema == SCHEMA:
+            return _parse(tree)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise OriginalsError(
+            f"{PLACE}, which tells what was there before grapnel, is damaged ({type(error).__name__}): restore it from "
+            "a backup, or move it away; then what it told cannot be given back"
+        ) from error
+    raise OriginalsError(f"{PLACE} has schema {str(schema)[:100]!r}: it was written by another version of grapnel")
+
+
+def write_originals(host: Host, originals: Originals) -> None:
+    """Replace the document as a whole; an empty one goes. Raises OSError."""
+    place = host.path(PLACE)
+    if originals.is_empty:
+        place.unlink(missing_ok=True)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    write_durably(place, json.dumps(_document(originals), indent=1, sort_keys=True).encode("ascii"))
+
+
+def remember_changes(host: Host, changes: Iterable[Change], reader: Reader) -> None:
+    """Remember what files are before they are changed; raises `OriginalsError`, or OSError."""
+    ours = [change for change in changes if not is_drivers(change.after.path)]
+    if not ours:
+        return
+    originals = read_originals(host)
+    files = {**originals.files}
+    folders = dict.fromkeys(originals.folders)
+    for change in ours:
+        path = change.after.path
+        # The hook reads its own file at every start of a container: no service is told.
+        files[path] = next_original(files.get(path), change, Reader() if path == HOOK_CONFIG else reader)
+        missing = [folder for folder in _parents(change.place) if not host.path(folder).exists()]
+        folders.update(dict.fromkeys(missing))
+    known = replace(originals, files=files, folders=tuple(sorted(folders)))
+    if known != originals:
+        write_originals(host, known)
+
+
+def remember_unit(host: Host, unit: str, *, enabled: bool, active: bool) -> None:
+    """Remember how the service of an engine was, the first time."""
+    originals = read_originals(host)
+    if unit not in originals.units:
+        write_originals(host, replace(originals, units={**originals.units, unit: (enabled, active)}))
+
+
+def remember_packages(host: Host, engine: str, coming: Packages) -> None:
+    """Remember which packages are about to be installed for an engine, beside those of a run that was cut short."""
+    originals = read_originals(host)
+    known = originals.packages.get(engine, Packages())
+    packages = Packages(
+        *(tuple(sorted({*getattr(known, key), *getattr(coming, key)})) for key in ("names", "data", "groups"))
+    )
+    if packages != known:
+        write_originals(host, replace(originals, packages={**originals.packages, engine: packages}))
+
+
+def next_original(known: Original | None, change: Change, reader: Reader) -> Original:
+    """Return what is to be remembered of a file that is about to be changed, possibly once more. Pure."""
+    present, written = change.before, None if change.after.is_absent else change.after
+    if known is None:
+        return Original(present, written, reader)
+    if is_text_of(present, known.before) or is_text_of(present, known.written):
+        return replace(known, written=written, reader=reader)
+    taken = take_out(change.after.path, known.before, known.written, present)
+    return Original(taken.text, written, reader, is_mixed=not taken.is_whole)
+
+
+def is_text_of(present: FileText | None, known: FileText | None) -> bool:
+    """Tell whether a file has the text that is known of it."""
+    if present is None or known is None:
+        return present is known
+    return present.content == known.content
+
+
+def _parents(path: str) -> Iterable[str]:
+    parts = path.split("/")[1:-1]
+    return ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _parse(tree: dict[str, Any]) -> Originals:
+    files = {str(path): _parse_original(str(path), one) for path, one in tree["files"].items()}
+    return Originals(
+        files=files,
+        folders=tuple(str(one) for one in tree["folders"]),
+        packages={str(engine): _parse_packages(one) for engine, one in tree["packages"].items()},
+        units={str(unit): (one["enabled"] is True, one["active"] is True) for unit, one in tree["units"].items()},
+    )
+
+
+def _parse_packages(tree: dict[str, Any]) -> Packages:
+    return Packages(*(tuple(str(one) for one in tree[key]) for key in ("names", "data", "groups")))
+
+
+def _parse_original(path: str, tree: dict[str, Any]) -> Original:
+    reader = Reader(str(tree["unit"]), str(tree["engine"]), reloads=tree["reloads"] is True)
+    before, written = (_parse_text(path, tree[name]) for name in ("before", "written"))
+    return Original(before, written, reader, is_mixed=tree["mixed"] is True)
+
+
+def _parse_text(path: str, tree: dict[str, Any] | None) -> FileText | None:
+    if tree is None:
+        return None
+    owner = tree["owner"]
+    return FileText(path, str(tree["content"]), int(tree["mode"], 8), owner and (int(owner[0]), int(owner[1])))
+
+
+def _document(originals: Originals) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "files": {path: _describe(one) for path, one in originals.files.items()},
+        "folders": list(originals.folders),
+        "packages": {
+            engine: {"names": list(one.names), "data": list(one.data), "groups": list(one.groups)}
+            for engine, one in originals.packages.items()
+        },
+        "units": {unit: {"enabled": one[0], "active": one[1]} for unit, one in originals.units.items()},
+    }
+
+
+def _describe(original: Original) -> dict[str, Any]:
+    return {
+        "before": _describe_text(original.before),
+        "written": _describe_text(original.written),
+        "unit": original.reader.unit,
+        "engine": original.reader.engine,
+        "reloads": original.reader.reloads,
+        "mixed": original.is_mixed,
+    }
+
+
+def _describe_text(text: FileText | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    owner = list(text.owner) if text.owner else None
+    return {"content": text.content, "mode": f"{text.mode:04o}", "owner": owner}

@@ -1,0 +1,106 @@
+"""Names what is grapnel's alone on a node, beside the files that it configured: programs, units, state, sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, HOOK_CONFIG
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+UNITS = {DAEMON: (DAEMON_UNIT,), HOOK: ("grapnel-inventory.path", "grapnel-inventory.service")}
+PROGRAMS, VOLATILE = "/usr/lib/grapnel", "/run/grapnel"
+FOLDERS = (
+    f"{PROGRAMS}/releases",
+    PROGRAMS,
+    "/etc/grapnel/containerd",
+    "/etc/grapnel/devices.d",
+    "/etc/grapnel",
+    "/var/lib/grapnel",
+)
+_UNIT_FOLDER = "/etc/systemd/system"
+_RELEASES = f"{PROGRAMS}/releases"
+_PROGRAMS = {DAEMON: "node", HOOK: "hook"}
+_CDI = "/var/run/cdi/grapnel.json"
+_STATE = {
+    DAEMON: ("/var/lib/grapnel/node", SITE_MARK, "/run/grapnel/node.sock", "/run/grapnel/nvml.json"),
+    HOOK: ("/run/grapnel/inventory.json",),
+}
+_PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")
+
+
+def find_own(host: Host, part: str) -> list[str]:
+    """Return the paths of a part that are there, in the order in which they go: programs after what runs them."""
+    links = [f"{_UNIT_FOLDER}/{unit}" for unit in UNITS.get(part, ()) if unit != DAEMON_UNIT]
+    wants = [f"{_UNIT_FOLDER}/multi-user.target.wants/{unit}" for unit in UNITS.get(part, ())]
+    found = (*links, *wants, *_named(host, part), *_STATE.get(part, ()), *_programs(host, part))
+    return [path for path in found if os.path.lexists(host.path(path))]
+
+
+def _named(host: Host, part: str) -> list[str]:
+    """Return the files that a part's configuration names, where it wrote them."""
+    return [_setting(host, HOOK_CONFIG, "cdi") or _CDI] if part == HOOK else []
+
+
+def _setting(host: Host, path: str, key: str) -> str:
+    try:
+        value = json.loads(host.read_text(path) or "{}").get(key) or ""
+    except (AttributeError, ValueError):
+        return ""
+    return value if isinstance(value, str) and _PATH.fullmatch(value) and os.path.normpath(value) == value else ""
+
+
+def _programs(host: Host, part: str) -> list[str]:
+    program = _PROGRAMS.get(part)
+    if program is None:
+        return []
+    starts = (f"{program}-", f".{program}-")
+    releases = [f"{_RELEASES}/{name}" for name in host.names(_RELEASES) if name.startswith(starts)]
+    return [f"{PROGRAMS}/{program}", f"{PROGRAMS}/.{program}.new", *releases]
+
+
+def remove_path(host: Host, path: str) -> None:
+    """Remove a file, a link or a whole folder; raises OSError."""
+    place = host.path(path)
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def remove_made(host: Host, path: str) -> None:
+    """Remove what an engine has made since it was installed; of settings only folders in which there is nothing."""
+    if not path.startswith("/etc/"):
+        remove_path(host, path)
+        return
+    below = [str(one) for one, _, _ in os.walk(host.path(path))]
+    for folder in sorted(below, key=len, reverse=True):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106 - a path as os.walk has it
+
+
+def remove_marks(host: Host, units: Collection[str]) -> None:
+    """Remove the marks of restarts that are due: what they were due for is gone."""
+    for unit in units:
+        host.path(f"{RESTART_MARKS}/{unit}").unlink(missing_ok=True)
+
+
+def remove_empty(host: Host, folders: Collection[str]) -> list[str]:
+    """Remove folders in which nothing is left, deepest first; return which."""
+    removed = []
+    for folder in sorted(folders, key=len, reverse=True):
+        try:
+            host.path(folder).rmdir()
+        except OSError:
+            continue
+        removed.append(folder)
+    return removed

@@ -1,0 +1,173 @@
+"""Decides what is taken away and given back on a node: steps to show, and what cannot be given back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn, plan_return
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
+from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_own
+from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import PackagePlan, plan_packages
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
+    DAEMON,
+    HOOK,
+    NODE,
+    PARTS,
+    RUNTIME,
+    part_of,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
+from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import find_unrecorded
+from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import Originals
+
+_ENABLED = ("enabled", "enabled-runtime")
+_ACTIVE = ("active", "activating", "reloading")
+# What the roles kubelet and tuning remember of former values; an apply without a section `node` gives those back.
+_NODE_SETTINGS = ("/etc/grapnel/kubelet.json", "/etc/grapnel/tuning.json")
+_MIG_LAYOUT = "/etc/grapnel/mig-layout.json"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that is done, as people read it."""
+
+    part: str
+    action: str
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What becomes of a node. ``notes`` say what cannot be given back, ``problems`` why nothing may be begun.
+
+    ``remembered`` are parts that there are records of, ``kept`` settings that a killed run has yet to put back.
+    """
+
+    originals: Originals
+    files: tuple[tuple[str, FileReturn], ...] = ()
+    units: tuple[tuple[str, str], ...] = ()
+    own: tuple[tuple[str, str], ...] = ()
+    packages: tuple[PackagePlan, ...] = ()
+    kept: tuple[str, ...] = ()
+    remembered: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The engines that go with their packages."""
+        return frozenset(one.engine for one in self.packages if not one.stays)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return everything that is done, in its order."""
+        return (
+            *(Step(part, "disable", unit, "grapnel's own") for part, unit in self.units),
+            *(Step(part, one.action, one.path, one.reason) for part, one in self.files if one.change is not None),
+            *self._services(),
+            *(
+                Step(RUNTIME, "purge", name, f"came with {one.engine}, which grapnel installed")
+                for one in self.packages
+                if not one.stays
+                for name in one.names
+            ),
+            *(
+                Step(RUNTIME, "remove", path, f"the data of {one.engine}, which grapnel installed")
+                for one in self.packages
+                if not one.stays
+                for path in one.data
+            ),
+            *(Step(part, "remove", path, "grapnel's own") for part, path in self.own),
+            *(Step(RUNTIME, "restore", path, "a removal that was cut short had kept it") for path in self.kept),
+            *(Step(part, "forget", PLACE, "it is given back by then") for part in self.remembered),
+        )
+
+    def _services(self) -> tuple[Step, ...]:
+        """Return the services that read changed files and stay."""
+        changed = {one.reader: one for _, one in self.files if one.change is not None and one.reader.engine}
+        return tuple(
+            Step(RUNTIME, "reload" if reader.reloads else "restart", reader.unit, "it reads its files only then")
+            for reader in changed
+            if reader.unit and reader.engine not in self.leaving
+        )
+
+
+def find_removal(host: Host, parts: Collection[str]) -> Removal:
+    """Look at a node and decide; raises `OriginalsError`, `FileSetError`."""
+    originals = read_originals(host)
+    unrecorded = find_unrecorded(host, originals)
+    known = {**originals.files, **unrecorded.files}
+    places = sorted((PARTS.index(part_of(path, one.reader)), path) for path, one in known.items())
+    files = tuple(
+        (PARTS[place], plan_return(host, path, known[path])) for place, path in places if PARTS[place] in parts
+    )
+    packages = _packages(host, originals) if RUNTIME in parts else ()
+    notes = [one.note for _, one in files if one.note]
+    notes += [f"{one.engine} stays installed: {one.stays}" for one in packages if one.stays]
+    notes += unrecorded.notes if RUNTIME in parts else ()
+    if DAEMON in parts and _MIG_LAYOUT in known:
+        notes.append("the GPUs stay divided by MIG as they are: how they were before is not known")
+    if NODE in parts and any(host.path(path).exists() for path in _NODE_SETTINGS):
+        notes.append(
+            "the settings of kubelet and kernel stay: `grapnel apply` gives them back when the declaration has no "
+            "section `node`; do that first"
+        )
+    problems = [f"{one.problem}: end them first" for one in packages if one.problem]
+    if (
+        HOOK in parts
+        and RUNTIME not in parts
+        and any(part_of(path, one.reader) == RUNTIME for path, one in known.items())
+    ):
+        problems.append("the engine's configuration names the hook, and containers would not start: add --runtime")
+    return Removal(
+        originals,
+        files,
+        _units(host, parts),
+        tuple((part, path) for part in PARTS if part in parts for path in find_own(host, part)),
+        packages,
+        tuple(one.path for one in read_kept(host)) if RUNTIME in parts else (),
+        _remembered(originals, parts),
+        tuple(notes),
+        tuple(problems),
+    )
+
+
+def _remembered(originals: Originals, parts: Collection[str]) -> tuple[str, ...]:
+    known = {part_of(path, one.reader) for path, one in originals.files.items()}
+    known |= {RUNTIME} if originals.packages or originals.units else set()
+    return tuple(part for part in PARTS if part in known and part in parts)
+
+
+def _packages(host: Host, originals: Originals) -> tuple[PackagePlan, ...]:
+    plans = (plan_packages(host, engine, recorded) for engine, recorded in originals.packages.items())
+    return tuple(one for one in plans if one.names or one.data or one.groups)
+
+
+def _units(host: Host, parts: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Return grapnel's own units that are enabled or run."""
+    return tuple((part, unit) for part in PARTS if part in parts for unit in UNITS.get(part, ()) if _is_up(host, unit))
+
+
+def _is_up(host: Host, unit: str) -> bool:
+    is_enabled = unit_property(host, unit, "UnitFileState") in _ENABLED
+    return is_enabled or unit_property(host, unit, "ActiveState") in _ACTIVE
+
+
+def document(removal: Removal) -> dict[str, Any]:
+    """Return a removal as the module answers it (docs/contracts/removal)."""
+    return {
+        "steps": [
+            {"part": one.part, "action": one.action, "target": one.target, "reason": one.reason}
+            for one in removal.steps
+        ],
+        "notes": list(removal.notes),
+        "problems": list(removal.problems),
+    }

@@ -1,0 +1,110 @@
+"""Keeps settings of packages through their removal, where they are not as the package brought them.
+
+They lie on the disk meanwhile, so that a run that is killed loses none: the next one puts them back.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+KEPT = "/var/lib/grapnel/settings.json"
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A file with its mode and owner, and those of the folders that it needs, from the outermost on."""
+
+    path: str
+    content: bytes
+    mode: int
+    owner: tuple[int, int]
+    folders: tuple[tuple[str, int, tuple[int, int]], ...]
+
+    def put_back(self, host: Host) -> None:
+        """Write it again unless it is there; raises OSError."""
+        place = host.path(self.path)
+        if place.exists():
+            return
+        for folder, mode, owner in self.folders:
+            if not host.path(folder).exists():
+                host.path(folder).mkdir()
+                os.chown(host.path(folder), *owner)
+                host.path(folder).chmod(mode)
+        place.touch(mode=0o600)
+        place.write_bytes(self.content)
+        os.chown(place, *self.owner)
+        place.chmod(self.mode)
+
+
+def read_kept(host: Host) -> list[KeptFile]:
+    """Return what a run has kept that was killed before it put that back."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return [_parse(one) for one in json.loads(host.path(KEPT).read_bytes())]
+    return []
+
+
+def keep_settings(host: Host, names: Sequence[str]) -> None:
+    """Keep the settings of packages that somebody has written or changed; raises OSError."""
+    kept = {one.path: one for one in (*find_settings(host, names), *read_kept(host))}
+    if kept:
+        host.path(KEPT).parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        write_durably(host.path(KEPT), json.dumps([_describe(one) for one in kept.values()]).encode("ascii"))
+
+
+def put_back_settings(host: Host) -> None:
+    """Put back what was kept; raises OSError."""
+    for one in read_kept(host):
+        one.put_back(host)
+    host.path(KEPT).unlink(missing_ok=True)
+
+
+def find_settings(host: Host, names: Sequence[str]) -> list[KeptFile]:
+    """Return the settings of packages that are not as the packages brought them."""
+    done = host.run(["dpkg-query", "--show", "--showformat", "${Conffiles}\\n", *names], _TIMEOUT_S)
+    rows = (line.split() for line in done.stdout.splitlines() if line.strip())
+    found = (_read(host, row[0], row[1]) for row in rows if len(row) > 1 and row[0].startswith("/"))
+    return [one for one in found if one is not None]
+
+
+def _read(host: Host, path: str, brought: str) -> KeptFile | None:
+    place = host.path(path)
+    if place.is_symlink() or not place.is_file():
+        return None
+    content = place.read_bytes()
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() == brought:  # the digest that dpkg has
+        return None
+    status = place.stat()
+    folders = []
+    parts = path.split("/")[1:-1]
+    for count in range(1, len(parts) + 1):
+        folder = "/" + "/".join(parts[:count])
+        of_folder = host.path(folder).stat()
+        folders.append((folder, stat.S_IMODE(of_folder.st_mode), (of_folder.st_uid, of_folder.st_gid)))
+    return KeptFile(path, content, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid), tuple(folders))
+
+
+def _describe(one: KeptFile) -> dict[str, Any]:
+    content = base64.b64encode(one.content).decode("ascii")
+    return {"path": one.path, "content": content, "mode": one.mode, "owner": one.owner, "folders": one.folders}
+
+
+def _parse(tree: dict[str, Any]) -> KeptFile:
+    folders = tuple((str(path), int(mode), (int(uid), int(gid))) for path, mode, (uid, gid) in tree["folders"])
+    uid, gid = tree["owner"]
+    content = base64.b64decode(tree["content"])
+    return KeptFile(str(tree["path"]), content, int(tree["mode"]), (int(uid), int(gid)), folders)

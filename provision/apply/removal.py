@@ -1,0 +1,108 @@
+"""Asks nodes what `grapnel remove` would take away and give back on them, and reads what they answer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from provision import strict_json
+from provision.apply.errors import CanceledError, RunError
+from provision.apply.gather import SILENT
+from provision.apply.model import Failure, NodeTask, Status
+from provision.apply.playbooks import REMOVAL_RESULT
+from provision.printable import printable
+from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.strict_json import MalformedError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+
+    from provision.apply.model import Observer, PlaybookRunner
+    from provision.runner import RunRequest
+
+_LIMIT_BYTES: Final = 1 << 20
+_LONGEST: Final = 1000
+_Text = Annotated[str, Meta(max_length=4096)]
+
+
+class Part(StrEnum):
+    """What can be taken away by itself."""
+
+    DRIVER = "driver"
+    RUNTIME = "runtime"
+    DAEMON = "daemon"
+    HOOK = "hook"
+    NODE = "node"
+
+
+ALL_PARTS: Final = frozenset(Part)
+
+
+class RemovalStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that is done on a node (docs/contracts/removal)."""
+
+    part: Part
+    action: _Text
+    target: _Text
+    reason: _Text
+
+    def __post_init__(self) -> None:
+        for name in ("action", "target", "reason"):
+            msgspec.structs.force_setattr(self, name, printable(getattr(self, name), limit=_LONGEST))
+
+
+class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What becomes of a node. ``notes`` say what cannot be given back; with ``problems`` nothing is begun."""
+
+    steps: Annotated[tuple[RemovalStep, ...], Meta(max_length=4096)] = ()
+    notes: Annotated[tuple[_Text, ...], Meta(max_length=256)] = ()
+    problems: Annotated[tuple[_Text, ...], Meta(max_length=256)] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("notes", "problems"):
+            lines = tuple(printable(line, limit=_LONGEST) for line in getattr(self, name))
+            msgspec.structs.force_setattr(self, name, lines)
+
+
+def parse_removal(data: bytes) -> NodeRemoval | Failure:
+    """Return what a node answered, or why it is not believed."""
+    try:
+        return strict_json.decode(data, NodeRemoval, limit_bytes=_LIMIT_BYTES)
+    except MalformedError as error:
+        return Failure(Status.FAILED, f"its answer about a removal cannot be read: {error}")
+
+
+def gather_removals(
+    runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event
+) -> Mapping[str, NodeRemoval | Failure]:
+    """Return what would be done on every node of the request, or the node's failure; nothing is changed.
+
+    Raises RunError when Ansible could not run at all, CanceledError when it was interrupted.
+    """
+    answers: dict[str, NodeRemoval | Failure] = {}
+    end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
+    for event in runner.run(request, cancel):
+        if isinstance(event, RunFinished):
+            end = event
+            continue
+        observe(NodeTask(event, gathering=True))
+        if isinstance(event, TaskDone) and (answer := _answer(event)) is not None:
+            answers[event.node] = answer
+    if end.status is RunStatus.CANCELED:
+        raise CanceledError("canceled while looking at nodes", hint="nothing was changed")
+    if end.status in {RunStatus.ERROR, RunStatus.NO_NODES}:
+        raise RunError(f"ansible could not look at the nodes: {end.message}")
+    silent = Failure(Status.FAILED, end.message if end.status is RunStatus.TIMED_OUT else SILENT)
+    return {node: answers.get(node, silent) for node in request.nodes}
+
+
+def _answer(done: TaskDone) -> NodeRemoval | Failure | None:
+    if done.outcome is Outcome.UNREACHABLE:
+        return Failure(Status.UNREACHABLE, done.message)
+    if done.outcome is Outcome.FAILED and not done.ignored:
+        return Failure(Status.FAILED, done.message, done.task, done.tail)
+    return parse_removal(done.values[REMOVAL_RESULT]) if REMOVAL_RESULT in done.values else None

@@ -1,0 +1,81 @@
+"""Renders what `grapnel remove` comes to, nodes with the same steps together; and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - msgspec resolves the annotations
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from provision.apply.model import Failure
+from provision.apply.removal import Part, RemovalStep  # noqa: TC001 - msgspec resolves the annotations
+from provision.printable import printable_json
+from provision.report.console import Text
+from provision.report.terminal import count, hanging, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import RenderableType
+
+    from provision.apply.removal import NodeRemoval
+
+    Removals = Mapping[str, NodeRemoval | Failure]
+
+SCHEMA: Final = "grapnel.dev/removal-plan/v1alpha1"
+_ACTION_WIDTH = 9
+
+
+def render_removals(removals: Removals, left: str = "") -> Iterator[RenderableType]:
+    """Yield a block for each group of nodes on which the same is done; ``left`` is what stays in their cluster."""
+    groups: dict[NodeRemoval, list[str]] = {}
+    for node, found in removals.items():
+        if not isinstance(found, Failure):
+            groups.setdefault(found, []).append(node)
+    for found, nodes in groups.items():
+        if found.steps or found.notes or found.problems:
+            yield from _render(found, nodes)
+    if left:
+        yield hanging(Text("not as before: ", "bold yellow"), Text(left))
+
+
+def _render(found: NodeRemoval, nodes: list[str]) -> Iterator[RenderableType]:
+    yield Text.assemble((names(nodes), "bold cyan"), f"  {count(len(found.steps), 'step')}")
+    for step in found.steps:
+        yield hanging(Text(f"  {step.action:<{_ACTION_WIDTH}}"), Text(f"{step.target}  ({step.reason})"))
+    for note in found.notes:
+        yield hanging(Text("  not as before: ", "bold yellow"), Text(note))
+    for problem in found.problems:
+        yield hanging(Text("  refused: ", "bold red"), Text(problem))
+
+
+class RemovalOfNode(msgspec.Struct, frozen=True, kw_only=True):
+    """One node: what is done, what cannot be given back, and why nothing may be begun."""
+
+    node: str
+    failure: str | None
+    steps: tuple[RemovalStep, ...]
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+class RemovalDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What `grapnel remove --plan --json` prints (docs/contracts/removal)."""
+
+    schema: Literal["grapnel.dev/removal-plan/v1alpha1"]
+    parts: tuple[Part, ...]
+    rollout: Mapping[str, Any]
+    nodes: tuple[RemovalOfNode, ...]
+
+
+def removals_document(removals: Removals, parts: Iterable[Part], rollout: Mapping[str, object]) -> str:
+    """Return the same as JSON, with the order in which nodes go and what has to leave them."""
+    of_nodes = tuple(_document(node, found) for node, found in removals.items())
+    document = RemovalDocument(schema=SCHEMA, parts=tuple(sorted(parts)), rollout=rollout, nodes=of_nodes)
+    return printable_json(msgspec.to_builtins(document))
+
+
+def _document(node: str, found: NodeRemoval | Failure) -> RemovalOfNode:
+    if isinstance(found, Failure):
+        return RemovalOfNode(node=node, failure=found.message, steps=(), notes=(), problems=())
+    return RemovalOfNode(node=node, failure=None, steps=found.steps, notes=found.notes, problems=found.problems)

@@ -1,0 +1,98 @@
+"""`grapnel remove` gives a machine back as it was: every file, package, unit and group, and what was edited since."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.nodes import NodeSpec
+from tests.journey.conftest import VERSION
+from tests.journey.snapshot import take_snapshot
+
+if TYPE_CHECKING:
+    from lab.nodes import Node, Site
+    from tests.journey.conftest import Controller
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+
+NAME = "gone"
+MAIN = "/etc/containerd/config.toml"
+DAEMON_JSON = "/etc/docker/daemon.json"
+NODE_JSON = "/etc/grapnel/node.json"
+DOCKER = f"""\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+spec:
+  driver: {{version: "{VERSION}", kernelModule: none}}
+  runtime: {{engine: docker, entitlement: env}}
+"""
+WITHOUT_DRIVER = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {enabled: false}\n"
+FOREIGN = '{"data-root": "/var/lib/containerd/docker", "bridge": "none",\n "iptables": false}\n'
+
+
+def succeed(controller: Controller, verb: str, *words: str) -> str:
+    done = controller.call(verb, "--limit", NAME, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def append(node: Node, path: str, text: str) -> None:
+    node.run(["sh", "-c", 'printf %s "$2" >> "$1"', "sh", path, text])
+
+
+@pytest.fixture
+def bare(site: Site) -> Node:
+    site.up(NodeSpec(NAME, suite="trixie", gpus=2, driver_module=VERSION, packages=("containerd",)))
+    return site.node(NAME)
+
+
+def test_a_removed_node_is_as_it_was_and_keeps_what_was_edited(site: Site, controller: Controller, bare: Node) -> None:
+    before = take_snapshot(bare)
+    succeed(controller, "apply")
+    foreseen = controller.grapnel("remove", "--no-cluster", "--plan", "--json")
+    untouched = take_snapshot(bare)
+    found = json.loads(foreseen.stdout)["nodes"][0]
+    assert ("restore", MAIN) in {(step["action"], step["target"]) for step in found["steps"]}
+    assert (foreseen.returncode, found["notes"], found["problems"]) == (0, [], [])
+
+    assert f"{NAME}  " in succeed(controller, "remove")
+
+    assert before.difference(take_snapshot(bare)) == {}
+    assert before.difference(untouched) != {}
+
+    controller.folder.joinpath("grapnel.yaml").write_text(WITHOUT_DRIVER)
+    succeed(controller, "apply")
+    append(bare, MAIN, "\n[debug]\n  level = 'info'  # somebody's own\n")
+    append(bare, NODE_JSON, "\n")
+    bare.run(["sed", "-i", "s/^version = 2/# another release of the engine\\n&/", MAIN])
+    succeed(controller, "apply")  # it writes again what it finds changed
+    append(bare, NODE_JSON, " ")
+    kept = bare.run(["sh", "-c", f"grep -v imports {MAIN}"]).stdout
+
+    said = succeed(controller, "remove", "--runtime", "--daemon", "--hook")
+
+    assert f"{NODE_JSON} was edited since" in " ".join(said.split())
+    assert bare.run(["cat", MAIN]).stdout == kept
+    assert bare.run(["cat", f"{NODE_JSON}.saved"]).stdout.endswith("}\n ")
+    bare.run(["rm", "-r", "/etc/grapnel"])
+    assert set(before.difference(take_snapshot(bare))) == {MAIN}
+    site.remove(NAME)
+
+
+def test_an_engine_that_grapnel_installed_goes_with_its_settings(site: Site, controller: Controller) -> None:
+    site.up(
+        NodeSpec(NAME, suite="trixie", gpus=1, driver_module=VERSION),
+        lambda layer, _: layer.write(DAEMON_JSON, FOREIGN),
+    )
+    node = site.node(NAME)
+    controller.folder.joinpath("grapnel.yaml").write_text(DOCKER)
+    before = take_snapshot(node)
+    succeed(controller, "apply")
+    assert "nvidia" in json.loads(node.run(["cat", DAEMON_JSON]).stdout)["runtimes"]
+
+    succeed(controller, "remove")
+
+    assert before.difference(take_snapshot(node)) == {}
+    site.remove(NAME)

@@ -43,6 +43,7 @@ _UNITS = (
     "containerd.service",
     "crio.service",
     "docker.service",
+    "grapnel-inventory.path",
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",

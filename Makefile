@@ -3,7 +3,7 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test fuzz model e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release clean
+.PHONY: help demo quick test fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
@@ -14,6 +14,8 @@ fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; 
 	@$(TASK) fuzz
 model:      ## explore 100,000 interleavings of what may happen to rollouts, or RUNS=n; make test does a share of it
 	@$(TASK) model
+crashes:    ## kill an apply of a bare node at each of its tasks, and apply again (half an hour); make test does three of them
+	@$(TASK) crashes
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(TASK) e2e
 molecule:   ## set everything up and run the Molecule scenarios of all roles on booted nodes

@@ -29,7 +29,7 @@ spec:
 """
 NODES = ("b1", "b2", "b3")
 ALONE = ("hook", "plugin", "preference", "provision", "rollout", "fleet", "simulation", "shares", "gpushare")
-BENCHMARKS = (*ALONE, "apply", "driver", "upgrade", "cluster")
+BENCHMARKS = (*ALONE, "apply", "bare", "driver", "upgrade", "cluster")
 
 
 def run(script: str, *arguments: str) -> None:
@@ -58,6 +58,8 @@ def bench_on_nodes(names: Sequence[str]) -> None:
         if "apply" in names:
             site.destroy()
             bench_apply(site)
+        if "bare" in names:
+            run("bare.py", "--name", f"{site.name}-bare")
         if "driver" in names:
             run("driver.py", "--name", f"{site.name}-driver")
         if "upgrade" in names:

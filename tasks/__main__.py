@@ -69,6 +69,15 @@ def model(session: Session) -> None:
     session.show(model_stage(session, int(os.environ.get("RUNS", MODEL_RUNS))))
 
 
+def crashes(session: Session) -> None:
+    """Kill an apply at every task: ``CRASHES`` may name some by their numbers."""
+    lab(session)
+    os.environ.setdefault("CRASHES", "all")
+    session.show(
+        pytest_stage(session, "crashes at every task", "nodes", "tests/journey/test_killed_at_tasks.py", cores=1)
+    )
+
+
 def e2e(session: Session) -> None:
     """Pass the end-to-end tests: on a cluster that is set up for them, or on the one that KUBECONFIG names."""
     kubeconfig = os.environ.get("KUBECONFIG")
@@ -111,7 +120,7 @@ def bench(session: Session) -> None:
 
 VERBS: dict[str, Callable[[Session], None]] = {
     verb.__name__: verb
-    for verb in (environment, quick, check, lab, test, fuzz, model, molecule, e2e, demo, bench, cluster)
+    for verb in (environment, quick, check, lab, test, fuzz, model, crashes, molecule, e2e, demo, bench, cluster)
 }
 
 

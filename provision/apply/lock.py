@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -30,22 +31,28 @@ _SUFFIX = ".apply"
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """What the file of an apply says: ``machines`` are all spellings of what it connects to."""
+    """What the file of an apply says: ``machines`` are all spellings of what it connects to.
+
+    An apply of an earlier release says neither who began it nor when.
+    """
 
     pid: int
     inventory: str
     machines: frozenset[str]
+    person: str = ""
+    began: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What an apply wants for itself: the spellings of each machine, the inventory's own first, by its name there.
 
-    ``inventory`` is for messages.
+    ``inventory`` and ``person``, who applies, are for messages.
     """
 
     inventory: str
     machines: Mapping[str, Sequence[str]]
+    person: str = ""
 
     @property
     def key(self) -> str:
@@ -59,7 +66,8 @@ class Claim:
 
     def to_record(self) -> _Record:
         """Return what is written down."""
-        return _Record(os.getpid(), self.inventory, frozenset().union(*self.machines.values()))
+        machines = frozenset[str]().union(*self.machines.values())
+        return _Record(os.getpid(), self.inventory, machines, self.person, datetime.now(UTC))
 
 
 @contextlib.contextmanager
@@ -121,7 +129,9 @@ def _read(file: IO[bytes]) -> _Record:
 
 def _locked(names: list[str], record: _Record) -> LockedError:
     who = f"{names[0]} is" if len(names) == 1 else f"{names[0]} and {len(names) - 1} more are"
+    by = f" of {record.person}" if record.person else ""
+    since = f" since {record.began:%Y-%m-%d %H:%M:%S} UTC" if record.began else ""
     return LockedError(
-        f"{who} being changed by process {record.pid} (inventory {record.inventory})",
+        f"{who} being changed by process {record.pid}{by}{since} (inventory {record.inventory})",
         hint="wait for it, or end it: wherever that is, the same command goes on from there",
     )

@@ -106,7 +106,8 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
 def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
     """Return the machines of a fleet, for which other applies have to wait."""
     inventory = ", ".join(fleet.inventories) or "the inventory of ansible.cfg"
-    return Claim(inventory, {node.name: node.endpoint.spellings(addresses[node.name]) for node in fleet.nodes})
+    machines = {node.name: node.endpoint.spellings(addresses[node.name]) for node in fleet.nodes}
+    return Claim(inventory, machines, person())
 
 
 def apply_nodes(  # noqa: PLR0913 - what a command line says

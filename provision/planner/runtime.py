@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from provision.planner.engines import NodeEngine
     from provision.spec.model import StackSpec
 
+HOOK_UNIT = "grapnel-inventory.path"  # the last of what comes with the hook
 _PROBLEM = "engine-config"
 _SPARING = ("", "process", "none")  # KillMode of systemd.kill(5): what runs beside the main process goes on
 
@@ -71,7 +72,7 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     ]
     now = (
         *install,
-        *plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest),
+        *_hook(facts, payload),
         *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)),
     )
     variables = _variables(now, payload, _own_files(stack, engine), engine)
@@ -129,7 +130,7 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
     if problem := _config_problem(facts, writes, engine):
         return Part(problems=(problem,))
     items = (
-        *plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest),
+        *_hook(facts, payload),
         *adoption.items,
         *([kept.item] if kept.item else []),
         *writes,
@@ -154,6 +155,14 @@ def _keep_edits(facts: NodeFacts, stack: StackSpec, files: tuple[FileContent, ..
         if ours is None
         else keep_edits(facts, ours, stack.runtime.hand_edits, engine.kept_folder, is_block=engine.is_block)
     )
+
+
+def _hook(facts: NodeFacts, payload: Payload) -> tuple[Item, ...]:
+    """Return what installs the hook, or brings its unit up, which an apply that was killed may have left out."""
+    deployment = plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest)
+    if deployment or HOOK_UNIT not in facts.services:
+        return deployment
+    return plan_service(facts, Role.RUNTIME, HOOK_UNIT)
 
 
 def _service_problem(facts: NodeFacts, engine: NodeEngine) -> Problem | None:
@@ -238,12 +247,13 @@ def _variables(
     items: tuple[Item, ...], payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine
 ) -> RuntimeVariables:
     actions = {item.action for item in items}
+    has_hook_work = Action.DEPLOY in actions or any(item.target == HOOK_UNIT for item in items)
     written = {item.target for item in items if item.action is Action.WRITE}
     return RuntimeVariables(
         runtime_engine=engine.name,
         runtime_packages=engine.packages if Action.INSTALL in actions else (),
         runtime_files=tuple(file for file in files if file.path in written),
-        runtime_hook_archive=payload.hook.path if Action.DEPLOY in actions else "",
+        runtime_hook_archive=payload.hook.path if has_hook_work else "",
         runtime_hook_digest=payload.hook.digest,
         runtime_service=engine.service,
         runtime_restart=bool({Action.RESTART, Action.RELOAD} & actions),

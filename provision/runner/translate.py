@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from provision.runner.ailments import recognize
 from provision.runner.frames import BROKEN, Answer, decode_answer, decode_counts
 from provision.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
 
@@ -46,6 +47,8 @@ _NO_STEPS: Final = frozenset(
         "validate_argument_spec",
     }
 )
+_SPOKEN: Final = ("msg", "module_stderr", "stderr", "exception")
+_SILENT: Final = ("", "(traceback unavailable)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = re.compile(
     r"^(?:(?:Task|Action|Module) failed(?: with exception)?:\s*"
@@ -116,7 +119,7 @@ def _done(header: Header, answer: Answer) -> TaskDone:
         task=header.task,
         role=header.role,
         outcome=outcome,
-        message=_message(answer) if went_wrong else "",
+        message=_message(answer, is_unreachable=outcome is Outcome.UNREACHABLE) if went_wrong else "",
         tail=_tail(answer) if went_wrong else (),
         values={key: bytes(value) for key, value in answer.values.items()},
         ignored=header.ignored,
@@ -152,13 +155,17 @@ def _shortened(line: str) -> str:
     return line if len(line) <= _LINE_LENGTH else f"{line[: _LINE_LENGTH - 1]}…"
 
 
-def _message(answer: Answer) -> str:
+def _message(answer: Answer, *, is_unreachable: bool) -> str:
     if answer.censored:
         return "the task hides its output (no_log)"
-    for key in ("msg", "module_stderr", "stderr", "exception"):
-        text = answer.texts.get(key, "")
-        if text.strip():
-            return condense(text)
+    said = [text for key in _SPOKEN if (text := answer.texts.get(key, "")).strip() not in _SILENT]
+    if known := recognize(said):
+        return _shortened(known)
+    for text in said:
+        if line := condense(text):
+            return line
+    if is_unreachable:
+        return "the connection ended without a word: is the machine still there?"
     return "failed without a message" if answer.status is None else f"ended with status {answer.status}"
 
 

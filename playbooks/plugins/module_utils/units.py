@@ -44,6 +44,7 @@ _UNITS = (
     "crio.service",
     "docker.service",
     "grapnel-drift.timer",
+    "grapnel-inventory.path",
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 HOLD = """
 import os, subprocess, sys
 from provision.apply.lock import Claim, lock_machines
-claim = Claim("/srv/theirs", {name: [spelling] for name, spelling in (one.split("=") for one in sys.argv[1:])})
+machines = {name: [spelling] for name, spelling in (one.split("=") for one in sys.argv[1:])}
+claim = Claim("/srv/theirs", machines, "ada@laptop")
 with lock_machines(claim, os.environ) as environment:
     child = subprocess.Popen(["sleep", "60"], env=environment, stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)
@@ -58,9 +60,12 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.slow
 def test_an_apply_of_a_machine_that_another_inventory_has_too_is_turned_away(state: dict[str, str]) -> None:
+    began = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     with apply_of(state, "n1=10.0.0.1:22", "n2=10.0.0.2:22") as (other, _):
         ours = Claim("/srv/ours", {"n0": ["10.0.0.7:22"], "first": ["gpu-1:22", "10.0.0.1:22"]})
-        message = rf"^first is being changed by process {other.pid} \(inventory /srv/theirs\)$"
+        message = (
+            rf"^first is being changed by process {other.pid} of ada@laptop since {began} \(inventory /srv/theirs\)$"
+        )
         with pytest.raises(LockedError, match=message), lock_machines(ours, state):
             pytest.fail("both have the machine")
 
@@ -104,6 +109,16 @@ def test_an_apply_that_ends_leaves_no_file(state: dict[str, str]) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert [path.name for path in applies_folder(state).iterdir()] == ["lock"]
+
+
+@pytest.mark.slow
+def test_an_apply_of_an_earlier_release_says_less(state: dict[str, str]) -> None:
+    with apply_of(state, "n1=h1:22") as (other, _):
+        (path,) = applies_folder(state).glob("*.apply")
+        path.write_text(json.dumps({"pid": other.pid, "inventory": "theirs", "machines": ["h1:22"]}))
+        message = rf"^n1 is being changed by process {other.pid} \(inventory theirs\)$"
+        with pytest.raises(LockedError, match=message), lock_machines(Claim("ours", {"n1": ["h1:22"]}), state):
+            pytest.fail("both have the machine")
 
 
 def test_a_file_that_was_cut_off_blocks_nobody(state: dict[str, str]) -> None:

@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
 NAME = "older"
 MAIN = "/etc/containerd/config.toml"
-UNRECORDED = {MAIN, "/etc/containerd/conf.d", "/etc/dkms"}  # by a release that wrote nothing down of what it made
+DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+# By a release that wrote nothing down of what it made; to the one after it, what it wrote again is an edit.
+UNRECORDED = {MAIN, "/etc/containerd/conf.d", f"{DROP_IN}.saved", "/etc/dkms"}
 RESOURCE = "nvidia.com/gpu"
 STAY = ["sh", "-c", "nvidia-smi -L; exec sleep 600"]
 CALM = {"none", "reload"}
@@ -89,5 +91,5 @@ def _removed(node: Node, controller: Controller, bare: object) -> None:
     done = controller.call("remove", "--limit", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     left = {path for path in bare.difference(take_snapshot(node)) if not path.startswith("/var/lib/kubelet")}  # type: ignore[attr-defined] # a Snapshot
-    assert unknown <= {MAIN}
+    assert unknown <= {MAIN, DROP_IN}
     assert left <= (UNRECORDED if unknown else set()), left

@@ -151,3 +151,10 @@ def test_samples_follow_the_schema() -> None:
     for sample in SAMPLES.glob("*/*.json"):
         validator = jsonschema.Draft202012Validator(schema)
         assert validator.is_valid(json.loads(sample.read_text())) is (sample.parent.name == "good"), sample
+
+
+def test_what_a_release_without_records_has_written_is_not_what_was_there_before(machine: Machine) -> None:
+    machine.write(DROP_IN, "# managed by grapnel: by the release before\n")
+    change(machine, drop_in="# managed by grapnel: by this one\n")
+
+    assert before(machine, DROP_IN) is None

@@ -61,7 +61,11 @@ def _find(host: Host, path: str) -> tuple[FileText | None, str]:
 
 def _as_before(path: str, original: Original, present: FileText | None, place: str) -> FileReturn:
     before, written = original.before, original.written
-    note = f"{path} is given back with what may be grapnel's: the same lines were edited" if original.is_mixed else ""
+    note = (
+        f"{path} is given back with what may be grapnel's: the same lines were edited"
+        if original.is_mixed and before
+        else ""
+    )
     if before is None:
         return _return(path, original, present, None, place, reason="grapnel's own", note=note)
     if present is not None and written is not None and present.mode != written.mode:

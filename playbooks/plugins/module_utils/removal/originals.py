@@ -114,8 +114,13 @@ def remember_changes(host: Host, changes: Iterable[Change], reader: Reader) -> N
     ours = [change for change in changes if not is_drivers(change.after.path)]
     if not ours:
         return
+    from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import (  # noqa: PLC0415 - it builds on this
+        find_unrecorded,
+    )
+
     originals = read_originals(host)
-    files = {**originals.files}
+    # What a release without records has written is not what was there before grapnel.
+    files = {**find_unrecorded(host, originals, [change.after.path for change in ours]).files, **originals.files}
     folders = dict.fromkeys(originals.folders)
     for change in ours:
         path = change.after.path

@@ -16,6 +16,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
 from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import Originals
 
@@ -51,22 +53,23 @@ class Unrecorded:
     notes: tuple[str, ...] = ()
 
 
-def find_unrecorded(host: Host, originals: Originals) -> Unrecorded:
-    """Return the files of grapnel's that ``originals`` does not tell of."""
+def find_unrecorded(host: Host, originals: Originals, only: Collection[str] | None = None) -> Unrecorded:
+    """Return the files of grapnel's that ``originals`` does not tell of, of ``only`` these paths if it is given."""
     found: dict[str, Original] = {}
     notes: list[str] = []
     for path, reader in (*_OWN.items(), *_IF_MARKED.items()):
         text = _read(host, path)
         is_ours = text is not None and (path in _OWN or text.startswith(f"# {_MARK}"))
-        if is_ours and path not in originals.files:
-            found[path] = Original(None, FileText(path, text or "", 0o644), reader)
-    if _CONTAINERD_DROP_IN in found and _CONTAINERD_MAIN not in originals.files:
+        if is_ours and path not in originals.files and (only is None or path in only):
+            found[path] = Original(None, FileText(path, text or "", 0o644), reader, is_mixed=True)
+    drop_in = originals.files.get(_CONTAINERD_DROP_IN, found.get(_CONTAINERD_DROP_IN))
+    if drop_in is not None and drop_in.is_mixed and _CONTAINERD_MAIN not in originals.files:
         notes.append(
             f"{_CONTAINERD_MAIN} keeps its imports: grapnel has no record of how it was before; one that matches no "
             "file does nothing"
         )
     docker = None if _DOCKER_MAIN in originals.files else _of_docker(_read(host, _DOCKER_MAIN))
-    if docker is not None:
+    if docker is not None and (only is None or _DOCKER_MAIN in only):
         found[_DOCKER_MAIN] = docker
         notes.append(f"{_DOCKER_MAIN} keeps its layout and features: grapnel has no record of how it was before")
     return Unrecorded(found, tuple(notes))

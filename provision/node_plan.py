@@ -41,6 +41,7 @@ class Action(StrEnum):
     REPAIR = "repair"
     STAGE = "stage"
     WRITE = "write"
+    KEEP = "keep"
     INSTALL = "install"
     UPGRADE = "upgrade"
     DOWNGRADE = "downgrade"

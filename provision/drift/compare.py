@@ -23,6 +23,7 @@ _KINDS: Final[Mapping[Action, Kind]] = {
     Action.HOLD: Kind.HOLD,
     Action.UNHOLD: Kind.HOLD,
     Action.WRITE: Kind.FILE,
+    Action.KEEP: Kind.FILE,
     Action.START: Kind.SERVICE,
     Action.RESTART: Kind.SERVICE,
     Action.ENABLE: Kind.SERVICE,
@@ -36,14 +37,17 @@ _KINDS: Final[Mapping[Action, Kind]] = {
     Action.REPAIR: Kind.INTERRUPTED,
 }
 
+_NO_DIFFERENCE: Final = frozenset({Action.STAGE, Action.KEEP})
+
 
 def differences_of(plan: NodePlan) -> tuple[Difference, ...]:
     """Return the differences of a node, in the order of its plan; none for one that is as declared.
 
-    Restarts, staging and the node's record of what was brought about count only where nothing else differs, as
-    otherwise they follow from the rest. A file whose text depends on a package that is missing is no difference yet.
+    Copies of what is about to be overwritten are none. Restarts, staging and the node's record of what was brought
+    about count only where nothing else differs, as otherwise they follow from the rest. A file whose text depends on a
+    package that is missing is no difference yet.
     """
-    items = [item for item in plan.items if item.action is not Action.STAGE and not _is_foreseen(item)]
+    items = [item for item in plan.items if item.action not in _NO_DIFFERENCE and not _is_foreseen(item)]
     causes = [item for item in items if item.action is not Action.RESTART and item.target != DECLARED_RECORD]
     grouped = groupby(causes or items or plan.items, key=lambda item: (_kind(item), item.role, item.reason))
     return tuple(

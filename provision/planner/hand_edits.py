@@ -55,7 +55,7 @@ def keep_edits(
     if origin is Origin.EDITED and answer is HandEdits.REFUSE:
         return Kept(problem=_problem(facts, wanted, present.content or "", place))
     what = "what was edited in" if origin is Origin.EDITED else "what somebody else wrote to"
-    item = Item(role=Role.RUNTIME, action=Action.WRITE, target=place, reason=f"keeps {what} {wanted.path}")
+    item = Item(role=Role.RUNTIME, action=Action.KEEP, target=place, reason=f"keeps {what} {wanted.path}")
     return Kept(FileContent(place, present.content or "", f"0{present.mode[-3:]}"), item)
 
 

@@ -248,7 +248,7 @@ def _variables(
 ) -> RuntimeVariables:
     actions = {item.action for item in items}
     has_hook_work = Action.DEPLOY in actions or any(item.target == HOOK_UNIT for item in items)
-    written = {item.target for item in items if item.action is Action.WRITE}
+    written = {item.target for item in items if item.action in {Action.WRITE, Action.KEEP}}
     return RuntimeVariables(
         runtime_engine=engine.name,
         runtime_packages=engine.packages if Action.INSTALL in actions else (),

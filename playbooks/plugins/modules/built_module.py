@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Gets a kernel module that a node has built, for other nodes of its kind."""
 
 from __future__ import annotations

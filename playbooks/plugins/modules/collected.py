@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Fetches what a node has collected of a driver for others."""
 
 from __future__ import annotations

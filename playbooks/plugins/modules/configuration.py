@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Changes the files that a service reads, all or none, and makes the service use them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Takes a node's GPUs out of service for a driver swap, verifies the driver, and resumes the GPUs."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Stages, swaps, gives back or removes the GPU driver of a node."""
 
 from __future__ import annotations

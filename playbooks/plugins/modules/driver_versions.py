@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Documentation of the action `driver_versions`, which runs on the controller."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Gathers everything the planner may know about a node, in one round trip (``docs/contracts/node-facts``)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Documentation of the action `guard`, which runs on the controller and runs the named module on the node."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Hands package files and built modules over to a node."""
 
 from __future__ import annotations

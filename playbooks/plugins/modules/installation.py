@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Installs a part of grapnel (hook, node daemon or driver's program) from an archive of the payload."""
 
 from __future__ import annotations

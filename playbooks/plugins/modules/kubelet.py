@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Changes the settings of a node's kubelet, and makes sure that it works with them."""
 
 from __future__ import annotations

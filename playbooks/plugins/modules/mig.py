@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Divides a node's GPUs by MIG as its layout has it."""
 
 from __future__ import annotations

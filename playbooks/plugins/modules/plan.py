@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Documentation of the action `plan`, which runs on the controller."""
 
 from __future__ import annotations

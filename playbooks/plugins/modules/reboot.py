@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Looks at a node before and after its reboot, for the action of the same name, which reboots it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#!/usr/bin/python
+#!/usr/bin/python3
 """Makes settings of a node's kernel, for now and for every boot."""
 
 from __future__ import annotations

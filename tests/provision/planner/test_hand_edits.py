@@ -87,7 +87,7 @@ def test_by_force_the_edited_file_is_kept_and_written_again() -> None:
     after = simulate_apply(facts, result)
 
     place = kept_in(steps(result.items))
-    assert steps(result.items) == [("write", place), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
+    assert steps(result.items) == [("keep", place), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
     assert PurePosixPath(place).parent == PurePosixPath("/etc/containerd")  # an import may be all of conf.d
     assert not place.endswith(".toml")
     assert (text_of(after, place), after.files[place].mode) == (before, "0600")
@@ -112,7 +112,7 @@ def test_what_somebody_else_wrote_at_our_place_is_kept_without_being_asked_for()
     result = plan(edit_file(configured(), DROP_IN_PATH, toolkit))
 
     place = kept_in(steps(result.items))
-    assert steps(result.items) == [("write", place), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
+    assert steps(result.items) == [("keep", place), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
     assert result.roles.runtime is not None
     assert result.roles.runtime.runtime_files[0].content == toolkit
 

@@ -276,7 +276,7 @@ def test_a_broken_file_at_our_place_is_kept_and_replaced_although_the_engine_ref
     result = plan(facts)
 
     kept = "/etc/containerd/99-nvidia.toml.edited-7b8ef6ad"
-    assert steps(result.items) == [("write", kept), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
+    assert steps(result.items) == [("keep", kept), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
     assert result.problems == ()
 
 

@@ -15,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     read_originals,
     remember_packages,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, packages_to_come
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import PARTS
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import document, find_removal
@@ -33,6 +34,7 @@ HOOKS, NODE_JSON = "/etc/oci/99-hook.json", "/etc/grapnel/node.json"
 CONFFILES = """ /etc/docker.conf 0cc175b9c0f1b6a831c399e269772661
  /etc/default/docker 0cc175b9c0f1b6a831c399e269772661
 """
+TIMER = "/etc/systemd/system/grapnel-drift.timer"
 DAEMON_UNIT = f"/etc/systemd/system/{DAEMON}"
 
 
@@ -40,7 +42,7 @@ DAEMON_UNIT = f"/etc/systemd/system/{DAEMON}"
 def engine(machine: Machine) -> Systemd:
     for path in ("/etc/systemd/system", "/usr/lib", "/var/lib", "/run"):
         (machine.root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
-    for unit in (DAEMON, "grapnel-inventory.path", "grapnel-inventory.service"):
+    for unit in (*UNITS["daemon"], *UNITS["hook"]):
         Systemd(machine, unit, active="inactive", enabled="")
         machine.teach(f"systemctl disable --now {unit}")
     machine.teach("systemctl show --property LoadState --value kubelet.service", "not-found\n")
@@ -59,7 +61,8 @@ def write(machine: Machine, files: dict[str, str], unit: str = UNIT, engine: str
 def set_up(machine: Machine) -> None:
     """Bring a node to what an apply leaves."""
     write(machine, {HOOKS: "ours\n", "/etc/main.conf": "theirs\nours\n"})
-    write(machine, {NODE_JSON: "{}\n", DAEMON_UNIT: "[Unit]\n"}, unit="", engine="")
+    write(machine, {NODE_JSON: "{}\n", DAEMON_UNIT: "[Unit]\n", TIMER: "[Timer]\n"}, unit="", engine="")
+    machine.write("/var/lib/grapnel/drift/result.json", "{}\n")
     machine.write("/etc/grapnel/hook.json", "{}\n")
     for part in ("hook", "node"):
         machine.write(f"/usr/lib/grapnel/releases/{part}-0123/RELEASE", "0123\n")

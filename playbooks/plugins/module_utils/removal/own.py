@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-UNITS = {DAEMON: (DAEMON_UNIT,), HOOK: ("grapnel-inventory.path", "grapnel-inventory.service")}
+UNITS = {
+    DAEMON: ("grapnel-drift.timer", "grapnel-drift.service", DAEMON_UNIT),
+    HOOK: ("grapnel-inventory.path", "grapnel-inventory.service"),
+}
 PROGRAMS, VOLATILE = "/usr/lib/grapnel", "/run/grapnel"
 FOLDERS = (
     f"{PROGRAMS}/releases",
@@ -28,11 +31,18 @@ FOLDERS = (
     "/var/lib/grapnel",
 )
 _UNIT_FOLDER = "/etc/systemd/system"
+_TARGETS = ("multi-user.target", "timers.target")
 _RELEASES = f"{PROGRAMS}/releases"
 _PROGRAMS = {DAEMON: "node", HOOK: "hook"}
 _CDI = "/var/run/cdi/grapnel.json"
 _STATE = {
-    DAEMON: ("/var/lib/grapnel/node", SITE_MARK, "/run/grapnel/node.sock", "/run/grapnel/nvml.json"),
+    DAEMON: (
+        "/var/lib/grapnel/node",
+        "/var/lib/grapnel/drift",
+        SITE_MARK,
+        "/run/grapnel/node.sock",
+        "/run/grapnel/nvml.json",
+    ),
     HOOK: ("/run/grapnel/inventory.json",),
 }
 _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")
@@ -40,8 +50,8 @@ _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")
 
 def find_own(host: Host, part: str) -> list[str]:
     """Return the paths of a part that are there, in the order in which they go: programs after what runs them."""
-    links = [f"{_UNIT_FOLDER}/{unit}" for unit in UNITS.get(part, ()) if unit != DAEMON_UNIT]
-    wants = [f"{_UNIT_FOLDER}/multi-user.target.wants/{unit}" for unit in UNITS.get(part, ())]
+    links = [f"{_UNIT_FOLDER}/{unit}" for unit in UNITS.get(part, ()) if part == HOOK]
+    wants = [f"{_UNIT_FOLDER}/{target}.wants/{unit}" for unit in UNITS.get(part, ()) for target in _TARGETS]
     found = (*links, *wants, *_named(host, part), *_STATE.get(part, ()), *_programs(host, part))
     return [path for path in found if os.path.lexists(host.path(path))]
 

@@ -11,7 +11,9 @@ RUNTIME, DAEMON, HOOK, NODE = "runtime", "daemon", "hook", "node"
 PARTS = (DAEMON, RUNTIME, HOOK, NODE)  # in the order in which they go: who uses something before what is used
 HOOK_CONFIG = "/etc/grapnel/hook.json"
 _OWN = "/etc/grapnel/"
-_UNIT_FILE = f"/etc/systemd/system/{DAEMON_UNIT}"
+_UNIT_FILES = tuple(
+    f"/etc/systemd/system/{unit}" for unit in (DAEMON_UNIT, "grapnel-drift.service", "grapnel-drift.timer")
+)
 _OF_ENGINES = "/etc/grapnel/containerd/"
 
 
@@ -28,7 +30,11 @@ def part_of(path: str, reader: Reader) -> str:
     """Return the part that a file belongs to."""
     if path == HOOK_CONFIG:
         return HOOK
-    if reader.unit == DAEMON_UNIT or path == _UNIT_FILE or (path.startswith(_OWN) and not path.startswith(_OF_ENGINES)):
+    if (
+        reader.unit == DAEMON_UNIT
+        or path in _UNIT_FILES
+        or (path.startswith(_OWN) and not path.startswith(_OF_ENGINES))
+    ):
         return DAEMON
     return RUNTIME if reader.engine else NODE
 

@@ -24,7 +24,7 @@ DATA = Path(__file__).parents[1] / "provision" / "driver" / "data" / "supported-
 
 
 def main(arguments: Sequence[str], data: Path = DATA) -> int:
-    """Write the data file anew and say what became of the groups; 1 when the file is not a driver's list."""
+    """Write the data file again and say what became of the groups; 1 when the file is not a driver's list."""
     options = _parse(arguments)
     present = parse_list(data.read_bytes())
     source = f"supported-gpus.json of driver {options.driver}; first branches of chips: the list of {present.date}"

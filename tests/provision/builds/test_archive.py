@@ -1,4 +1,4 @@
-"""What a node gives as its built module is written anew on the controller, and nothing else of it gets through."""
+"""What a node gives as its built module is written again on the controller, and nothing else of it gets through."""
 
 from __future__ import annotations
 

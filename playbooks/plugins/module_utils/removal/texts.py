@@ -2,7 +2,7 @@
 
 Three texts are known of a file: before grapnel, as grapnel wrote it, and as it is now. What has to be found is the
 fourth: with the other person's edits, without grapnel's. Lines that only one side has changed are certain. For JSON,
-which programs like to lay out anew, the trees are compared instead. What both have changed stays, and is said.
+which programs like to lay out their own way, the trees are compared instead. What both have changed stays, and is said.
 """
 
 from __future__ import annotations

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.house.named_tests import REPORT, ROOT, TEST, missing_tests, names_in, reports_of, rows
+
 PAGE: Final = ROOT / "docs" / "upgrade" / "situations.md"
 FOLDER: Final = ROOT / "tests" / "provision" / "rollout" / "situations"
-TEST: Final = re.compile(r"`(tests/[a-z0-9_/]+\.py)::(test_[a-z0-9_]+)`")
-REPORT: Final = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)")
 # What people had reported when this was written, by repository.
 REPORTS: Final = {
     "NVIDIA/gpu-operator": """
@@ -28,44 +24,14 @@ REPORTS: Final = {
 }
 
 
-def rows() -> list[str]:
-    """Return the situations of the page, a line each."""
-    lines = PAGE.read_text().splitlines()
-    return [line for line in lines if line.startswith("| ") and not line.startswith("| what people met ")]
-
-
-@cache
-def names_in(path: str) -> frozenset[str]:
-    """Return the tests that pytest collects from a file and that nobody has switched off."""
-    file = ROOT / path
-    if not file.name.startswith("test_") or not file.is_file():
-        return frozenset()
-    return frozenset(
-        each.name
-        for each in ast.parse(file.read_text()).body
-        if isinstance(each, ast.FunctionDef)
-        and each.name.startswith("test_")
-        and not any(map(_is_skip, each.decorator_list))
-    )
-
-
-def _is_skip(decorator: ast.expr) -> bool:
-    words = ast.unparse(decorator)
-    return words.startswith(("pytest.mark.skip(", "pytest.mark.xfail")) or words == "pytest.mark.skip"
-
-
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row[2:60])
+@pytest.mark.parametrize("row", rows(PAGE), ids=lambda row: row[2:60])
 def test_every_situation_has_a_test_that_is_there(row: str) -> None:
-    named = TEST.findall(row)
-
-    assert named, "nothing holds grapnel to this"
-    assert [f"{path}::{name}" for path, name in named if name not in names_in(path)] == []
+    assert TEST.findall(row), "nothing holds grapnel to this"
+    assert missing_tests(row) == []
 
 
 def test_every_report_is_on_the_page() -> None:
-    known = {(repository, number) for repository, numbers in REPORTS.items() for number in numbers.split()}
-
-    assert known - set(REPORT.findall("\n".join(rows()))) == set()
+    assert reports_of(REPORTS) - set(REPORT.findall("\n".join(rows(PAGE)))) == set()
 
 
 def test_every_test_of_a_situation_is_on_the_page() -> None:
@@ -83,3 +49,4 @@ def test_a_test_that_is_not_there_is_noticed() -> None:
     assert "test_a_test_that_is_not_there_is_noticed" in names_in(here)
     assert "test_nobody_has_written_this" not in names_in(here)
     assert not names_in("tests/house/nowhere.py")
+    assert missing_tests(f"| `{here}::test_nobody_has_written_this` |") == [f"{here}::test_nobody_has_written_this"]

@@ -1,6 +1,6 @@
 """Renders our handler for the containerd that a Kubernetes distribution brings: k3s, RKE2, k0s, microk8s.
 
-Each writes containerd's file again at every start of its service, so nothing of it can be edited. Two ways lead into it:
+Each writes containerd's file again when its service starts, so nothing of it can be edited. Two ways lead into it:
 
 - a folder of drop-ins that the written file imports (k3s and RKE2 since March 2026, k3s-io/k3s#13680; k0s since 1.27);
 - the template that it is written from (k3s and RKE2 before that; microk8s), at whose end our tables stand in a block of

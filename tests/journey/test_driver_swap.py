@@ -169,10 +169,10 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
 
 
 def _plan(controller: Controller) -> dict[str, object]:
-    """Return the plan of a node whose driver is staged: nothing is left for later."""
+    """Return the plan of a node whose driver is staged: nothing is left for later, and its record is written last."""
     done = controller.grapnel("plan", "--json", "--limit", NAME)
     (plan,) = json.loads(done.stdout)["plans"]
-    assert [item["action"] for item in plan["items"]][-2:] == ["reload", "restart"]
+    assert [item["action"] for item in plan["items"]][-3:] == ["reload", "restart", "write"]
     assert "drain" in {item["disruption"] for item in plan["items"]}
     assert not any(item["deferred"] for item in plan["items"])
     return dict(plan)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_AT: Final = r"(?:: b?'(?P<place>/[^']*)')?"
-_BEFORE: Final = r"(?:'(?P<before>/[^'\n]*)': )?"
+_PATH: Final = r"/[^'\x00-\x1f\x7f-\x9f\u2028\u2029]*"  # of one line, as Python quotes it
+_AT: Final = rf"(?:: b?'(?P<place>{_PATH})')?"
+_BEFORE: Final = rf"(?:'(?P<before>{_PATH})': )?"
 _LINE: Final = 200  # what fits says by itself what is wrong and where, as grapnel's own modules do
 _OF_CONNECTIONS: Final = (
     (

@@ -92,6 +92,15 @@ def test_known_ailments_have_their_place_and_a_remedy(text: str, words: str) -> 
     assert "\n" not in told
 
 
+@pytest.mark.parametrize("end", ["\n", "\v", "\x1c", "\x85", "\u2028"])
+@pytest.mark.parametrize("text", ["[Errno 28] No space left on device: b'/a{}b'", "'/a{}b': Read-only file system"])
+def test_a_path_of_several_lines_is_no_place(text: str, end: str) -> None:
+    told = recognize(["", text.format(end)])
+
+    assert told.splitlines() == [told]
+    assert "/a" not in told
+
+
 @pytest.mark.parametrize(
     ("texts", "words"),
     [

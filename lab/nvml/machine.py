@@ -217,6 +217,10 @@ class Gpu:
     clock_sm_max: int = 1410
     clock_memory_max: int = 1215
     clock_video_max: int = 1290
+    clock_sm_locked_min: int = 0
+    clock_sm_locked_max: int = 0
+    clock_memory_locked_min: int = 0
+    clock_memory_locked_max: int = 0
     clock_event_reasons: int = 1
     performance_state: int = 0
     utilization: int = 0
@@ -293,7 +297,8 @@ class Machine:
     Drivers of branch `memory_limits_from` and later (0: none) keep memory limits of control groups, which are those of
     cgroup v2 below `cgroup_root`.
 
-    MIG instances that were made through NVML are those of one load of the module, `mig_load`, and gone after another.
+    MIG instances that were made through NVML are those of one load of the module, `mig_load`, and gone after another. So
+    are the settings of GPUs, of `settings_load`; locked clocks are 0 where none are locked.
     """
 
     driver_version: str = ""
@@ -307,6 +312,7 @@ class Machine:
     call_cost_us: int = 0
     memory_limits_from: int = 615
     mig_load: int = 0
+    settings_load: int = 0
     gpus: tuple[Gpu, ...] = _many("gpu")
     events: tuple[Event, ...] = _many("event")
     failures: tuple[Failure, ...] = _many("failure")

@@ -1,7 +1,6 @@
 /* NVML: which GPUs there are, and what they are. */
 #include "call.h"
 #include "session.h"
-#include "state.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -232,17 +231,5 @@ GPU_NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned, call.gpu->pcie_width)
 GPU_NUMBER(nvmlDeviceGetPcieReplayCounter, unsigned, call.gpu->pcie_replays)
 GPU_NUMBER(nvmlDeviceGetPersistenceMode, unsigned, call.gpu->persistence_mode)
 GPU_NUMBER(nvmlDeviceGetComputeMode, unsigned, call.gpu->compute_mode)
-
-/* As the driver does, which keeps it until its module is unloaded. */
-NVML_API nvml_return nvmlDeviceSetComputeMode(nvml_device device, unsigned mode)
-{
-    enum { EXCLUSIVE_PROCESS = 3 };
-    char line[64];
-    CALL(call_gpu(__func__, device));
-    REQUIRE(mode <= EXCLUSIVE_PROCESS);
-    snprintf(line, sizeof line, "gpu%d.compute_mode=%u\n", (int)(call.gpu - call.machine->gpus), mode);
-    return state_append(line) ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION;
-}
-
 GPU_NUMBER(nvmlDeviceGetDisplayMode, unsigned, NVML_FEATURE_DISABLED)
 GPU_NUMBER(nvmlDeviceGetDisplayActive, unsigned, NVML_FEATURE_DISABLED)

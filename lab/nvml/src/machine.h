@@ -75,6 +75,8 @@ struct gpu {
     unsigned power_usage_mw, power_limit_mw, power_limit_default_mw, power_limit_min_mw, power_limit_max_mw;
     uint64_t energy_mj, nvlink_sent_kib, nvlink_received_kib;
     unsigned clock_sm, clock_memory, clock_video, clock_sm_max, clock_memory_max, clock_video_max;
+    unsigned clock_sm_locked_min, clock_sm_locked_max; /* 0: not locked; so below */
+    unsigned clock_memory_locked_min, clock_memory_locked_max;
     uint64_t clock_event_reasons;
     unsigned performance_state, utilization, memory_utilization, encoder_utilization, decoder_utilization;
     unsigned pcie_sent_kib_s, pcie_received_kib_s;
@@ -119,6 +121,7 @@ struct machine {
     unsigned call_cost_us;
     unsigned memory_limits_from; /* driver branch; 0: never */
     uint64_t mig_load; /* see driver_load; 0: MIG instances stay whatever is loaded */
+    uint64_t settings_load; /* so for what is set of GPUs: settings.c */
     size_t gpu_count, event_count, failure_count, limit_count;
     struct gpu gpus[MAX_GPUS];
     struct event events[MAX_EVENTS];

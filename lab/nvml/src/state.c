@@ -5,6 +5,7 @@
 #include "mig_profiles.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MODES_SIZE = 64 * MAX_GPUS };
+enum { AFTER_RELOAD_SIZE = (64 + 320) * MAX_GPUS };
 enum { RETRIES = 200, RETRY_NS = 1000000 }; /* a writer needs microseconds; a dead one must not stop its readers */
 
 static int descriptor = -1;
@@ -91,6 +92,23 @@ static void forget_mig(struct machine *machine)
     }
 }
 
+/* The same for what was set of GPUs (settings.c): all of it is as the driver begins with. */
+static bool has_forgotten_settings(const struct machine *machine)
+{
+    return machine->settings_load && machine->settings_load != driver_load(machine);
+}
+
+static void forget_settings(struct machine *machine)
+{
+    for (size_t i = 0; i < machine->gpu_count; i++) {
+        struct gpu *gpu = &machine->gpus[i];
+        gpu->persistence_mode = gpu->compute_mode = 0;
+        gpu->power_limit_mw = gpu->power_limit_default_mw;
+        gpu->clock_sm_locked_min = gpu->clock_sm_locked_max = 0;
+        gpu->clock_memory_locked_min = gpu->clock_memory_locked_max = 0;
+    }
+}
+
 enum outcome { CURRENT, BUSY, NOTHING };
 
 /* One attempt: CURRENT when the machine in memory is the one in the file, BUSY while it is being written. */
@@ -108,6 +126,8 @@ static enum outcome refresh(void)
         return BUSY;
     if (has_forgotten_mig(machine))
         forget_mig(machine);
+    if (has_forgotten_settings(machine))
+        forget_settings(machine);
     free(loaded);
     loaded = machine;
     loaded_generation = header.generation;
@@ -164,17 +184,33 @@ static size_t write_modes(char *text, size_t length)
     return length;
 }
 
+/* The same for settings that a reload has forgotten: later lines count. */
+static size_t write_settings(char *text, size_t length)
+{
+    length += (size_t)sprintf(text + length, "settings_load=%" PRIu64 "\n", driver_load(loaded));
+    for (size_t i = 0; i < loaded->gpu_count; i++) {
+        length += (size_t)sprintf(text + length, "gpu%zu.persistence_mode=0\ngpu%zu.compute_mode=0\n", i, i);
+        length += (size_t)sprintf(text + length, "gpu%zu.power_limit_mw=%u\n", i, loaded->gpus[i].power_limit_mw);
+        length += (size_t)sprintf(text + length, "gpu%zu.clock_sm_locked_min=0\ngpu%zu.clock_sm_locked_max=0\n", i, i);
+        length += (size_t)sprintf(text + length, "gpu%zu.clock_memory_locked_min=0\n", i);
+        length += (size_t)sprintf(text + length, "gpu%zu.clock_memory_locked_max=0\n", i);
+    }
+    return length;
+}
+
 static bool append_locked(int file, const char *lines)
 {
     struct state_header header;
     size_t more = strlen(lines);
-    if (!loaded || !read_header(&header) || header.length + more + MODES_SIZE > STATE_SIZE - STATE_HEADER_SIZE)
+    if (!loaded || !read_header(&header) || header.length + more + AFTER_RELOAD_SIZE > STATE_SIZE - STATE_HEADER_SIZE)
         return false;
-    char *text = calloc(1, header.length + more + MODES_SIZE + 1);
+    char *text = calloc(1, header.length + more + AFTER_RELOAD_SIZE + 1);
     bool good = text && pread(file, text, header.length, region + STATE_HEADER_SIZE) == (ssize_t)header.length;
     if (good) {
         if (has_forgotten_mig(loaded))
             header.length = (uint32_t)write_modes(text, drop_mig(text, header.length));
+        if (has_forgotten_settings(loaded))
+            header.length = (uint32_t)write_settings(text, header.length);
         memcpy(text + header.length, lines, more + 1);
         header.length += (uint32_t)more;
         header.adler32 = adler32((const unsigned char *)text, header.length);

@@ -9,6 +9,7 @@ NodeDaemonError
 ├── DriftError           the node cannot be compared with what was brought about on it
 ├── MpsError             a control daemon of MPS cannot be started, asked or ended
 ├── MigError             a MIG layout cannot be read, remembered or carried out
+├── GpuSettingsError     settings of GPUs cannot be read, remembered or set
 ├── HistoryError         what happened cannot be read, or nothing is known of what was asked for
 ├── AdminError           the running daemon cannot be told something
 ├── LimitError           a container's memory cannot be limited in the driver
@@ -76,6 +77,10 @@ class MpsError(NodeDaemonError):
 
 class MigError(NodeDaemonError):
     """GPUs cannot be cut as they are to be."""
+
+
+class GpuSettingsError(NodeDaemonError):
+    """Settings of GPUs cannot be as they are to be."""
 
 
 class HistoryError(NodeDaemonError):

@@ -297,8 +297,8 @@ class Machine:
     Drivers of branch `memory_limits_from` and later (0: none) keep memory limits of control groups, which are those of
     cgroup v2 below `cgroup_root`.
 
-    MIG instances that were made through NVML are those of one load of the module, `mig_load`, and gone after another. So
-    are the settings of GPUs, of `settings_load`; locked clocks are 0 where none are locked.
+    MIG instances that were made through NVML are those of one load of the module, `mig_load`, and gone after another.
+    So are the settings of GPUs, of `settings_load`; locked clocks are 0 where none are locked.
     """
 
     driver_version: str = ""

@@ -37,8 +37,8 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
         return run_daemon(invocation_of(arguments), debug=arguments.debug)
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
-    if arguments.verb in {"health", "mig"}:
-        return _dispatch_health(arguments) if arguments.verb == "health" else _dispatch_mig(arguments)
+    if arguments.verb in {"gpu-settings", "health", "mig"}:
+        return _dispatch_gpus(arguments)
     if arguments.verb in {"holders", "drift"}:
         return _dispatch_host(arguments)
     if arguments.verb == "labels":
@@ -72,6 +72,12 @@ def _dispatch_host(arguments: argparse.Namespace | SimpleNamespace) -> int:
     return show_holders(arguments.config, as_json=arguments.json)
 
 
+def _dispatch_gpus(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    if arguments.verb == "health":
+        return _dispatch_health(arguments)
+    return _dispatch_mig(arguments) if arguments.verb == "mig" else _dispatch_gpu_settings(arguments)
+
+
 def _dispatch_mig(arguments: argparse.Namespace | SimpleNamespace) -> int:
     from plugin.cli import mig, mig_change  # noqa: PLC0415 - not needed for --version
 
@@ -84,6 +90,18 @@ def _dispatch_mig(arguments: argparse.Namespace | SimpleNamespace) -> int:
     if arguments.act == "plan":
         return mig.plan_mig(config, layout, **limits)
     return mig_change.apply_mig(config, layout, at_start=arguments.at_start, **limits)
+
+
+def _dispatch_gpu_settings(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    from plugin.cli import gpu_settings  # noqa: PLC0415 - not needed for --version
+
+    config, limits = arguments.config, {"timeout_s": arguments.timeout, "as_json": arguments.json}
+    if arguments.act == "show":
+        return gpu_settings.show_settings(config, **limits)
+    file = arguments.file or gpu_settings.DEFAULT_FILE
+    if arguments.act == "plan":
+        return gpu_settings.plan_gpu_settings(config, file, **limits)
+    return gpu_settings.apply_settings(config, file, **limits)
 
 
 def _dispatch_gpushare(arguments: argparse.Namespace | SimpleNamespace) -> int:

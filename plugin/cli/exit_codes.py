@@ -48,6 +48,11 @@ OF_VERBS: Mapping[str, Mapping[int, str]] = {
         EXIT_FAILURE: "it cannot be cut so, or a step failed",
         EXIT_NOT_AS_WANTED: "plan: there is something to change; apply, back: a GPU is still to be cut",
     },
+    "gpu-settings": {
+        EXIT_OK: "shown, or set as declared",
+        EXIT_FAILURE: "plan: a GPU cannot have it; apply: a change failed",
+        EXIT_NOT_AS_WANTED: "plan: there is something to change; apply: a GPU cannot have what is declared",
+    },
     "health": {EXIT_OK: "shown, or decided", EXIT_FAILURE: "it could not be read or decided"},
     "explain": {EXIT_OK: "shown", EXIT_FAILURE: "it could not be read, or nothing is known of it"},
     "inspect": _SHOWN,

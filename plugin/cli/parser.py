@@ -46,6 +46,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     _add_health_verbs(verbs, configured)
     _add_explain_verb(verbs, configured)
     _add_mig_verbs(verbs, configured)
+    _add_gpu_settings_verbs(verbs, configured)
     _add_gpushare_verbs(verbs, common)
     for name, made in verbs.choices.items():
         made.epilog = epilog_of(name)
@@ -82,6 +83,22 @@ def _add_mig_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # 
             parser.add_argument("--layout", type=Path, metavar="FILE", help="default: /etc/grapnel/mig-layout.json")
         if act == "apply":
             parser.add_argument("--at-start", action="store_true", help="only GPUs that have no instance")
+
+
+def _add_gpu_settings_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+    words = "set persistence mode, compute mode, power limits and clocks of GPUs as declared"
+    acts = verbs.add_parser("gpu-settings", help=words).add_subparsers(dest="act", required=True, metavar="ACT")
+    words_of = {
+        "show": "show what the GPUs are set to, and within which limits",
+        "plan": "show what the declared settings would change",
+        "apply": "set what differs, and give back what is declared no more",
+    }
+    for act, text in words_of.items():
+        parser = acts.add_parser(act, parents=[configured], help=text)
+        parser.add_argument("--json", action="store_true", help="as JSON")
+        parser.add_argument("--timeout", type=_seconds, default=60, metavar="SECONDS", help="default: 60")
+        if act != "show":
+            parser.add_argument("--file", type=Path, metavar="FILE", help="default: /etc/grapnel/gpu-settings.json")
 
 
 def _add_gpushare_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type

@@ -153,10 +153,17 @@ def _print_release(release: Release, holders: Sequence[Holder], problems: list[s
         print(line)
 
 
+def _set_gpus(config: NodeConfig, timeout_s: float) -> list[str]:
+    from plugin.cli.gpu_settings import notes_of_settings  # noqa: PLC0415 - most nodes have none
+
+    return notes_of_settings(config, timeout_s)
+
+
 def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:
     """Forget the release and wait until the GPUs are offered; returns 1 when a daemon runs and offers none."""
     config, deadline = find_config(config_path), _Deadline(timeout_s)
     with sole_change(config.state_folder, deadline.left_s()):
+        unset = _set_gpus(config, deadline.left_s())  # before anybody is given one: another driver knows no settings
         was_released = forget_release(config.state_folder)
         answer = _look(config, deadline, "the release is forgotten")
     if answer is None:
@@ -164,6 +171,7 @@ def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
     else:
         offered, problems = int(answer.get("offered", 0)), list(map(str, answer.get("problems", [])))
         code = EXIT_OK if offered else EXIT_FAILURE
+    problems = [*unset, *problems]
     if as_json:
         print(json.dumps({"offered": offered, "problems": problems}, indent=2))
     else:

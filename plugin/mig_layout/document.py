@@ -50,11 +50,12 @@ def _parse_entry(value: object) -> Entry:
     if wanted and not is_enabled:
         raise ValueError("migDevices must not be there where migEnabled is false")
     return Entry(
-        member(value, "devices", _parse_devices), member(value, "deviceFilter", _parse_filters, ()), is_enabled, wanted
+        member(value, "devices", parse_devices), member(value, "deviceFilter", parse_filters, ()), is_enabled, wanted
     )
 
 
-def _parse_devices(value: object) -> tuple[int, ...] | None:
+def parse_devices(value: object) -> tuple[int, ...] | None:
+    """Return the indices of GPUs, None for all."""
     if value == "all":
         return None
     if not isinstance(value, list) or not value:
@@ -62,7 +63,8 @@ def _parse_devices(value: object) -> tuple[int, ...] | None:
     return list_of(whole(0, _MAX_DEVICES))(value)
 
 
-def _parse_filters(value: object) -> tuple[tuple[int, int | None], ...]:
+def parse_filters(value: object) -> tuple[tuple[int, int | None], ...]:
+    """Return pairs of PCI device and subsystem id, None for any subsystem."""
     filters = list_of(_parse_filter, _MAX_ENTRIES)([value] if isinstance(value, str) else value)
     if not filters:
         raise ValueError("must have an entry")

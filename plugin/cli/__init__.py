@@ -94,11 +94,12 @@ def _dispatch_mig(arguments: argparse.Namespace | SimpleNamespace) -> int:
 
 def _dispatch_gpu_settings(arguments: argparse.Namespace | SimpleNamespace) -> int:
     from plugin.cli import gpu_settings  # noqa: PLC0415 - not needed for --version
+    from plugin.gpu_settings.store import DECLARED  # noqa: PLC0415 - not needed for --version
 
     config, limits = arguments.config, {"timeout_s": arguments.timeout, "as_json": arguments.json}
     if arguments.act == "show":
         return gpu_settings.show_settings(config, **limits)
-    file = arguments.file or gpu_settings.DEFAULT_FILE
+    file = arguments.file or DECLARED
     if arguments.act == "plan":
         return gpu_settings.plan_gpu_settings(config, file, **limits)
     return gpu_settings.apply_settings(config, file, **limits)

@@ -7,7 +7,6 @@ before the daemon starts, and `resume` does.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.cli.mig import config_of
@@ -22,18 +21,17 @@ from plugin.gpu_settings.document import values_to_json
 from plugin.gpu_settings.model import shown
 from plugin.gpu_settings.plan import missing_indices, plan_settings
 from plugin.gpu_settings.record import Record
-from plugin.gpu_settings.store import RECORD_FILE, read_record, read_settings, write_record
+from plugin.gpu_settings.store import DECLARED, RECORD_FILE, read_record, read_settings, write_record
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from typing import Self
 
     from plugin.driver.gpu_settings import SettableGpu, Value
     from plugin.gpu_settings.model import GpuPlan
     from plugin.settings.node_config import NodeConfig
-
-DEFAULT_FILE = Path("/etc/grapnel/gpu-settings.json")
 
 
 class Session:
@@ -194,7 +192,7 @@ def apply_now(config: NodeConfig, file: Path, timeout_s: float) -> tuple[Outcome
     return outcome, missing
 
 
-def notes_of_settings(config: NodeConfig, timeout_s: float, file: Path = DEFAULT_FILE) -> list[str]:
+def notes_of_settings(config: NodeConfig, timeout_s: float, file: Path = DECLARED) -> list[str]:
     """Apply the settings while something else is done for the node, which they do not keep from it."""
     try:
         outcome, missing = apply_now(config, file, timeout_s)

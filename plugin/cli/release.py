@@ -26,6 +26,7 @@ from plugin.errors import (
     NoAnswer,
     NodeDaemonError,
 )
+from plugin.gpu_settings.store import has_settings
 from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
@@ -154,7 +155,9 @@ def _print_release(release: Release, holders: Sequence[Holder], problems: list[s
 
 
 def _set_gpus(config: NodeConfig, timeout_s: float) -> list[str]:
-    from plugin.cli.gpu_settings import notes_of_settings  # noqa: PLC0415 - most nodes have none
+    if not has_settings(config.state_folder):
+        return []
+    from plugin.cli.gpu_settings import notes_of_settings  # noqa: PLC0415 - NVML's, which most nodes do without here
 
     return notes_of_settings(config, timeout_s)
 

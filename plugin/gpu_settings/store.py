@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from plugin.errors import GpuSettingsError
@@ -12,12 +13,17 @@ from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from plugin.gpu_settings.model import Entry
 
+DECLARED = Path("/etc/grapnel/gpu-settings.json")
 RECORD_FILE = "gpu-settings.json"
 _Value = TypeVar("_Value")
+
+
+def has_settings(folder: Path, declared: Path = DECLARED) -> bool:
+    """Tell whether anything is declared, or was set: without either, no driver needs to be asked."""
+    return declared.exists() or (folder / RECORD_FILE).exists()
 
 
 def read_settings(path: Path) -> tuple[Entry, ...]:

@@ -22,6 +22,7 @@ from provision.planner.part import (
 )
 from provision.render.declared import DECLARED_RECORD
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
+from provision.render.gpu_settings import GPU_SETTINGS_PATH, render_gpu_settings
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
 from provision.spec.model import Entitlement
@@ -57,7 +58,8 @@ def plan_node_daemon(
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     classes = class_files(facts, stack)
     files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit), *_units(payload))
-    changes = (*deployment, *plan_removals(facts, stack), *_writes(facts, stack, files))
+    removals = (*plan_removals(facts, stack), *_unset(facts, stack))
+    changes = (*deployment, *removals, *_writes(facts, stack, files))
     beside = {file.path for file in _units(payload)}
     read = [item for item in changes if item.target not in beside]
     restart = _restart(facts, read, driver_changes=driver_changes)
@@ -77,9 +79,18 @@ def _units(payload: Payload) -> tuple[FileContent, ...]:
 
 def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
     """Return the daemon's files. What is shared is written before node.json names its file."""
-    nvidia = render_nvidia_config(stack)
+    nvidia, settings = render_nvidia_config(stack), render_gpu_settings(stack)
     shared = () if nvidia is None else (FileContent(NVIDIA_CONFIG_PATH, nvidia),)
-    return (*shared, FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
+    gpus = () if settings is None else (FileContent(GPU_SETTINGS_PATH, settings),)
+    return (*shared, *gpus, FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
+
+
+def _unset(facts: NodeFacts, stack: StackSpec) -> tuple[Item, ...]:
+    """Return the removal of settings that are declared no more: GPUs get back what they had, without the file."""
+    if stack.node.gpus or facts.file(GPU_SETTINGS_PATH) is None:
+        return ()
+    reason = "node.gpus is not declared any more: the GPUs get their former settings"
+    return (Item(role=Role.NODE_DAEMON, action=Action.REMOVE, target=GPU_SETTINGS_PATH, reason=reason),)
 
 
 def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:

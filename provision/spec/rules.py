@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from provision.spec.driver_rules import judge_driver
+from provision.spec.gpu_settings_rules import judge_gpu_settings
 from provision.spec.mig_rules import judge_mig
 from provision.spec.model import Engine, Entitlement
 from provision.spec.node_rules import judge_node
@@ -35,6 +36,7 @@ def judge(spec: StackSpec) -> list[Remark]:
             judge_plugin(spec.plugin),
             judge_mig(spec),
             judge_node(spec),
+            judge_gpu_settings(spec),
             judge_rollout(spec.rollout),
             judge_scheduler(spec),
         )

@@ -44,6 +44,7 @@ _FILES = (
     "/etc/grapnel/containerd/base-spec.json",
     "/etc/grapnel/declared-devices.json",
     "/etc/grapnel/declared.json",
+    "/etc/grapnel/gpu-settings.json",
     "/etc/grapnel/hook.json",
     "/etc/grapnel/kubelet.json",
     "/etc/grapnel/mig-layout.json",

@@ -18,6 +18,7 @@ from provision.spec.model.driver import (
     Runfile,
     Signing,
 )
+from provision.spec.model.gpu_settings import Clocks, ComputeMode, GpuSettings
 from provision.spec.model.kubelet import (
     CpuManagerPolicy,
     Kubelet,
@@ -92,9 +93,11 @@ __all__ = [
     "Blackout",
     "Build",
     "Capability",
+    "Clocks",
     "Commands",
     "Companion",
     "Compile",
+    "ComputeMode",
     "CpuManagerPolicy",
     "DaemonSets",
     "Day",
@@ -108,6 +111,7 @@ __all__ = [
     "EvictionRequests",
     "Expect",
     "Gate",
+    "GpuSettings",
     "GpuStack",
     "HandEdits",
     "Holds",

@@ -1,4 +1,4 @@
-"""Defines the section `node`: the Node object, the kubelet and the kernel of the machine."""
+"""Defines the section `node`: the Node object, the kubelet, the kernel and the GPUs' settings of the machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from provision.spec.model.gpu_settings import GpuSettings
 from provision.spec.model.kubelet import Kubelet
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import LabelKey, LabelValue
@@ -56,7 +57,7 @@ class Kernel(Section, frozen=True, kw_only=True):
 
 
 class Node(Section, frozen=True, kw_only=True):
-    """The Kubernetes Node object of the machine, its kubelet and its kernel."""
+    """The Kubernetes Node object of the machine, its kubelet, its kernel and what its GPUs are set to."""
 
     labels: Annotated[dict[LabelKey, LabelValue], doc("Labels to set on the Node object.")] = msgspec.field(
         default_factory=dict
@@ -64,3 +65,6 @@ class Node(Section, frozen=True, kw_only=True):
     taints: Annotated[tuple[Taint, ...], doc("Taints to set on the Node object.")] = ()
     kubelet: Annotated[Kubelet, doc("Settings of the node's kubelet, which keeps what is not declared.")] = Kubelet()
     kernel: Annotated[Kernel, doc("Settings of the node's kernel, which keeps what is not declared.")] = Kernel()
+    gpus: Annotated[
+        tuple[GpuSettings, ...], doc("What the node's GPUs are set to; of several entries the last with a key counts.")
+    ] = ()

@@ -67,7 +67,9 @@ def _lasting(spec: StackSpec) -> Iterator[Remark]:
         return
     if companions is not None and Companion.PERSISTENCED not in companions:
         hint = "write {devices: all, persistenceMode: true} as the first entry"
-        yield warning(GPUS, "is forgotten by the driver while nobody uses a GPU, without persistence mode", hint)
+        yield warning(
+            GPUS, "do not last: without persistence mode the driver forgets them while nobody uses a GPU", hint
+        )
 
 
 def _exclusive(spec: StackSpec, path: KeyPath, entry: GpuSettings) -> Iterator[Remark]:

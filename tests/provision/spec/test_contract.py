@@ -58,6 +58,7 @@ BEYOND_SCHEMA = {
     "two-documents",
     "handler-twice",
     "values-that-contradict",
+    "gpu-settings-that-contradict",
     "node-settings-that-contradict",
     "node-settings-without-what-they-need",
     "scheduler-that-contradicts",

@@ -32,6 +32,7 @@ _ACTIVE = ("active", "activating", "reloading")
 # What the roles kubelet and tuning remember of former values; an apply without a section `node` gives those back.
 _NODE_SETTINGS = ("/etc/grapnel/kubelet.json", "/etc/grapnel/tuning.json")
 _MIG_LAYOUT = "/etc/grapnel/mig-layout.json"
+_GPU_SETTINGS = "/etc/grapnel/gpu-settings.json"
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,11 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
     notes += unrecorded.notes if RUNTIME in parts else ()
     if DAEMON in parts and _MIG_LAYOUT in known:
         notes.append("the GPUs stay divided by MIG as they are: how they were before is not known")
+    if DAEMON in parts and _GPU_SETTINGS in known:
+        notes.append(
+            "the GPUs keep their modes, power limits and clocks until the driver is loaded again: `grapnel apply` gives "
+            "them back when the declaration has no `node.gpus`; do that first"
+        )
     if NODE in parts and any(host.path(path).exists() for path in _NODE_SETTINGS):
         notes.append(
             "the settings of kubelet and kernel stay: `grapnel apply` gives them back when the declaration has no "

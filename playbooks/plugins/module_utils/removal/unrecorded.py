@@ -32,6 +32,7 @@ _OWN = {
     "/etc/grapnel/containerd/base-spec.json": _CONTAINERD,
     "/etc/grapnel/declared-devices.json": _DAEMON,
     HOOK_CONFIG: Reader(),
+    "/etc/grapnel/gpu-settings.json": Reader(),
     "/etc/grapnel/mig-layout.json": Reader(),
     "/etc/grapnel/node.json": _DAEMON,
     "/etc/grapnel/nvidia.json": _DAEMON,

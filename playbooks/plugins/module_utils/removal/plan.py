@@ -118,8 +118,8 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         notes.append("the GPUs stay divided by MIG as they are: how they were before is not known")
     if DAEMON in parts and _GPU_SETTINGS in known:
         notes.append(
-            "the GPUs keep their modes, power limits and clocks until the driver is loaded again: `grapnel apply` gives "
-            "them back when the declaration has no `node.gpus`; do that first"
+            "the GPUs keep their modes, power limits and clocks until the driver is loaded again: `grapnel apply` "
+            "gives them back when the declaration has no `node.gpus`; do that first"
         )
     if NODE in parts and any(host.path(path).exists() for path in _NODE_SETTINGS):
         notes.append(

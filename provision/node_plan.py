@@ -179,7 +179,8 @@ class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
 
     ``node_daemon_absent`` are files to take away. With ``node_daemon_reload`` the daemon is reloaded where it would be
     restarted. ``node_daemon_mig_files`` is the MIG layout where the node lacks it; with ``node_daemon_mig_divide`` GPUs
-    are divided as the layout has it. ``node_daemon_timers`` run, and start at boot, where the daemon does.
+    are divided as the layout has it. With ``node_daemon_set_gpus`` their modes, power limits and clocks are set as the
+    node's file has them. ``node_daemon_timers`` run, and start at boot, where the daemon does.
     """
 
     node_daemon_archive: str = ""
@@ -191,6 +192,7 @@ class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
     node_daemon_reload: bool = False
     node_daemon_mig_files: tuple[FileContent, ...] = ()
     node_daemon_mig_divide: bool = False
+    node_daemon_set_gpus: bool = False
     node_daemon_timers: tuple[str, ...] = ()
 
 

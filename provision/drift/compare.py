@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from provision.drift.model import Difference, Kind, Subject
-from provision.node_plan import Action
+from provision.node_plan import Action, Role
 from provision.render.declared import DECLARED_RECORD
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def differences_of(plan: NodePlan) -> tuple[Difference, ...]:
 
 
 def _kind(item: Item) -> Kind:
-    """Return what it is that differs: what is removed is a package, or a file that is declared no more."""
+    """Return what differs: what is removed is a package or a file, what is set a setting of the kernel or of GPUs."""
+    if item.action is Action.SET and item.role is Role.NODE_DAEMON:
+        return Kind.GPUS
     return Kind.FILE if item.action is Action.REMOVE and item.target.startswith("/") else _KINDS[item.action]
 
 

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     MODULE = "kernel-module"  # what is loaded
     SOFTWARE = "software"  # grapnel's own programs
     MIG = "mig"  # how GPUs are divided
+    GPUS = "gpu-setting"  # modes, power limits and clocks of GPUs
     KERNEL = "kernel-setting"  # of the running kernel, or what it was started with
     INTERRUPTED = "interrupted"  # a change that was not finished
 

@@ -30,6 +30,7 @@ from provision.fleet.driver_facts import (
 )
 from provision.fleet.errors import FactsError
 from provision.fleet.fact import COMMAND, MESSAGE, Fact, tidy
+from provision.fleet.gpu_settings_facts import GpuSettingsState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.kernel_facts import KernelState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.kubelet_facts import KubeletState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.mig_facts import MigState  # noqa: TC001 - msgspec resolves the annotations
@@ -247,6 +248,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     pending_reboot: PendingReboot | None = None
     driver: DriverState = DriverState()
     mig: MigState | None = None
+    gpu_settings: GpuSettingsState | None = None
     kernel: KernelState | None = None
     kubelet: KubeletState | None = None
     product_files: Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=128)] = ()

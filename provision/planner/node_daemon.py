@@ -8,6 +8,7 @@ import msgspec
 
 from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
 from provision.planner.device_classes import class_files, plan_removals
+from provision.planner.gpu_settings import plan_gpu_settings
 from provision.planner.holders import DAEMON_UNIT
 from provision.planner.mig import plan_mig
 from provision.planner.part import (
@@ -22,7 +23,6 @@ from provision.planner.part import (
 )
 from provision.render.declared import DECLARED_RECORD
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
-from provision.render.gpu_settings import GPU_SETTINGS_PATH, render_gpu_settings
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
 from provision.spec.model import Entitlement
@@ -56,20 +56,21 @@ def plan_node_daemon(
         return Part(problems=(_unsupported_python(facts, payload),))
     deployment = plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
+    gpus = plan_gpu_settings(facts, stack)
     classes = class_files(facts, stack)
-    files = (*_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit), *_units(payload))
-    removals = (*plan_removals(facts, stack), *_unset(facts, stack))
+    files = (*gpus.files, *_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit), *_units(payload))
+    removals = (*plan_removals(facts, stack), *gpus.removals)
     changes = (*deployment, *removals, *_writes(facts, stack, files))
     beside = {file.path for file in _units(payload)}
     read = [item for item in changes if item.target not in beside]
     restart = _restart(facts, read, driver_changes=driver_changes)
     units = (DAEMON_UNIT, *timers_of(payload))
     services = tuple(item for unit in units for item in plan_service(facts, Role.NODE_DAEMON, unit))
-    items = (*deployment, *mig.items, *changes[len(deployment) :], *restart, *services)
-    variables = _variables(items, artifact, files, mig) if items else None
+    items = (*deployment, *mig.items, *changes[len(deployment) :], *gpus.items, *restart, *services)
+    variables = _variables(items, artifact, files, mig, sets_gpus=gpus.sets) if items else None
     software = (("node", artifact.digest),)
     declared = Declared(files=files, units=units, software=software)
-    return Part(items, mig.problems, variables, mig.warnings, declared=declared)
+    return Part(items, mig.problems, variables, (*mig.warnings, *gpus.warnings), declared=declared)
 
 
 def _units(payload: Payload) -> tuple[FileContent, ...]:
@@ -79,18 +80,9 @@ def _units(payload: Payload) -> tuple[FileContent, ...]:
 
 def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
     """Return the daemon's files. What is shared is written before node.json names its file."""
-    nvidia, settings = render_nvidia_config(stack), render_gpu_settings(stack)
+    nvidia = render_nvidia_config(stack)
     shared = () if nvidia is None else (FileContent(NVIDIA_CONFIG_PATH, nvidia),)
-    gpus = () if settings is None else (FileContent(GPU_SETTINGS_PATH, settings),)
-    return (*shared, *gpus, FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
-
-
-def _unset(facts: NodeFacts, stack: StackSpec) -> tuple[Item, ...]:
-    """Return the removal of settings that are declared no more: GPUs get back what they had, without the file."""
-    if stack.node.gpus or facts.file(GPU_SETTINGS_PATH) is None:
-        return ()
-    reason = "node.gpus is not declared any more: the GPUs get their former settings"
-    return (Item(role=Role.NODE_DAEMON, action=Action.REMOVE, target=GPU_SETTINGS_PATH, reason=reason),)
+    return (*shared, FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
 
 
 def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
@@ -165,7 +157,7 @@ def _is_reloaded(target: str) -> bool:
 
 
 def _variables(
-    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart
+    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart, *, sets_gpus: bool
 ) -> NodeDaemonVariables:
     actions = {item.action for item in items}
     written = {item.target for item in items if item.action is Action.WRITE}
@@ -179,6 +171,7 @@ def _variables(
         node_daemon_reload=Action.RELOAD in actions,
         node_daemon_mig_files=mig.files,
         node_daemon_mig_divide=mig.divides,
+        node_daemon_set_gpus=sets_gpus,
         node_daemon_timers=tuple(
             item.target for item in items if item.target.endswith(".timer") and item.action in _RUNS
         ),

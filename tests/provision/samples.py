@@ -303,7 +303,9 @@ def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> Node
     if variables.node_daemon_enabled:
         assert files[UNIT_PATH] is not None
     units = ("grapnel-node.service", *variables.node_daemon_timers)
-    return replace(facts, installed=installed, files=files, services=facts.services | dict.fromkeys(units, service))
+    told = facts.gpu_settings and replace(facts.gpu_settings, changes=())
+    services = facts.services | dict.fromkeys(units, service)
+    return replace(facts, installed=installed, files=files, services=services, gpu_settings=told)
 
 
 def as_json(facts: NodeFacts) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Has the node daemon's program set the GPUs as the node's file says, and give back what is declared no more.
+"""Asks the node daemon's program what GPUs are set to, and has it set them as the node's file says.
 
 The program opens NVML itself, within a time limit, and knows what each GPU can be set to.
 """
@@ -15,6 +15,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.printable import prin
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
+_FILE = "/etc/grapnel/gpu-settings.json"
+_PLAN_TIMEOUT_S = 60.0
 _SLACK_S = 30.0  # the program ends its own waiting before we end it
 _DONE = 0
 _USAGE = 2
@@ -23,6 +25,32 @@ _LONGEST = 2000
 
 class GpuSettingsError(Exception):
     """GPUs are not set as declared; the message says which, why and what to do."""
+
+
+def read_gpu_settings(host: Host) -> dict[str, Any] | None:
+    """Return the facts ``gpu_settings``; None without a file, a driver, or a program that could tell."""
+    if not (host.path(_FILE).exists() and host.path(LAUNCHER).exists()) or loaded_version(host, "nvidia") is None:
+        return None
+    done = host.run([LAUNCHER, "gpu-settings", "plan", "--json"], _PLAN_TIMEOUT_S + _SLACK_S)
+    if done.return_code == _USAGE:
+        return None  # an older daemon
+    answer = _parse(done)
+    if "gpus" not in answer:
+        return {"error": done.complaints}
+    try:
+        return _differences(answer)
+    except (AttributeError, KeyError, TypeError):
+        return {"error": "the answer of `grapnel-node gpu-settings plan --json` cannot be read"}
+
+
+def _differences(answer: dict[str, Any]) -> dict[str, list[str]]:
+    changes, refusals = [], [f"there is no GPU {index}" for index in answer["missing"]]
+    for gpu in answer["gpus"]:
+        name = f"GPU {gpu['index']}"
+        changes += [f"{name}: {each}" for each in gpu["changes"]]
+        refusals += [f"{name}: {key}: {why}" for key, why in gpu["refusals"].items()]
+        refusals += [f"{name} does not answer: {gpu['problem']}"] if gpu["problem"] else []
+    return {"changes": changes, "refusals": refusals}
 
 
 def set_gpus(host: Host, timeout_s: float) -> list[str]:

@@ -78,6 +78,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
 from ansible_collections.grapnel.node.plugins.module_utils.engines import read_engines
+from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import read_gpu_settings
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
@@ -164,6 +165,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "initramfs": read_initramfs(host),
         "driver": read_driver_state(host),
         "mig": read_mig(host) if more.mig else None,
+        "gpu_settings": read_gpu_settings(host),
         "kernel": read_kernel(host),
         "kubelet": kubelet,
         "product_files": read_product_files(host),

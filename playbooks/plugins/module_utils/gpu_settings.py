@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
 _FILE = "/etc/grapnel/gpu-settings.json"
+_RECORD = "/var/lib/grapnel/node/gpu-settings.json"
 _PLAN_TIMEOUT_S = 60.0
 _SLACK_S = 30.0  # the program ends its own waiting before we end it
 _DONE = 0
@@ -73,6 +74,21 @@ def set_gpus(host: Host, timeout_s: float) -> list[str]:
     problems = answer.get("problems")
     reasons = "; ".join(map(str, problems)) if isinstance(problems, list) else ""
     raise GpuSettingsError(f"the GPUs are not set as declared: {printable(reasons or done.complaints, _LONGEST)}")
+
+
+def are_set(host: Host) -> bool:
+    """Tell whether grapnel has set GPUs, and a driver is loaded that may know of it."""
+    remembered = host.path(_RECORD).exists() and host.path(LAUNCHER).exists()
+    return remembered and loaded_version(host, "nvidia") is not None
+
+
+def give_back(host: Host) -> None:
+    """Have the GPUs given their former settings, once the file is gone.
+
+    A GPU that cannot be asked keeps its settings until the driver is loaded again, which nobody has to wait for.
+    """
+    if are_set(host):
+        host.run([LAUNCHER, "gpu-settings", "apply", "--json"], _PLAN_TIMEOUT_S + _SLACK_S)
 
 
 def _parse(done: Finished) -> dict[str, Any]:

@@ -317,6 +317,33 @@ def test_a_removal_that_was_killed_before_it_forgot_is_still_due(machine: Machin
     assert find_removal(machine.host, ALL).steps == ()
 
 
+@pytest.mark.parametrize(
+    ("modules", "calls"), [pytest.param(["nvidia"], 1, id="a driver"), pytest.param([], 0, id="no driver, no settings")]
+)
+@pytest.mark.usefixtures("engine")
+def test_settings_of_gpus_are_given_back_while_the_program_is_there(
+    machine: Machine, modules: list[str], calls: int
+) -> None:
+    set_up(machine)
+    machine.write("/var/lib/grapnel/node/gpu-settings.json", "{}\n")
+    machine.write("/usr/lib/grapnel/releases/node-0123/grapnel-node")
+    for module in modules:
+        machine.write(f"/sys/module/{module}/version", "580.95.05\n")
+    asked: list[bool] = []
+
+    def reset() -> Finished:
+        asked.append((machine.root / "etc/grapnel/gpu-settings.json").exists())
+        return Finished(1, "", "a gpu is lost")
+
+    machine.teach("/usr/lib/grapnel/node/grapnel-node gpu-settings apply --json", reset)
+    write(machine, {"/etc/grapnel/gpu-settings.json": "{}\n"}, unit="", engine="")
+    steps = [(one.action, one.target) for one in find_removal(machine.host, ALL).steps]
+    assert (("restore", "settings of GPUs") in steps) is bool(modules)
+    remove(machine)
+    assert asked == [False] * calls, "after the file is gone"
+    assert not (machine.root / "usr/lib/grapnel").exists(), "what fails keeps nothing from being removed"
+
+
 def test_settings_of_kubelet_and_kernel_are_given_back_by_an_apply_and_said_to_stay(
     machine: Machine, engine: Systemd
 ) -> None:

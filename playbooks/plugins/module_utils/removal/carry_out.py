@@ -1,7 +1,8 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
 Order: grapnel's own services stop → files of each service are given back together, and the service restarts with them →
-packages → programs and state → empty folders. What was there before is forgotten only after it was given back.
+settings of GPUs → packages → programs and state → empty folders. What was there before is forgotten only after it was
+given back.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
     apply_changes,
     rehearse,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import give_back
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import save_beside
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import read_originals, write_originals
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
@@ -25,7 +27,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
     remove_path,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, purge
-from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import RUNTIME, Reader, part_of
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, RUNTIME, Reader, part_of
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import put_back_settings
 from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
@@ -46,6 +48,8 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
         _systemctl(host, "disable", "--now", unit)
     for reader in dict.fromkeys(one.reader for _, one in removal.files):
         _give_back(host, removal, reader)
+    if DAEMON in parts:
+        give_back(host)
     put_back_settings(host)
     for plan in removal.packages:
         if not plan.stays:

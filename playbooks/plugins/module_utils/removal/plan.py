@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import are_set
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn, plan_return
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_own
@@ -32,7 +33,6 @@ _ACTIVE = ("active", "activating", "reloading")
 # What the roles kubelet and tuning remember of former values; an apply without a section `node` gives those back.
 _NODE_SETTINGS = ("/etc/grapnel/kubelet.json", "/etc/grapnel/tuning.json")
 _MIG_LAYOUT = "/etc/grapnel/mig-layout.json"
-_GPU_SETTINGS = "/etc/grapnel/gpu-settings.json"
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Removal:
     remembered: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    resets_gpus: bool = False
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -74,6 +75,7 @@ class Removal:
             *(Step(part, "disable", unit, "grapnel's own") for part, unit in self.units),
             *(Step(part, one.action, one.path, one.reason) for part, one in self.files if one.change is not None),
             *self._services(),
+            *((Step(DAEMON, "restore", "settings of GPUs", "grapnel has set them"),) if self.resets_gpus else ()),
             *(
                 Step(RUNTIME, "purge", name, f"came with {one.engine}, which grapnel installed")
                 for one in self.packages
@@ -116,11 +118,6 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
     notes += unrecorded.notes if RUNTIME in parts else ()
     if DAEMON in parts and _MIG_LAYOUT in known:
         notes.append("the GPUs stay divided by MIG as they are: how they were before is not known")
-    if DAEMON in parts and _GPU_SETTINGS in known:
-        notes.append(
-            "the GPUs keep their modes, power limits and clocks until the driver is loaded again: `grapnel apply` "
-            "gives them back when the declaration has no `node.gpus`; do that first"
-        )
     if NODE in parts and any(host.path(path).exists() for path in _NODE_SETTINGS):
         notes.append(
             "the settings of kubelet and kernel stay: `grapnel apply` gives them back when the declaration has no "
@@ -143,6 +140,7 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         _remembered(originals, parts),
         tuple(notes),
         tuple(problems),
+        DAEMON in parts and are_set(host),
     )
 
 

@@ -31,7 +31,8 @@ class Node:
         self.folder = folder
         self.library = install(folder / "lib", "550.163.01", models.machine("a100-40gb", 2))
         self.config = folder / "node.json"
-        self.config.write_text(json.dumps({"stateFolder": str(folder / "state")}))
+        places = {"stateFolder": str(folder / "state"), "adminSocket": str(folder / "node.sock")}
+        self.config.write_text(json.dumps(places))
         self.file = folder / "gpu-settings.json"
 
     def declare(self, *entries: dict[str, object]) -> None:
@@ -39,7 +40,10 @@ class Node:
 
     def run(self, act: str, *more: str) -> subprocess.CompletedProcess[str]:
         file = () if act == "show" else ("--file", str(self.file))
-        words = ("-c", "from plugin.cli import main; raise SystemExit(main())", "gpu-settings", act, *file, *more)
+        return self.call("gpu-settings", act, *file, *more)
+
+    def call(self, *verb: str) -> subprocess.CompletedProcess[str]:
+        words = ("-c", "from plugin.cli import main; raise SystemExit(main())", *verb)
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(self.library.parent)}
         return subprocess.run(
             [sys.executable, *words, "--config", str(self.config)],
@@ -112,3 +116,21 @@ def test_a_file_that_is_wrong_is_an_error_and_nothing_is_given_back(node: Node) 
     assert done.returncode == 1
     assert "cannot be understood" in done.stderr
     assert node.found() == (1, 3, 300_000, 1410)
+
+
+def test_a_node_that_resumes_has_its_gpus_set_before_they_are_offered(node: Node) -> None:
+    node.declare(WANTED)
+    node.run("apply")
+    done = node.call("resume")  # where nothing is declared in /etc, what was set is given back
+    assert (done.returncode, "settings" in done.stdout) == (0, False), done.stderr
+    assert node.found() == (1, 0, 400_000, 0)
+
+
+def test_gpus_that_cannot_be_set_keep_no_node_from_resuming(node: Node) -> None:
+    node.declare(WANTED)
+    node.run("apply")
+    state.update(node.library, lambda machine: machine.with_failure("nvmlDeviceSetComputeMode", 999))
+    done = node.call("resume", "--json")
+    assert done.returncode == 0, done.stderr
+    problems = json.loads(done.stdout)["problems"]
+    assert [line for line in problems if "computeMode cannot be set" in line]

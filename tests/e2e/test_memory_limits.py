@@ -101,7 +101,9 @@ def test_a_container_that_must_be_limited_and_cannot_be_is_refused(room: Room, s
             assert "the container's memory is not limited" in told
             assert "this driver has no memory limits for control groups" in told
             room.clear()
+        wait_offered(stage, node, memory=0)
         with settings(node, **UNITS, memoryLimits="preferred"):
+            wait_offered(stage, node, memory=40960 // UNIT_MIB)
             room.start(program("unlimited", node, 1, 3000))
             room.wait_running(["unlimited"])
             assert wait_for("it has allocated", lambda: said(room, "unlimited")) == ["3000 0"]

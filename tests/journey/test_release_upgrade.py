@@ -25,8 +25,10 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 NAME = "older"
 MAIN = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+UNIT = "/etc/systemd/system/grapnel-node.service"
 # By a release that wrote nothing down of what it made; to the one after it, what it wrote again is an edit.
-UNRECORDED = {MAIN, "/etc/containerd/conf.d", f"{DROP_IN}.saved", "/etc/dkms"}
+REWRITTEN = {DROP_IN, UNIT}
+UNRECORDED = {MAIN, "/etc/containerd/conf.d", *(f"{path}.saved" for path in REWRITTEN), "/etc/dkms"}
 RESOURCE = "nvidia.com/gpu"
 STAY = ["sh", "-c", "nvidia-smi -L; exec sleep 600"]
 CALM = {"none", "reload"}
@@ -91,5 +93,5 @@ def _removed(node: Node, controller: Controller, bare: object) -> None:
     done = controller.call("remove", "--limit", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     left = {path for path in bare.difference(take_snapshot(node)) if not path.startswith("/var/lib/kubelet")}  # type: ignore[attr-defined] # a Snapshot
-    assert unknown <= {MAIN, DROP_IN}
+    assert unknown <= {MAIN, *REWRITTEN}
     assert left <= (UNRECORDED if unknown else set()), left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
@@ -61,6 +61,21 @@ if TYPE_CHECKING:
     from provision.rollout.standing import Standing
 
 _ATTEMPTS: Final = 5
+_ONE_BY_ONE: Final = 50  # up to so many Nodes are looked at once by themselves, where the cluster may have thousands
+
+
+class Held(Protocol):
+    """A hold on the lease."""
+
+    @property
+    def pause(self) -> Pause | None:
+        """Who wants no further node to begin."""
+
+    def check(self) -> None:
+        """Raise LeaseLostError when the lease is no longer certain to be held."""
+
+    def publish(self, standing: Standing) -> None:
+        """Hear how a rollout under the lease stands."""
 
 
 class KubernetesCluster:
@@ -68,7 +83,8 @@ class KubernetesCluster:
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
     ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes,
-    ``locks`` what other tools hold by objects of their own.
+    ``locks`` what other tools hold by objects of their own. With a ``tenure`` the lease is held by whoever has that:
+    `lease` does not take it, and machines are called what their Nodes are called.
     """
 
     def __init__(
@@ -79,6 +95,7 @@ class KubernetesCluster:
         machines: Mapping[str, Machine],
         asked: Asked = EVERYTHING,
         locks: Locks | None = None,
+        tenure: Held | None = None,
     ) -> None:
         self.name = api.name
         self._api = api
@@ -95,7 +112,8 @@ class KubernetesCluster:
         self._seen: dict[str, Node] = {}
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._informer: Informer | None = None
-        self._tenure: Tenure | None = None
+        self._shared = tenure
+        self._tenure: Held | None = tenure
         self._standing: Standing | None = None
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
@@ -105,7 +123,11 @@ class KubernetesCluster:
         that the scheduler was just binding.
         """
         informer = self._informer
-        views = self._informer_of(nodes, lambda: None).look(nodes) if informer is None else informer.observe(nodes)
+        views = (
+            self._informer_of(nodes, lambda: None, few=_ONE_BY_ONE).look(nodes)
+            if informer is None
+            else informer.observe(nodes)
+        )
         return self._elsewhere.added_to(views, self._seen)
 
     @contextlib.contextmanager
@@ -221,6 +243,10 @@ class KubernetesCluster:
         require_access(self._api, replacing=self._rules.replacing, requesting=self._asked.maintenances)
         self._requests.begin()
         self._standing = None
+        if self._shared is not None:
+            self._maintenances.sweep(self._read)
+            yield
+            return
         tenure = Tenure(self._api, holder, progress=self._progress)
         with hold(tenure):
             self._tenure = tenure
@@ -241,6 +267,8 @@ class KubernetesCluster:
     def publish(self, standing: Standing) -> None:
         """Have the next renewal of the lease carry it along."""
         self._standing = standing
+        if self._shared is not None:
+            self._shared.publish(standing)
 
     def _keep(self, name: str, node: Node) -> None:
         self._seen[name] = essence(node)
@@ -259,11 +287,14 @@ class KubernetesCluster:
         if self._tenure is not None:
             self._tenure.check()
 
-    def _informer_of(self, nodes: Collection[str], wake: Callable[[], None]) -> Informer:
+    def _informer_of(self, nodes: Collection[str], wake: Callable[[], None], few: int = FEW) -> Informer:
         known = [self._seen[name].metadata.name for name in nodes if name in self._seen]
+        if self._shared is not None:
+            known = list(nodes)
+        limit = FEW if self._shared is None else few
         return Informer(
             self._api,
-            only=known if len(known) == len(nodes) <= FEW else (),
+            only=known if len(known) == len(nodes) <= limit else (),
             see=lambda node: view_of(node.metadata.name, node, self.name, asked=self._asked),
             rules=self._rules,
             claims=self._claims.drivers_of,

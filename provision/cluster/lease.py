@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.api import Api
     from provision.rollout.pause import Pause
+    from provision.rollout.standing import Standing
 
 DURATION_S: Final = 45  # after this long without a sign of life another engine may go on
 RENEW_S: Final = 10.0
@@ -169,6 +170,9 @@ class Tenure:
     def pause(self) -> Pause | None:
         """The pause that was on the lease when it was last written or read."""
         return pause_of(self._annotations)
+
+    def publish(self, standing: Standing) -> None:
+        """Do nothing: ``progress`` is asked instead, whenever the lease is written."""
 
     @property
     def is_lost(self) -> bool:

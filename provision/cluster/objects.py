@@ -70,11 +70,17 @@ class NodeAddress(_Object, frozen=True, kw_only=True):
     address: str
 
 
-class NodeInfo(_Object, frozen=True, kw_only=True, rename={"machine_id": "machineID", "boot_id": "bootID"}):
+class NodeInfo(
+    _Object,
+    frozen=True,
+    kw_only=True,
+    rename={"machine_id": "machineID", "boot_id": "bootID", "kernel_version": "kernelVersion"},
+):
     """``machine_id`` is what the kubelet read from ``/etc/machine-id``, ``boot_id`` the boot in which it began."""
 
     machine_id: str = ""
     boot_id: str = ""
+    kernel_version: str = ""
 
 
 class NodeStatus(_Object, frozen=True, kw_only=True):

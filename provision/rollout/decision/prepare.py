@@ -22,7 +22,7 @@ from provision.rollout.model import ChangeKind, Phase
 from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from provision.apply.kinds import Handing
     from provision.node_plan import NodePlan
@@ -80,13 +80,19 @@ def prepare(
     views: Mapping[str, NodeView | NodeProblem],
     groups: Mapping[str, Sequence[str]],
     unnamed: Mapping[str, NodeView | NodeProblem] = MappingProxyType({}),
+    *,
+    barred: Collection[str] = frozenset(),
 ) -> Prepared:
-    """Sort the nodes of an apply; the first three mappings have the same nodes. ``groups`` are the inventory's.
+    """Sort the nodes of an apply; the others of the first three mappings have the same nodes. ``groups`` are the inventory's.
 
-    ``unnamed`` are nodes of the fleet that are left out, of which some may be in a domain with one that is not.
+    A node without an answer is as declared: somebody else knows that. ``unnamed`` are nodes of the fleet that are left
+    out, of which some may be in a domain with one that is not. Of those that are ``barred``, one that an earlier rollout
+    left failed counts as failed in this one: it is not tried again.
     """
     found = [
-        _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
+        _barred(_state(view, answers.get(name), stacks[name]), is_barred=name in barred)
+        for name, view in views.items()
+        if not isinstance(view, NodeProblem)
     ]
     shared = stacks[found[0].name].rollout if found else Rollout()  # what says where nodes belong is the same for all
     grouped = with_domains(found, shared.domains, groups)
@@ -98,7 +104,7 @@ def prepare(
     refusals = {
         name: Failure(Status.REFUSED, f"it has to be drained first, but cannot be: {view.message} ({view.hint})")
         for name, view in views.items()
-        if isinstance(view, NodeProblem) and _needs_drain(answers[name])
+        if isinstance(view, NodeProblem) and name in answers and _needs_drain(answers[name])
     } | {name: Failure(Status.REFUSED, reason) for name, reason in apart.items()}
     in_place = tuple(
         name for name, answer in answers.items() if name not in rollout and name not in refusals and _is_changed(answer)
@@ -107,7 +113,7 @@ def prepare(
         states=tuple(states),
         rollout=rollout,
         in_place=in_place,
-        staging=tuple(name for name in rollout if _needs_staging(answers[name])),
+        staging=tuple(name for name in rollout if name in answers and _needs_staging(answers[name])),
         refusals=refusals,
         policy=strictest([stacks[state.name].rollout for state in states], len(states)),
     )
@@ -166,10 +172,20 @@ def _is_changed(answer: Assessment | Failure) -> bool:
     return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and not answer.plan.is_empty
 
 
-def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> NodeState:
+def _barred(state: NodeState, *, is_barred: bool) -> NodeState:
+    """Return a node that is not tried again, where an earlier rollout left it failed and nobody has asked for it."""
+    record = state.record
+    if not is_barred or record is None or not (record.phase.is_over and record.has_failed) or record.retry:
+        return state
+    return replace(state, has_failed=True)
+
+
+def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec) -> NodeState:
     target = (stack.driver.version or "") if stack.driver.enabled else ""
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
     drain = drain_policy(stack.rollout, stack.scheduler)
+    if answer is None:
+        return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, is_as_declared=True)
     if isinstance(answer, Failure):
         if answer.status is Status.UNREACHABLE and view.record is not None and not view.record.phase.is_over:
             return _unreached(view, view.record, target or view.record.target, timeout, drain)

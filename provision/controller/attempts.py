@@ -1,0 +1,72 @@
+"""Remembers what was tried on nodes, and says when the next try is due. Pure: the time is handed in.
+
+What fails by chance (a node that is not reached, packages that do not download) is tried again, ever more rarely. What
+a rollout has left failed is not: that is written on the Node, and a person, or another declaration, ends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from provision.controller.nodes import SeenNode
+
+FIRST_S: Final = 60.0
+LONGEST_S: Final = 1800.0
+LOOK_AGAIN_S: Final = 1800.0  # at a node that says that it is not as declared, and was found as declared
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The last try of a node: ``key`` is what it was tried with, ``reason`` why it is not as declared since."""
+
+    key: str
+    number: int
+    next_s: float
+    reason: str
+    needs_somebody: bool = False
+
+
+def key_of(node: SeenNode, fingerprint: str) -> str:
+    """Return what, when it changes, makes a node due at once."""
+    return f"{node.uid} {fingerprint} {node.is_left_failed} {node.is_retried} {node.is_skipped} {node.is_ready}"
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The tries of the nodes of one stack, by node."""
+
+    _by_node: dict[str, Attempt] = field(default_factory=dict)
+
+    def failed(self, node: str, key: str, reason: str, now_s: float, *, needs_somebody: bool = False) -> None:
+        """Note a try that did not bring a node to its declaration; where a person is needed, it is tried rarely."""
+        former = self._by_node.get(node)
+        number = former.number + 1 if former is not None and former.key == key else 1
+        pause_s = LONGEST_S if needs_somebody else min(LONGEST_S, FIRST_S * 2 ** (number - 1))
+        self._by_node[node] = Attempt(key, number, now_s + pause_s, reason, needs_somebody)
+
+    def succeeded(self, node: str, key: str, now_s: float) -> None:
+        """Note that a node is as declared: what it says of itself is looked into again after a while."""
+        self._by_node[node] = Attempt(key, 0, now_s + LOOK_AGAIN_S, "")
+
+    def is_due(self, node: str, key: str, now_s: float) -> bool:
+        """Tell whether a node that is not as declared is to be tried."""
+        attempt = self._by_node.get(node)
+        return attempt is None or attempt.key != key or now_s >= attempt.next_s
+
+    def reason(self, node: str, key: str) -> str:
+        """Return why a node is not as declared, as the last try found; empty where nothing was tried."""
+        attempt = self._by_node.get(node)
+        return attempt.reason if attempt is not None and attempt.key == key else ""
+
+    def next_s(self) -> float | None:
+        """Return when the next try of any node is due."""
+        return min((each.next_s for each in self._by_node.values()), default=None)
+
+    def forget_others(self, nodes: Collection[str]) -> None:
+        """Forget nodes that have left."""
+        for name in self._by_node.keys() - set(nodes):
+            del self._by_node[name]

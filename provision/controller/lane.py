@@ -1,0 +1,202 @@
+"""Carries out the rounds of one stack, beside the controller's loop: one that may take days, and short ones beside it.
+
+A rollout waits for windows, gates and people. Nodes that join meanwhile, or are changed where they stand, do not wait
+for it: they have a round of their own at its side. A declaration that changes lets no further node begin; when nobody
+is out of service, the rollout ends, and the next one begins from where it was left.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from provision.apply.errors import CanceledError
+from provision.apply.model import NodeFinished, NodeResult, Note, Status
+from provision.controller.rounds import Outcome, carry_out
+from provision.errors import GrapnelError
+from provision.rollout.model import Phase
+from provision.rollout.pause import Pause
+from provision.rollout.progress import PhaseEntered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from provision.cluster.kubernetes_cluster import Held
+    from provision.controller.board import Board
+    from provision.controller.choice import Order
+    from provision.controller.rounds import Means
+    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.standing import Standing
+
+IDLE_S: Final = 60.0  # for so long nobody is out of service before a rollout makes way for nodes that wait to be in it
+_DONE: Final = frozenset({Status.UNCHANGED, Status.CONVERGED})
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a round says, for the loop: nodes that are as declared, and at its end what became of all of them."""
+
+    order: Order
+    done: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTenure:
+    """The controller's hold on the lease, as the cluster of one stack sees it."""
+
+    held: Held
+    board: Board
+    stack: str
+    holding: Callable[[], Pause | None]
+
+    @property
+    def pause(self) -> Pause | None:
+        """Who wants no further node to begin: a person, or a declaration that has changed."""
+        return self.holding() or self.held.pause
+
+    def check(self) -> None:
+        """Raise LeaseLostError when the lease is lost."""
+        self.held.check()
+
+    def publish(self, standing: Standing) -> None:
+        """Put it on the board."""
+        self.board.put(self.stack, standing)
+
+
+@dataclass(slots=True)
+class _Running:
+    order: Order
+    cancel: threading.Event
+    thread: threading.Thread | None = None
+
+
+@dataclass(slots=True)
+class Lane:
+    """The rounds of one stack. Everything but what a round's thread does belongs to the loop's thread."""
+
+    name: str
+    means: Means
+    board: Board
+    tell: Callable[[Told], None]
+    say: Callable[[str], None]
+    clock: Callable[[], float]
+    hold: Pause | None = None
+    _main: _Running | None = None
+    _side: _Running | None = None
+    _deferred: set[str] = field(default_factory=set)
+    _idle_since: float | None = None
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """The nodes of the rounds that run."""
+        running = [each.order.due for each in (self._main, self._side) if each is not None]
+        return frozenset().union(*running)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no round runs."""
+        return self._main is None and self._side is None
+
+    def offer(self, order: Order) -> None:
+        """Begin what can be begun of an order, and end what it makes out of date."""
+        if self._main is None:
+            if order.due - self.busy and self._side is None:
+                self.hold, self._idle_since = None, None
+                self._deferred.clear()
+                self._main = self._begin(order, only_in_place=False)
+            return
+        is_stale = _declared(order) != _declared(self._main.order)
+        if is_stale:
+            self.hold = Pause(by="the controller", reason="the declaration has changed")
+        if self._may_end(is_stale=is_stale):
+            self._main.cancel.set()
+        aside = order.due - self.busy - self._deferred
+        if self._side is None and aside and not is_stale:
+            joining = order.joining & aside
+            self._side = self._begin(replace(order, due=aside, joining=joining), only_in_place=True)
+
+    def stop(self) -> None:
+        """Begin to end; `join` waits for it."""
+        for running in (self._main, self._side):
+            if running is not None:
+                running.cancel.set()
+
+    def join(self) -> None:
+        """Return when nothing runs any more."""
+        for running in (self._main, self._side):
+            if running is not None and running.thread is not None:
+                running.thread.join()
+
+    def ended(self, told: Told) -> None:
+        """Take note of what a round has said last: what it left to a rollout waits for the next one."""
+        assert told.outcome is not None  # noqa: S101 - it is the last word
+        if self._main is not None and told.order is self._main.order:
+            self._main = None
+        elif self._side is not None and told.order is self._side.order:
+            self._side = None
+            self._deferred.update(each.node for each in told.outcome.results if each.status is Status.WAITING)
+
+    def _may_end(self, *, is_stale: bool) -> bool:
+        """Tell whether a rollout may be ended without leaving anybody out of service."""
+        standing = self.board.get(self.name)
+        if standing is None or standing.out:
+            self._idle_since = None
+            return False
+        now = self.clock()
+        self._idle_since = self._idle_since if self._idle_since is not None else now
+        return is_stale or (bool(self._deferred) and now - self._idle_since >= IDLE_S)
+
+    def _begin(self, order: Order, *, only_in_place: bool) -> _Running:
+        running = _Running(order, threading.Event())
+        running.thread = threading.Thread(
+            target=self._run, args=(running, only_in_place), name=f"round {self.name}", daemon=True
+        )
+        running.thread.start()
+        return running
+
+    def _run(self, running: _Running, only_in_place: bool) -> None:  # noqa: FBT001 - a thread's argument
+        order = running.order
+        marked: set[str] = set()
+
+        def observe(progress: RolloutProgress) -> None:
+            done = _done_by(progress)
+            if done and done not in marked:
+                marked.add(done)
+                self.tell(Told(order, done=(done,)))
+            elif isinstance(progress, Note):
+                self.say(f"{self.name}: {f'{progress.node}: ' if progress.node else ''}{progress.text}")
+            elif isinstance(progress, PhaseEntered):
+                self.say(f"{self.name}: {progress.node}: {progress.phase}")
+
+        outcome = Outcome(())
+        try:
+            outcome = carry_out(self.means, order, observe, running.cancel, only_in_place=only_in_place)
+        except CanceledError:
+            pass
+        except GrapnelError as error:
+            outcome = Outcome((), (error,))
+        except Exception as error:  # noqa: BLE001 - one stack's round never ends the controller
+            outcome = Outcome((), (GrapnelError(f"a round ended with a bug: {type(error).__name__}: {error}"),))
+        finally:
+            if not only_in_place:
+                self.board.clear(self.name)
+            self.tell(Told(order, outcome=outcome))
+
+
+def _declared(order: Order) -> tuple[str, int]:
+    return order.stack.uid, order.stack.generation
+
+
+def _done_by(progress: RolloutProgress) -> str:
+    """Return the node that is as declared by now, empty where nothing says so."""
+    if isinstance(progress, NodeFinished) and _is_done(progress.result):
+        return progress.result.node
+    if isinstance(progress, PhaseEntered) and progress.phase is Phase.DONE:
+        return progress.node
+    return ""
+
+
+def _is_done(result: NodeResult) -> bool:
+    return result.is_good and result.status in _DONE

@@ -1,0 +1,239 @@
+"""Carries out one round: an apply of the nodes of one stack that are due, through the engine of `grapnel apply`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from provision.apply.context import ApplyContext
+from provision.apply.converge import assess, converge
+from provision.apply.declarations import Declarations
+from provision.apply.fleet import apply_all, run_each, settled
+from provision.apply.gate import needs_staging, will_need_drain
+from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
+from provision.apply.planning.bounded import BoundedPlanner
+from provision.apply.playbooks import Playbooks
+from provision.errors import GrapnelError
+from provision.gates import GateKeeper
+from provision.notify.listeners import Listeners
+from provision.planner.bundled import declared_bundle
+from provision.render.kubelet import declared_settings
+from provision.rollout.decision.prepare import only_in_flight, prepare, runtime_classes
+from provision.rollout.engine import Adapters
+from provision.rollout.errors import ClusterError
+from provision.rollout.execution import Job, execute
+from provision.rollout.node_marks import declared_marks
+from provision.rollout.node_steps import NodeSteps
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from provision.apply.bundles import Bundles
+    from provision.apply.context import Planner
+    from provision.apply.model import PlaybookRunner
+    from provision.builds.shelf import Shelf
+    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.controller.choice import Order
+    from provision.payload.model import Payload
+    from provision.rollout.cluster import Cluster
+    from provision.rollout.progress import RolloutObserver
+    from provision.rollout.step import Steps
+    from provision.spec.model import StackSpec
+
+
+@contextmanager
+def bounded_planner(declarations: Declarations, payload: Payload) -> Iterator[Planner]:
+    """Plan in a process with limits, which ends with the round."""
+    planner = BoundedPlanner(declarations, payload)
+    try:
+        yield planner
+    finally:
+        planner.worker.end()
+
+
+def usual_adapters(cluster: Cluster, steps: Steps, gates: GateKeeper) -> Adapters:
+    """Return what an engine acts through."""
+    return Adapters(cluster=cluster, steps=steps, gates=gates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What rounds act through.
+
+    ``open_cluster`` opens the cluster for the declarations of a round. ``parallel`` is how many nodes are changed in
+    place at once. ``shelf`` keeps modules that one node has built for others. ``adapt`` puts together what an engine
+    acts through; benches have their own. ``listen`` opens those who are told of a rollout. ``introduced`` are the
+    RuntimeClasses that are there.
+    """
+
+    runner: PlaybookRunner
+    collection: Path
+    payload: Payload
+    open_cluster: Callable[[Mapping[str, StackSpec]], KubernetesCluster]
+    holder: str
+    parallel: int
+    planner: Callable[[Declarations, Payload], AbstractContextManager[Planner]] = bounded_planner
+    bundles: Bundles | None = None
+    shelf: Shelf | None = None
+    adapt: Callable[[Cluster, Steps, GateKeeper], Adapters] = usual_adapters
+    listen: Callable[[KubernetesCluster, Mapping[str, StackSpec]], Listeners] = lambda _cluster, _stacks: Listeners(())
+    introduced: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the nodes of a round, and what else went wrong. ``stop`` is why no further node began."""
+
+    results: tuple[NodeResult, ...]
+    complaints: tuple[GrapnelError, ...] = ()
+    stop: str = ""
+
+
+def carry_out(
+    means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, *, only_in_place: bool = False
+) -> Outcome:
+    """Bring the due nodes of a stack to its declaration.
+
+    The whole stack is looked at only where a node has to be taken out of service; with ``only_in_place`` such nodes are
+    left to a later round, and the result of each says so. Raises GrapnelError where nothing could be begun.
+    """
+    with _opened(means, order) as context:
+        return _Round(means, order, context, observe, cancel).carry_out(only_in_place=only_in_place)
+
+
+@contextmanager
+def _opened(means: Means, order: Order) -> Iterator[ApplyContext]:
+    spec, due = order.stack.spec, order.due
+    declarations = Declarations(dict.fromkeys(order.members, spec))
+    kubelet = spec.node.kubelet
+    playbooks = Playbooks(
+        collection=means.collection,
+        inventory=(",".join(sorted(due)) + ",",),
+        mig_nodes=frozenset(due if spec.mig.layout is not None else ()),
+        kubelets=dict.fromkeys(due, kubelet.unit) if declared_settings(kubelet) else {},
+        offline_nodes=frozenset(due if declared_bundle(spec.driver) is not None else ()),
+        forks=means.parallel,
+    )
+    with means.planner(declarations, means.payload) as plan:
+        yield ApplyContext(
+            runner=means.runner,
+            plan=plan,
+            playbooks=playbooks,
+            declarations=declarations,
+            bundles=means.bundles,
+            shelf=means.shelf,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    means: Means
+    order: Order
+    context: ApplyContext
+    observe: RolloutObserver
+    cancel: threading.Event
+
+    def carry_out(self, *, only_in_place: bool) -> Outcome:
+        answers = assess(self.context, sorted(self.order.due), self.observe, self.cancel)
+        joined = self._join({name: answers.pop(name) for name in sorted(self.order.joining & answers.keys())})
+        rolling = self._rolling(answers)
+        if only_in_place:
+            answers = {name: answer for name, answer in answers.items() if name not in rolling}
+            joined += tuple(NodeResult(name, Status.WAITING) for name in sorted(rolling))
+            rolling = frozenset()
+        outcome = self._roll_out(answers) if rolling else self._apply(answers)
+        results = (*joined, *outcome.results)
+        good = [result.node for result in results if result.is_good]
+        return replace(outcome, results=results, complaints=(*outcome.complaints, *self._introduce(good)))
+
+    def _join(self, answers: Mapping[str, Assessment | Failure]) -> tuple[NodeResult, ...]:
+        """Provision nodes that nobody uses yet: their taint keeps pods off, so that no turn has to be waited for."""
+        results = {name: result for name, answer in answers.items() if (result := settled(name, answer)) is not None}
+        todo = {
+            name: partial(converge, self.context, name, replace(answer, is_out_of_service=True))
+            for name, answer in answers.items()
+            if isinstance(answer, Assessment) and name not in results
+        }
+        results.update(run_each(todo, self.observe, parallel=self.means.parallel, cancel=self.cancel))
+        for result in results.values():
+            self.observe(NodeFinished(result))
+        return tuple(results.values())
+
+    def _rolling(self, answers: Mapping[str, Assessment | Failure]) -> frozenset[str]:
+        """Return the nodes that a rollout is needed for: they have to be taken out of service, or are."""
+        return frozenset(
+            name
+            for name, answer in answers.items()
+            if self.order.members[name].is_in_flight
+            or self.order.members[name].is_retried
+            or (isinstance(answer, Assessment) and will_need_drain(answer.plan))
+        )
+
+    def _apply(self, answers: Mapping[str, Assessment | Failure]) -> Outcome:
+        """Change nodes where they stand."""
+        if not answers:
+            return Outcome(())
+        results = apply_all(self.context, answers, self.observe, parallel=self.means.parallel, cancel=self.cancel)
+        for result in results:
+            if result.status is not Status.CONVERGED:  # those that were run are told of already
+                self.observe(NodeFinished(result))
+        return Outcome(results)
+
+    def _roll_out(self, answers: Mapping[str, Assessment | Failure]) -> Outcome:
+        """Run the engine over the whole stack: what others of its nodes do counts."""
+        stacks, spec = self.context.declarations.stacks, self.order.stack.spec
+        cluster = self.means.open_cluster(stacks)
+        views = cluster.observe(tuple(self.order.members))
+        prepared = prepare(answers, stacks, views, {}, barred=self.order.barred)
+        if (pause := cluster.paused()) is not None:
+            prepared = only_in_flight(prepared, pause)
+        known = {
+            name: each
+            for name, each in answers.items()
+            if not isinstance(each, Failure) and not needs_staging(each.plan)
+        }
+        keeper = GateKeeper(spec.rollout.gates if prepared.rollout else ())
+        adapters = self.means.adapt(cluster, NodeSteps(self.context, stacks, known), keeper)
+        listeners = self.means.listen(cluster, stacks)
+        job = Job(
+            context=self.context,
+            adapters=replace(adapters, publish=listeners.see),
+            prepared=prepared,
+            answers=answers,
+            stacks=stacks,
+            known=known,
+        )
+        observe = listeners.observing(self.observe)
+        try:
+            with keeper:
+                done = execute(job, observe, parallel=self.means.parallel, cancel=self.cancel, holder=self.means.holder)
+        finally:
+            untold = listeners.close()
+        return Outcome(done.results, (*done.complaints, *(GrapnelError(each) for each in untold)))
+
+    def _introduce(self, nodes: Collection[str]) -> tuple[GrapnelError, ...]:
+        """Make what the cluster needs for nodes that are as declared: RuntimeClasses; labels and taints of Nodes."""
+        spec, members = self.order.stack.spec, self.order.members
+        missing = [name for name in runtime_classes([spec]) if name not in self.means.introduced] if nodes else []
+        marked = [name for name in nodes if declared_marks(spec) or members[name].has_marks]
+        if not missing and not marked:
+            return ()
+        complaints: list[GrapnelError] = []
+        cluster = self.means.open_cluster(dict.fromkeys(nodes, spec))
+        for name in missing:
+            try:
+                cluster.ensure_runtime_class(name, name)
+                self.means.introduced.add(name)
+            except ClusterError as error:  # the nodes are done, and their results have to be seen
+                complaints.append(error)
+        try:
+            cluster.observe(marked)
+            failed = cluster.set_marks({name: declared_marks(spec) for name in marked}) if marked else {}
+        except ClusterError as error:
+            return (*complaints, error)
+        return (*complaints, *dict.fromkeys(failed.values()))

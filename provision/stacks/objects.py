@@ -1,0 +1,29 @@
+"""Defines a GpuStack as the API server returns it, decoded no further than a watch needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from provision.stacks.status import StackStatus
+
+
+class StackMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tolerant: what is not named is ignored."""
+
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+
+
+class StackObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A GpuStack; `provision.stacks.decode` judges its spec."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: StackMetadata = StackMetadata()
+    spec: dict[str, Any] = {}
+    status: StackStatus = StackStatus()

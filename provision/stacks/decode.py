@@ -59,15 +59,18 @@ def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
     if reasons:
         return Unreadable(name=name, uid=uid, generation=generation, reasons=tuple(reasons), is_going=is_going)
     declared = convert(content, StackSpec)
-    beside = Beside(_NOWHERE)
-    complete, remarks = beside.complete(declared)
-    told = [*judge(declared), *remarks]
-    reasons = [*local_keys(declared), *(_text(each) for each in told if each.severity is Severity.ERROR)]
-    reasons += [f"{each.key}: {each.message}" for each in beside.findings]
+    reasons = [*local_keys(declared)]
+    told = judge(declared)
+    complete = declared
+    if not reasons:  # else it names files, and nothing that a stack names is read
+        beside = Beside(_NOWHERE)
+        complete, remarks = beside.complete(declared)
+        told += remarks
+        reasons += [f"{each.key}: {each.message}" for each in beside.findings]
+    reasons += [_text(each) for each in told if each.severity is Severity.ERROR]
     if reasons:
-        return Unreadable(
-            name=name, uid=uid, generation=generation, reasons=tuple(dict.fromkeys(reasons)), is_going=is_going
-        )
+        reasons = list(dict.fromkeys(reasons))
+        return Unreadable(name=name, uid=uid, generation=generation, reasons=tuple(reasons), is_going=is_going)
     return Stack(
         name=name,
         uid=uid,

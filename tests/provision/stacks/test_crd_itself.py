@@ -34,9 +34,11 @@ def test_the_schema_is_taken_without_a_remark(stage: Stage) -> None:
     assert "NonStructuralSchema" not in conditions
 
 
-@pytest.mark.parametrize("sample", [pytest.param(each, id=name) for name, each in samples("good")])
-def test_good_declarations_are_taken_and_stay_as_they_were_applied(stage: Stage, sample: dict[str, Any]) -> None:
-    given = document("good", tidy(sample["spec"]))  # null is what a file may say for a default, and an API cannot
+@pytest.mark.parametrize(("name", "sample"), [pytest.param(name, each, id=name) for name, each in samples("good")])
+def test_good_declarations_are_taken_and_stay_as_they_were_applied(
+    stage: Stage, name: str, sample: dict[str, Any]
+) -> None:
+    given = document(name, tidy(sample["spec"]))  # null is what a file may say for a default, and an API cannot
     if "driver" not in sample["spec"]:
         given["spec"].pop("driver")
     local = decode_stack(given)

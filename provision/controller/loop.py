@@ -62,6 +62,7 @@ class _StackMemory:
     fingerprint_of: tuple[str, int] = ("", -1)
     trouble: str = ""
     written_s: float = 0.0
+    is_unwritten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class Controller:
         now = self._clock()
         tries = [each for memory in self._memory.values() if (each := memory.attempts.next_s()) is not None]
         soonest = min((each - now for each in tries if each > now), default=LONGEST_S)
-        unwritten = any(not memory.lane.is_idle for memory in self._memory.values())
+        unwritten = any(memory.is_unwritten or not memory.lane.is_idle for memory in self._memory.values())
         self._wake.wait(max(0.0, min(soonest, STATUS_S if unwritten else LONGEST_S)))
         self._stop.wait(REST_S)
         self._wake.clear()
@@ -285,7 +286,8 @@ class Controller:
     def _write(self, followed: Followed, memory: _StackMemory, observed: Observed) -> None:
         now = self._clock()
         status = status_of(followed.stack, observed, followed.status, datetime.now(UTC))
-        if status == followed.status or now - memory.written_s < STATUS_S:
+        memory.is_unwritten = status != followed.status
+        if not memory.is_unwritten or now - memory.written_s < STATUS_S:
             return
         memory.written_s = now
         try:
@@ -295,3 +297,4 @@ class Controller:
             return
         if written is not None:
             self._stacks.put(written)
+            memory.is_unwritten = False

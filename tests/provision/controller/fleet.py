@@ -1,0 +1,166 @@
+"""A controller on a real API server; behind it machines in memory that have a driver, or take one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from provision.cluster.connect import open_api
+from provision.cluster.kubernetes_cluster import KubernetesCluster
+from provision.controller.loop import Controller
+from provision.controller.nodes import AS_DECLARED, NOT_READY
+from provision.controller.rounds import Means
+from provision.node_plan import Disruption, NodePlan
+from provision.payload.model import Artifact, Payload
+from tests.provision.apply.fakes import FakeFleet, FakeNode, item
+from tests.provision.cluster.stage import GPU_RULES, NODE_INFO, READY, wait_until
+from tests.provision.stacks.samples import document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.apply.context import Planner
+    from provision.apply.declarations import Declarations
+    from provision.cluster.api import Api
+    from provision.cluster.kubernetes_cluster import Held
+    from provision.fleet.facts import NodeFacts
+    from tests.provision.cluster.stage import Stage
+
+OLD, NEW = "535.261.03", "550.163.01"
+ARTIFACT = Artifact("/archive", "0" * 64)
+PAYLOAD = Payload(hook=ARTIFACT, driver=ARTIFACT, node={"3.13": ARTIFACT}, unit="[Unit]")
+
+
+def driver(version: str) -> str:
+    """Return the package of a driver."""
+    return f"driver-{version}"
+
+
+@contextmanager
+def planner(declarations: Declarations, _payload: Payload) -> Iterator[Planner]:
+    """Plan a driver: a machine that has another one has to be taken out of service for it."""
+
+    def plan(node: str, facts: NodeFacts, _cancel: threading.Event) -> NodePlan:
+        wanted = driver(declarations.stacks[node].driver.version or "")
+        if wanted in facts.packages:
+            return NodePlan(node=node)
+        has_one = any(name.startswith("driver-") for name in facts.packages)
+        disruption = Disruption.DRAIN if has_one else Disruption.NONE
+        return NodePlan(node=node, items=(item(wanted, disruption=disruption),))
+
+    yield plan
+
+
+@dataclass
+class World:
+    """An API server, machines, and a pool of Nodes with a name of its own."""
+
+    stage: Stage
+    pool: str
+    machines: FakeFleet = field(default_factory=lambda: FakeFleet({}))
+    said: list[str] = field(default_factory=list)
+
+    def join(self, *packages: str, is_new: bool = False) -> str:
+        """Have a machine join the cluster with what is installed on it; return its name."""
+        name = f"{self.pool}-{len(self.machines.nodes)}"
+        self.machines.nodes[name] = FakeNode(packages=list(packages))  # before anybody can see its Node
+        taints = [{"key": NOT_READY, "effect": "NoSchedule"}] if is_new else []
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"pool": self.pool}},
+            "spec": {"taints": taints},
+            "status": {"conditions": READY, "nodeInfo": {"machineID": "", **dict.fromkeys(NODE_INFO, "")}},
+        }
+        self.stage.kubectl("create", "-f", "-", data=node)
+        return name
+
+    def declare(self, name: str | None = None, **spec: object) -> None:
+        """Apply the stack of the pool."""
+        given = document(name or self.pool, {"nodeSelector": {"matchLabels": {"pool": self.pool}}, **spec})
+        self.stage.kubectl("apply", "--server-side", "--field-manager=people", "-f", "-", data=given)
+
+    def status(self, name: str | None = None) -> dict[str, Any]:
+        """Return the status of the stack."""
+        found: dict[str, Any] = self.stage.get("gpustack", name or self.pool).get("status", {})
+        return found
+
+    def wait_for(self, state: str, name: str | None = None, timeout_s: float = 60.0) -> dict[str, Any]:
+        """Wait until the stack is in a state, for its present generation; return its status."""
+
+        def is_there() -> bool:
+            found = self.stage.get("gpustack", name or self.pool)
+            status = found.get("status", {})
+            is_present = status.get("observedGeneration") == found["metadata"]["generation"]
+            return is_present and status.get("state") == state
+
+        explain = lambda: json.dumps(self.status(name), indent=1) + "\n".join(self.said[-30:])  # noqa: E731
+        wait_until(is_there, f"{self.pool} is {state}", timeout_s, explain=explain)
+        return self.status(name)
+
+    def node(self, name: str) -> Any:  # noqa: ANN401 - an object of the API
+        """Return a Node."""
+        return self.stage.get("node", name)
+
+    def is_marked(self, name: str) -> bool:
+        """Tell whether a Node says what it was brought to."""
+        return AS_DECLARED in self.node(name)["metadata"].get("annotations", {})
+
+    def taints(self, name: str) -> list[str]:
+        """Return the keys of a Node's taints."""
+        return [taint["key"] for taint in self.node(name)["spec"].get("taints", [])]
+
+    def asked(self, playbook: str) -> list[str]:
+        """Return the nodes on which a playbook was run, in order."""
+        return [node for name, nodes in list(self.machines.runs) if name == playbook for node in nodes]
+
+    def api(self) -> Api:
+        """Connect as the administrator."""
+        found = open_api(self.stage.control_plane.kubeconfig, None, {})
+        assert found is not None
+        return found
+
+    @contextlib.contextmanager
+    def controller(self, holder: str = "controller-a") -> Iterator[Controller]:
+        """Run a controller while inside; what ends it is raised."""
+        found = self.make_controller(holder)
+        ended: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                found.run()
+            except BaseException as error:  # noqa: BLE001 - raised below
+                ended.append(error)
+
+        thread = threading.Thread(target=run, name=holder)
+        thread.start()
+        try:
+            yield found
+        finally:
+            found.stop()
+            thread.join(60)
+        assert not thread.is_alive()
+        if ended:
+            raise ended[0]
+
+    def make_controller(self, holder: str) -> Controller:
+        """Return a controller that is not running."""
+        api = self.api()
+
+        def means(held: Held) -> Means:
+            return Means(
+                runner=self.machines,
+                collection=Path("/collection"),
+                payload=PAYLOAD,
+                open_cluster=lambda _stacks: KubernetesCluster(api, rules=GPU_RULES, machines={}, tenure=held),
+                holder=holder,
+                parallel=4,
+                planner=planner,
+            )
+
+        return Controller(api, means, holder, say=self.said.append)

@@ -1,0 +1,93 @@
+"""Which nodes a round is about, and when a node is tried again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts, key_of
+from provision.controller.choice import Order, choose
+from provision.controller.fingerprint import of_node, of_stack
+from provision.rollout.model import Phase
+from tests.provision.controller.fleet import PAYLOAD
+from tests.provision.controller.samples import FINGERPRINT, record, seen
+from tests.provision.samples import make_stack
+from tests.provision.stacks.samples import stack
+
+if TYPE_CHECKING:
+    from provision.controller.nodes import SeenNode
+
+
+def order(*nodes: SeenNode, attempts: Attempts | None = None, now_s: float = 0.0) -> Order:
+    members = {node.name: node for node in nodes}
+    return choose(stack(), FINGERPRINT, members, attempts or Attempts(), now_s)
+
+
+def as_declared(name: str = "n1", **more: object) -> SeenNode:
+    return seen(name, as_declared=of_node(FINGERPRINT, seen(name)), **more)
+
+
+@pytest.mark.parametrize(
+    ("node", "is_due"),
+    [
+        (seen(), True),
+        (as_declared(), False),
+        (as_declared(kernel="6.13"), True),
+        (as_declared(boot="another"), True),
+        (as_declared(uid="made-again"), True),
+        (as_declared(is_joining=True), True),
+        (as_declared(is_drifted=True), True),
+        (as_declared(record=record(Phase.SWAP)), True),
+        (as_declared(record=record(Phase.DONE)), False),
+        (as_declared(record=record(Phase.FAILED, retry=True)), True),
+    ],
+)
+def test_a_node_is_due_where_it_is_not_what_it_was_brought_to(node: SeenNode, *, is_due: bool) -> None:
+    assert ("n1" in order(node).due) is is_due
+
+
+def test_a_node_that_a_rollout_left_failed_with_this_declaration_waits_for_somebody() -> None:
+    wanted = of_node(FINGERPRINT, seen())
+    left = seen(failed=wanted, record=record(Phase.FAILED))
+    assert order(left).barred == {"n1"}
+    assert not order(left).due
+    assert order(seen(failed="another", record=record(Phase.FAILED))).due == {"n1"}
+    assert order(seen(failed=wanted, record=record(Phase.FAILED, retry=True))).due == {"n1"}
+    assert order(seen(failed=wanted)).due == {"n1"}, "its record was taken away"
+
+
+def test_only_a_node_that_nobody_has_used_joins() -> None:
+    assert order(seen(is_joining=True)).joining == {"n1"}
+    assert not order(seen(is_joining=True, record=record(Phase.DONE))).joining
+    assert not order(seen()).joining
+
+
+def test_tries_that_fail_become_rarer_until_something_changes() -> None:
+    attempts, node = Attempts(), seen()
+    key, now, pauses = key_of(node, "f"), 0.0, []
+    for _number in range(8):
+        attempts.failed("n1", key, "not reached", now)
+        due = attempts.next_s()
+        assert due is not None
+        assert not attempts.is_due("n1", key, due - 1)
+        assert attempts.is_due("n1", key, due)
+        pauses.append(due - now)
+        now = due
+    assert pauses[:3] == [FIRST_S, 2 * FIRST_S, 4 * FIRST_S]
+    assert pauses[-1] == LONGEST_S
+    assert attempts.reason("n1", key) == "not reached"
+    assert attempts.is_due("n1", key_of(seen(is_ready=False), "f"), now)
+    assert attempts.is_due("n1", key_of(node, "g"), now)
+    attempts.forget_others([])
+    assert attempts.next_s() is None
+
+
+def test_fingerprints_differ_where_nodes_have_to_change_and_nowhere_else() -> None:
+    plain = of_stack(make_stack(), PAYLOAD)
+    assert of_stack(make_stack(rollout={"maxParallel": 9}), PAYLOAD) == plain
+    assert of_stack(make_stack(driver={"version": "535.261.03"}), PAYLOAD) != plain
+    assert of_stack(make_stack(plugin={"enabled": False}), PAYLOAD) != plain
+    other = type(PAYLOAD)(hook=PAYLOAD.hook, driver=PAYLOAD.driver, node=PAYLOAD.node, unit="[Service]")
+    assert of_stack(make_stack(), other) != plain
+    assert of_node(plain, seen()) == of_node(plain, seen(is_ready=False, version=9))

@@ -1,0 +1,84 @@
+"""How nodes stand, and what several rollouts say together."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.controller.attempts import Attempts, key_of
+from provision.controller.board import Board, combine
+from provision.controller.choice import choose
+from provision.controller.fingerprint import of_node
+from provision.controller.standings import NEXT, stands
+from provision.rollout.model import Phase
+from provision.rollout.standing import Members, Standing
+from provision.stacks.derive import NodeIs, Stands
+from tests.provision.controller.samples import FINGERPRINT, record, seen
+from tests.provision.rollout.fakes import MINUTE, NOON
+from tests.provision.stacks.samples import stack
+
+if TYPE_CHECKING:
+    from provision.controller.nodes import SeenNode
+
+WANTED = of_node(FINGERPRINT, seen())
+
+
+def standing(**more: object) -> Standing:
+    given = {
+        "began": NOON,
+        "time": NOON,
+        "at_once": 1,
+        "soak": timedelta(0),
+        "out": frozenset(),
+        "waiting": {},
+        **more,
+    }
+    return Standing(**given)  # type: ignore[arg-type]  # fields by name
+
+
+@pytest.mark.parametrize(
+    ("node", "busy", "board", "expected"),
+    [
+        (seen(as_declared=WANTED), (), None, Stands(NodeIs.AS_DECLARED)),
+        (seen(as_declared=WANTED), ("n1",), None, Stands(NodeIs.AS_DECLARED)),
+        (seen(), (), None, Stands(NodeIs.WAITING, NEXT)),
+        (seen(), ("n1",), None, Stands(NodeIs.CHANGING)),
+        (seen(), ("n1",), standing(out=frozenset({"n1"})), Stands(NodeIs.CHANGING)),
+        (seen(), ("n1",), standing(waiting={"n1": "no window"}), Stands(NodeIs.WAITING, "no window")),
+        (seen(), ("n1",), standing(stop="too many failed"), Stands(NodeIs.WAITING, "too many failed")),
+        (seen(problem="its record is broken"), (), None, Stands(NodeIs.FAILED, "its record is broken")),
+        (seen(failed=WANTED, record=record(Phase.FAILED)), (), None, Stands(NodeIs.FAILED, "it broke")),
+    ],
+)
+def test_a_node_stands_as_what_is_known_of_it(
+    node: SeenNode, busy: tuple[str, ...], board: Standing | None, expected: Stands
+) -> None:
+    attempts = Attempts()
+    order = choose(stack(), FINGERPRINT, {"n1": node}, attempts, 0.0)
+    assert stands(order, busy, board, attempts) == {"n1": expected}
+
+
+def test_a_try_that_failed_is_the_reason_until_the_next_one() -> None:
+    attempts, node = Attempts(), seen()
+    attempts.failed("n1", key_of(node, WANTED), "not reached", 0.0)
+    order = choose(stack(), FINGERPRINT, {"n1": node}, attempts, 1.0)
+    assert stands(order, (), None, attempts) == {"n1": Stands(NodeIs.FAILED, "not reached")}
+    assert stands(order, ("n1",), None, attempts) == {"n1": Stands(NodeIs.CHANGING)}
+
+
+def test_rollouts_beside_one_another_are_told_as_one() -> None:
+    board = Board()
+    assert board.combined() is None
+    board.put("a", standing(out=frozenset({"a1"}), at_once=2, waves=(Members("wave 1", ("a1",)),)))
+    assert board.combined() == board.get("a")
+    board.put("b", standing(began=NOON - MINUTE, waiting={"b1": "a window"}, stop="too many failed"))
+    both = board.combined()
+    assert both is not None
+    assert (both.began, both.at_once, both.out) == (NOON - MINUTE, 3, {"a1"})
+    assert (both.waiting, both.stop) == ({"b1": "a window"}, "too many failed")
+    assert [wave.title for wave in both.waves] == ["a: wave 1"]
+    board.clear("a")
+    assert board.combined() == board.get("b")
+    assert combine([]) is None

@@ -1,0 +1,87 @@
+"""What the status of a stack says of its nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from provision.stacks.derive import NodeIs, Observed, Stands, status_of
+from provision.stacks.model import Unreadable
+from provision.stacks.status import MAX_TROUBLES, StackStatus
+from tests.provision.stacks.samples import stack
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+FINE, CHANGING = Stands(NodeIs.AS_DECLARED), Stands(NodeIs.CHANGING)
+WAITING, FAILED = Stands(NodeIs.WAITING, "no window is open"), Stands(NodeIs.FAILED, "cannot install it")
+
+
+def status(former: StackStatus | None = None, *, now: datetime = NOON, **nodes: Stands) -> StackStatus:
+    return status_of(stack(), Observed(nodes=nodes), former or StackStatus(), now)
+
+
+def conditions(found: StackStatus) -> dict[str, str]:
+    return {each.type: each.status for each in found.conditions}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "state", "message", "true"),
+    [
+        ({"a": FINE, "b": FINE}, "AsDeclared", "2 nodes as declared", {"Accepted", "AsDeclared"}),
+        ({"a": FINE, "b": CHANGING}, "Changing", "1 of 2 nodes as declared, 1 node being", {"Accepted", "Progressing"}),
+        ({"a": WAITING}, "Waiting", "0 of 1 node as declared, 1 node waiting: no win", {"Accepted", "Progressing"}),
+        ({"a": FINE, "b": FAILED}, "Degraded", "1 of 2 nodes as declared, b failed: cannot", {"Accepted", "Degraded"}),
+        ({"a": FAILED, "b": CHANGING}, "Changing", "0 of 2 nodes", {"Accepted", "Progressing", "Degraded"}),
+        ({}, "Empty", "no Node has the labels", {"Accepted", "AsDeclared"}),
+    ],
+)
+def test_the_worst_that_is_under_way_is_said(
+    nodes: dict[str, Stands], state: str, message: str, true: set[str]
+) -> None:
+    found = status(**nodes)
+    assert found.state == state
+    assert found.message.startswith(message)
+    assert {kind for kind, holds in conditions(found).items() if holds == "True"} == true
+    assert found.progress == f"{sum(each is FINE for each in nodes.values())}/{len(nodes)}"
+    assert found.driver == "550.163.01"
+
+
+def test_a_condition_keeps_the_time_since_when_it_holds() -> None:
+    first = status(a=CHANGING)
+    again = status(first, now=NOON + timedelta(minutes=5), a=CHANGING)
+    assert again == first
+    done = status(again, now=NOON + timedelta(minutes=9), a=FINE)
+    since = {each.type: each.last_transition_time for each in done.conditions}
+    assert since == {
+        "Accepted": "2026-05-04T12:00:00Z",
+        "AsDeclared": "2026-05-04T12:09:00Z",
+        "Progressing": "2026-05-04T12:09:00Z",
+        "Degraded": "2026-05-04T12:00:00Z",
+    }
+
+
+def test_nodes_that_failed_are_named_first_and_not_all_of_a_thousand() -> None:
+    many = {f"n{number:04}": WAITING for number in range(1000)}
+    found = status(**many, z=FAILED)
+    assert found.troubles[0].node == "z"
+    assert len(found.troubles) == MAX_TROUBLES
+    assert found.nodes.waiting == 1000
+
+
+def test_a_node_that_another_stack_selects_is_named_with_it() -> None:
+    found = status_of(stack(), Observed(disputed={"n1": ["other"]}), StackStatus(), NOON)
+    assert (found.state, found.nodes.claimed_twice) == ("Degraded", 1)
+    assert "other" in found.troubles[0].message
+
+
+def test_a_stack_that_cannot_be_read_says_every_reason() -> None:
+    broken = Unreadable(name="a", uid="u", generation=7, reasons=("spec.driver: x", "spec.mig: y"))
+    found = status_of(broken, Observed(), StackStatus(), NOON)
+    assert (found.state, found.message, found.observed_generation) == ("Refused", "spec.driver: x; spec.mig: y", 7)
+    assert conditions(found)["Accepted"] == "False"
+
+
+def test_a_deleted_stack_says_that_its_nodes_stay_as_they_are() -> None:
+    found = status_of(stack(is_going=True), Observed(), StackStatus(), NOON)
+    assert found.state == "Going"
+    assert "stay as they are" in found.message

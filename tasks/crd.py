@@ -11,7 +11,9 @@ import yaml
 from provision.stacks.crd import definition
 
 FILE: Final = Path(__file__).parents[1] / "deploy" / "crd" / "gpustacks.yaml"
-_HEAD: Final = "# Made from the model of the declaration by `python -P -m tasks.crd`.\n# yamllint disable rule:line-length\n---\n"
+_HEAD: Final = (
+    "# Made from the model of the declaration by `python -P -m tasks.crd`.\n# yamllint disable rule:line-length\n---\n"
+)
 
 
 class _Indented(yaml.SafeDumper):

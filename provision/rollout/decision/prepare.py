@@ -74,7 +74,7 @@ class Prepared:
         return bool(self.todo or self.runtime_classes or any(each.changes for each in self.marks.values()))
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 - what an apply knows of its nodes, the last by keyword
     answers: Mapping[str, Assessment | Failure],
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],
@@ -83,11 +83,11 @@ def prepare(
     *,
     barred: Collection[str] = frozenset(),
 ) -> Prepared:
-    """Sort the nodes of an apply; the others of the first three mappings have the same nodes. ``groups`` are the inventory's.
+    """Sort the nodes of an apply; ``stacks`` and ``views`` have the same nodes. ``groups`` are the inventory's.
 
-    A node without an answer is as declared: somebody else knows that. ``unnamed`` are nodes of the fleet that are left
-    out, of which some may be in a domain with one that is not. Of those that are ``barred``, one that an earlier rollout
-    left failed counts as failed in this one: it is not tried again.
+    A node without an answer is as declared: whoever asked the others knows that. ``unnamed`` are nodes of the fleet
+    that are left out, of which some may be in a domain with one that is not. Of those that are ``barred``, one that an
+    earlier rollout left failed counts as failed in this one: it is not tried again.
     """
     found = [
         _barred(_state(view, answers.get(name), stacks[name]), is_barred=name in barred)

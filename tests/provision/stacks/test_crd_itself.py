@@ -62,7 +62,7 @@ def test_good_declarations_are_taken_and_stay_as_they_were_applied(
         ({"rollout": {"waves": [{"groups": ["canary"]}]}}, "no groups of an inventory"),
         ({"runtime": {"engine": "podman"}}, "podman does not work with a kubelet"),
         ({"runtime": {"engine": "containerdd"}}, "Unsupported value"),
-        ({"drivr": {}}, "drivr"),
+        ({"motor": {}}, "motor"),
     ],
 )
 def test_the_server_itself_says_why_it_refuses(stage: Stage, spec: dict[str, Any], reason: str) -> None:

@@ -81,6 +81,14 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.DONE: "written, or every byte is as it should be",
         ExitCode.FAILED: "not written, or damaged",
     },
+    "controller": {
+        ExitCode.DONE: "stopped, and what it had begun goes on with the next one",
+        ExitCode.FAILED: "it cannot lead, or leads no longer",
+    },
+    "agent": {
+        ExitCode.DONE: "told, whatever the run came to",
+        ExitCode.FAILED: "it was not asked for anything that it can do",
+    },
     "completion": _WRITTEN,
     "version": {ExitCode.DONE: "shown; parts that are missing are said", ExitCode.FAILED: "it could not be read"},
 }

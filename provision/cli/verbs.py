@@ -27,6 +27,8 @@ VERBS: Final[Mapping[str, str]] = {
     "doctor": "show what would make driver changes fail, for all nodes",
     "drift": "show what differs from the declaration, and what mends it",
     "bundle": "make or check a bundle: drivers for nodes without a network",
+    "controller": "bring the nodes of a cluster to its GpuStacks, from within it",
+    "agent": "do on a node what the controller asks for; not for people",
     "completion": "print the script that completes the command line of a shell",
     "version": "show the versions of grapnel, of its collection and of what nodes would get",
 }

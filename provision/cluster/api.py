@@ -202,8 +202,12 @@ class Api:
         """
         query: dict[str, str | int] = {"watch": "true", "resourceVersion": version, "timeoutSeconds": seconds}
         query |= {"allowWatchBookmarks": "true"} | ({"fieldSelector": selector} if selector else {})
+        return self.stream(Request(method="GET", path=path, query=query, timeout_s=silence_s), expected=(EXPIRED,))
+
+    def stream(self, request: Request, *, expected: Collection[int] = ()) -> Stream:
+        """Return an answer that goes on, to be read as it comes; tried once. Refusals are raised as by `call`."""
         self._guard()
-        stream = self._sender.stream(Request(method="GET", path=path, query=query, timeout_s=silence_s))
+        stream = self._sender.stream(request)
         if stream.is_success:
             return stream
         with contextlib.ExitStack() as stack:
@@ -211,7 +215,7 @@ class Api:
             status = _status(Answer(code=stream.code, body=b"\n".join(stream.lines), headers=stream.headers))
         if stream.code in PASSING:
             raise UnreachableError(f"{self.name} answers {stream.code}: {status.message or 'no reason given'}")
-        raise self._refusal(stream.code, status, (EXPIRED,))
+        raise self._refusal(stream.code, status, expected)
 
     def events(self, stream: Stream, item: type[T]) -> Iterator[tuple[str, T | None, str]]:
         """Yield each change of a watch: its type, the object as it is then (None for a bookmark), and its version.

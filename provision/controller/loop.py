@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
 STATUS_S: Final = 1.0  # between two statuses of the same stack
 LONGEST_S: Final = 30.0  # without a turn
+STUCK_S: Final = 300.0  # without a turn, a request that waits for an API server included
 _NOBODY: Final = frozenset({Status.CANCELED})
 
 
@@ -97,6 +98,12 @@ class Controller:
         self._board = Board()
         self._memory: dict[str, _StackMemory] = {}
         self.counts = Counts()
+        self._turned_s = clock()
+
+    def trouble(self) -> str:
+        """Return why this process should be started again, empty where it need not be: its loop stands still."""
+        silent_s = self._clock() - self._turned_s
+        return f"no turn for {silent_s:.0f} s" if self.counts.is_leader and silent_s > STUCK_S else ""
 
     def stop(self) -> None:
         """Begin to end: what runs on nodes is told to end, and goes on from there with the next leader."""
@@ -163,6 +170,7 @@ class Controller:
 
     def _turn(self, tenure: Tenure, marker: Marker) -> None:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
+        self._turned_s = self._clock()
         self._hear(marker)
         nodes, followed = self._nodes.all(), self._stacks.all()
         stacks = [each.stack for each in followed.values() if isinstance(each.stack, Stack)]

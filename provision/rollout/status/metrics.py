@@ -56,7 +56,12 @@ class Family:
 
 def render_metrics(status: FleetStatus) -> bytes:
     """Return the page of metrics."""
-    return "".join(line for family in families(status) for line in _lines(family)).encode()
+    return render_families(families(status))
+
+
+def render_families(found: Iterable[Family]) -> bytes:
+    """Return a page of these metrics."""
+    return "".join(line for family in found for line in _lines(family)).encode()
 
 
 def families(status: FleetStatus) -> Iterator[Family]:

@@ -11,7 +11,9 @@ from provision.cli.man import _below
 
 PAGE = (Path(__file__).parents[3] / "docs/command-line.md").read_text()
 IN_WORDS = {
+    "agent": "prints lines for the controller alone",
     "completion": "prints a script",
+    "controller": "writes a log; its state is the status of GpuStacks",
 }
 
 

@@ -1,0 +1,151 @@
+"""`grapnel controller`: brings the Nodes of the cluster that it runs in to their GpuStacks, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import provision
+from provision.cli.apply import positive
+from provision.errors import ExitCode, GrapnelError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from provision.cluster.api import Api
+    from provision.cluster.kubernetes_cluster import Held, KubernetesCluster
+    from provision.controller.loop import Controller
+    from provision.controller.rounds import Means
+    from provision.notify.listeners import Listeners
+    from provision.spec.model import StackSpec
+
+PARALLEL: Final = 20
+NAMESPACE: Final = "grapnel-system"
+PROBES: Final = "0.0.0.0:8080"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--image",
+        default=os.environ.get("GRAPNEL_IMAGE"),
+        metavar="IMAGE",
+        help="the image of Jobs on nodes: the one that this process runs in (default: $GRAPNEL_IMAGE)",
+    )
+    parser.add_argument(
+        "--pull-secret", action="append", default=[], metavar="NAME", help="a Secret for that image's registry"
+    )
+    parser.add_argument(
+        "--namespace",
+        default=os.environ.get("POD_NAMESPACE", NAMESPACE),
+        help=f"where Jobs are made (default: $POD_NAMESPACE, {NAMESPACE})",
+    )
+    parser.add_argument(
+        "--holder",
+        default=os.environ.get("POD_NAME"),
+        metavar="NAME",
+        help="what the lease calls this process (default: $POD_NAME)",
+    )
+    parser.add_argument(
+        "--parallel",
+        type=positive,
+        default=PARALLEL,
+        metavar="N",
+        help=f"how many nodes of a stack are changed in place, or looked at, at once (default: {PARALLEL})",
+    )
+    parser.add_argument(
+        "--probes",
+        default=PROBES,
+        metavar="ADDRESS:PORT",
+        help=f"where /healthz, /readyz and /metrics are served (default: {PROBES})",
+    )
+    parser.add_argument(
+        "--payload", type=Path, metavar="DIR", help="archives for nodes (default: those of this installation)"
+    )
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="outside of a pod: how to reach the cluster")
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Lead, or wait to lead, until SIGTERM or Ctrl-C. Raises LeaseLostError where another process leads by now."""
+    from provision.cluster.connect import open_api  # noqa: PLC0415 - start-up time
+    from provision.controller.probes import Probes  # noqa: PLC0415 - start-up time
+
+    if not args.image:
+        raise UsageError("controller needs --image", hint="it is the image that this process runs in: $GRAPNEL_IMAGE")
+    if not args.holder:
+        raise UsageError("controller needs --holder", hint="the name of its pod: $POD_NAME")
+    api = open_api(args.kubeconfig, args.context, os.environ)
+    if api is None:
+        raise GrapnelError("there is no cluster around this process", hint="add `--kubeconfig`")
+    controller = make_controller(args, api)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: controller.stop())
+    with Probes(args.probes, controller):
+        controller.run()
+    return ExitCode.DONE
+
+
+def make_controller(args: argparse.Namespace, api: Api) -> Controller:
+    """Put a controller together."""
+    from provision.controller.loop import Controller  # noqa: PLC0415 - start-up time
+    from provision.controller.rounds import Means  # noqa: PLC0415 - start-up time
+    from provision.jobs.manifest import JobKind  # noqa: PLC0415 - start-up time
+    from provision.jobs.runner import JobRunner  # noqa: PLC0415 - start-up time
+    from provision.payload import store  # noqa: PLC0415 - start-up time
+    from provision.payload.place import payload_folder  # noqa: PLC0415 - start-up time
+    from provision.runner import find_collection  # noqa: PLC0415 - start-up time
+
+    collection = find_collection(Path(provision.__file__).parent)
+    if collection is None:
+        raise GrapnelError("this installation has no grapnel.node collection", hint="rebuild the image")
+    payload = store.load_payload(payload_folder(args.payload, os.environ, Path("grapnel.yaml")))
+    kind = JobKind(image=args.image, namespace=args.namespace, pull_secrets=tuple(args.pull_secret))
+
+    def means(held: Held) -> Means:
+        def open_cluster(stacks: Mapping[str, StackSpec]) -> KubernetesCluster:
+            return _open_cluster(api, stacks, held)
+
+        return Means(
+            runner=JobRunner(api.guarded(held.check), kind, args.parallel),
+            collection=collection,
+            payload=payload,
+            open_cluster=open_cluster,
+            holder=args.holder,
+            parallel=args.parallel,
+            listen=lambda cluster, stacks: _listen(cluster, stacks, args.holder),
+        )
+
+    return Controller(api, means, args.holder, say=_say)
+
+
+def _open_cluster(api: Api, stacks: Mapping[str, StackSpec], held: Held) -> KubernetesCluster:
+    from provision.cli.cluster import asked_of  # noqa: PLC0415 - start-up time
+    from provision.cluster import pod_rules  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
+    from provision.cluster.locks import Locks  # noqa: PLC0415 - start-up time
+
+    asked = asked_of(stacks)
+    rules = pod_rules(stacks.values())
+    return KubernetesCluster(api, rules=rules, machines={}, asked=asked, locks=Locks(api, asked.respect), tenure=held)
+
+
+def _listen(cluster: KubernetesCluster, stacks: Mapping[str, StackSpec], holder: str) -> Listeners:
+    from provision.cli.cluster import Scope  # noqa: PLC0415 - start-up time
+    from provision.cli.listening import open_listeners  # noqa: PLC0415 - start-up time
+
+    scope = Scope(stacks=dict(stacks), cluster=cluster, kubernetes=cluster)
+    return open_listeners(scope, holder=holder)
+
+
+_TURN: Final = threading.Lock()
+
+
+def _say(text: str) -> None:
+    """Write a line to the log of the pod."""
+    with _TURN:
+        print(text, file=sys.stderr, flush=True)

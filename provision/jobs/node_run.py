@@ -1,0 +1,211 @@
+"""Has one Job run on one node, and reads its log to the end.
+
+A Job of the same node that somebody has left, such as a controller that was killed, is ended first: what it was in the
+middle of is found half done on the node, and gone on with, as after any other way of being cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.exchange import Request, StatusError
+from provision.cluster.objects import Page
+from provision.cluster.pods import NODE_JOB
+from provision.jobs.errors import JobError
+from provision.jobs.manifest import CONTAINER, GRACE_S, label_of, render_job, render_secret
+from provision.jobs.objects import AgentPod, Event, Job
+from provision.jobs.wire import LineReader, LogError, request_of
+from provision.rollout.errors import ClusterError, UnreachableError
+from provision.runner import RunFinished, RunStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from provision.cluster.api import Api
+    from provision.cluster.exchange import Stream
+    from provision.jobs.manifest import JobKind
+    from provision.runner import Event as RunEvent
+    from provision.runner import RunRequest
+
+LOOK_S: Final = 1.0
+MADE_S: Final = 60.0  # for the Job to have a pod
+STARTED_S: Final = 300.0  # for the pod to have a container that runs; an image may have to be pulled
+REFUSED_S: Final = 60.0  # for a kubelet that says that it cannot start it
+GONE_S: Final = 2.0 * GRACE_S + 30.0
+SILENCE_S: Final = 3600.0  # a module may be built for long without a word
+_BAD_BEGINNINGS: Final = frozenset(
+    {
+        *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    }
+)
+_DEFAULT_TIMEOUT_S: Final = 7200
+
+
+@dataclass(slots=True)
+class NodeRun:
+    """One run on one node; ``name`` is that of its Job, which no other has."""
+
+    api: Api
+    kind: JobKind
+    name: str
+    node: str
+    is_to_stop: Callable[[], bool]
+    sleep: Callable[[float], None]
+    clock: Callable[[], float]
+
+    def carry_out(self, request: RunRequest, say: Callable[[RunEvent], None]) -> RunFinished:
+        """Run to the end, and leave nothing behind. Raises JobError, ClusterError."""
+        self._end_others()
+        made = self._make(request)
+        try:
+            return self._follow(say)
+        except LogError as error:
+            return RunFinished(RunStatus.ERROR, message=f"the log of its Job cannot be followed: {error}")
+        finally:
+            self._delete(self.name, made, wait=True)
+
+    def _jobs(self) -> str:
+        return f"/apis/batch/v1/namespaces/{quote(self.kind.namespace, safe='')}/jobs"
+
+    def _core(self, kind: str) -> str:
+        return f"/api/v1/namespaces/{quote(self.kind.namespace, safe='')}/{kind}"
+
+    def _end_others(self) -> None:
+        for job in self.api.list_all(self._jobs(), Job, labels=f"{NODE_JOB}={label_of(self.node)}"):
+            self._delete(job.metadata.name, job.metadata.uid, wait=True)
+
+    def _make(self, request: RunRequest) -> str:
+        """Make the Job and its Secret; return the Job's uid."""
+        body = render_job(self.kind, self.name, self.node, request.timeout_s or _DEFAULT_TIMEOUT_S)
+        try:
+            job = self._post(self._jobs(), body, Job)
+        except StatusError:  # our own request, whose answer was lost: nobody else has that name
+            job = self.api.call(Request(method="GET", path=f"{self._jobs()}/{self.name}"), Job)
+        secret = render_secret(self.kind, self.name, job.metadata.uid, request_of(request, self.node))
+        try:
+            with contextlib.suppress(StatusError):
+                self._post(self._core("secrets"), secret, msgspec.Raw)
+        except ClusterError:
+            self._delete(self.name, job.metadata.uid, wait=False)
+            raise
+        return str(job.metadata.uid)
+
+    def _post(self, path: str, body: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - of that kind
+        return self.api.call(Request(method="POST", path=path, body=body), kind, expected=(CONFLICT,))
+
+    def _follow(self, say: Callable[[RunEvent], None]) -> RunFinished:
+        """Read events until one says that the run is over, across restarts of the container and of the connection."""
+        reader = LineReader(self.node)
+        while True:
+            pod = self._started()
+            if pod is None:
+                return RunFinished(RunStatus.CANCELED, message="canceled")
+            for event in self._events(reader, pod):
+                if isinstance(event, RunFinished):
+                    return event
+                say(event)
+            if self.is_to_stop():
+                return RunFinished(RunStatus.CANCELED, message="canceled")
+            self._require_life()
+            self.sleep(LOOK_S)
+
+    def _events(self, reader: LineReader, pod: AgentPod) -> Iterator[RunEvent]:
+        """Yield what the log has, as it comes; a stream that breaks off ends it."""
+        query: dict[str, str | int] = {"container": CONTAINER, "follow": "true"}
+        path = f"{self._core('pods')}/{quote(pod.metadata.name, safe='')}/log"
+        try:
+            stream = self.api.stream(
+                Request(method="GET", path=path, query=query, timeout_s=SILENCE_S), expected=(NOT_FOUND, 400)
+            )
+        except (StatusError, UnreachableError):  # the container is not there yet, or any more; or the kubelet is not
+            return
+        with contextlib.ExitStack() as stack:
+            stack.callback(stream.release)
+            stack.callback(_watch_over(stream, self.is_to_stop))
+            with contextlib.suppress(UnreachableError):
+                yield from reader.read(stream.lines)
+
+    def _started(self) -> AgentPod | None:
+        """Return the pod once its container runs or has run, None where the run is canceled. Raises JobError."""
+        began = self.clock()
+        refused_since: float | None = None
+        while not self.is_to_stop():
+            pod, now = self._pod(), self.clock()
+            if pod is None:
+                if now - began > MADE_S:
+                    raise JobError(f"no pod was made for its Job within {MADE_S:.0f} s{self._why()}")
+            elif pod.state.running is not None or pod.state.terminated is not None:
+                return pod
+            elif pod.is_over:
+                status = pod.status
+                raise JobError(f"its pod did not start: {status.message or status.reason or status.phase}")
+            else:
+                waiting = pod.state.waiting
+                is_refused = waiting is not None and waiting.reason in _BAD_BEGINNINGS
+                refused_since = (refused_since or now) if is_refused else None
+                if waiting is not None and refused_since is not None and now - refused_since > REFUSED_S:
+                    raise JobError(f"its pod does not start: {waiting.reason}: {waiting.message}")
+                if now - began > STARTED_S:
+                    said = "its kubelet says nothing of it" if waiting is None else waiting.reason or "it waits"
+                    raise JobError(f"its pod did not start within {STARTED_S:.0f} s: {said}{self._why()}")
+            self.sleep(LOOK_S)
+        return None
+
+    def _require_life(self) -> None:
+        """Raise JobError where nothing more comes: the Job has failed, or somebody has deleted it."""
+        try:
+            job = self.api.call(Request(method="GET", path=f"{self._jobs()}/{self.name}"), Job, expected=(NOT_FOUND,))
+        except StatusError:
+            raise JobError("its Job was deleted by somebody while it ran") from None
+        if job.failure:
+            raise JobError(f"its Job failed: {job.failure}")
+
+    def _pod(self) -> AgentPod | None:
+        found = self.api.list_all(self._core("pods"), AgentPod, labels=f"job-name={self.name}")
+        living = [pod for pod in found if pod.metadata.deletion_timestamp is None]
+        return living[-1] if living else None
+
+    def _why(self) -> str:
+        """Return what the newest warning about the Job says, such as that a pod like this is not allowed."""
+        selector = f"involvedObject.name={self.name},type=Warning"
+        request = Request(method="GET", path=self._core("events"), query={"fieldSelector": selector, "limit": 50})
+        try:
+            page: Page[Event] = self.api.call(request, Page[Event], patience_s=0)
+        except ClusterError:
+            return ""
+        return f": {page.items[-1].message}" if page.items else ""
+
+    def _delete(self, name: str, uid: str, *, wait: bool) -> None:
+        """Delete a Job with its pod; with ``wait`` return when both are gone, or after as long as that may take."""
+        body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
+        path = f"{self._jobs()}/{quote(name, safe='')}"
+        try:
+            self.api.call(Request(method="DELETE", path=path, body=body), msgspec.Raw, expected=(NOT_FOUND, CONFLICT))
+            deadline = self.clock() + GONE_S
+            while wait and self.clock() < deadline:
+                self.api.call(Request(method="GET", path=path), Job, expected=(NOT_FOUND,))
+                self.sleep(LOOK_S)
+        except StatusError:
+            return
+
+
+def _watch_over(stream: Stream, is_to_stop: Callable[[], bool]) -> Callable[[], None]:
+    """Close a stream when the run is canceled: reading it would wait for the next line. Return what ends that."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK_S):
+            if is_to_stop():
+                stream.close()
+                return
+
+    threading.Thread(target=watch, name="job cancel", daemon=True).start()
+    return over.set

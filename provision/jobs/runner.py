@@ -1,0 +1,108 @@
+"""Runs playbooks as Jobs on nodes; `JobRunner` is a `PlaybookRunner`, as the one that runs Ansible here is."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from provision.jobs.errors import JobError
+from provision.jobs.node_run import NodeRun
+from provision.printable import printable
+from provision.rollout.errors import ClusterError
+from provision.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from provision.cluster.api import Api
+    from provision.jobs.manifest import JobKind
+    from provision.runner import Event, RunRequest
+
+TASK: Final = "run a Job on the node"
+_LONGEST: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    node: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class JobRunner:
+    """Runs each node of a request as a Job of its own, ``parallel`` at once."""
+
+    api: Api
+    kind: JobKind
+    parallel: int = 20
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    new_name: Callable[[], str] = field(default=lambda: f"grapnel-{uuid.uuid4().hex[:16]}")
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        """Yield the events of a run; the last one is always ``RunFinished``.
+
+        When ``cancel`` is set, or the iterator is closed early, Jobs are deleted and their ends are waited for first.
+        """
+        said: queue.Queue[_Said] = queue.Queue()
+        closed = threading.Event()
+        ends: dict[str, RunFinished] = {}
+
+        def is_to_stop() -> bool:
+            return cancel.is_set() or closed.is_set()
+
+        def work(node: str) -> None:
+            end = RunFinished(RunStatus.ERROR, message="its Job ended with a bug")
+            try:
+                end = self._run_one(request, node, is_to_stop, lambda event: said.put(_Said(node, event)))
+            finally:
+                said.put(_Said(node, end))
+
+        with ThreadPoolExecutor(max(1, min(self.parallel, len(request.nodes))), thread_name_prefix="job") as pool:
+            try:
+                for node in request.nodes:
+                    pool.submit(work, node)
+                while len(ends) < len(request.nodes):
+                    found = said.get()
+                    if isinstance(found.event, RunFinished):
+                        ends[found.node] = found.event
+                    else:
+                        yield found.event
+            finally:
+                closed.set()  # leaving the pool waits for its threads
+        yield _together(request, ends)
+
+    def _run_one(
+        self, request: RunRequest, node: str, is_to_stop: Callable[[], bool], say: Callable[[Event], None]
+    ) -> RunFinished:
+        if is_to_stop():
+            return RunFinished(RunStatus.CANCELED, message="canceled")
+        run = NodeRun(self.api, self.kind, self.new_name(), node, is_to_stop, self.sleep, self.clock)
+        try:
+            return run.carry_out(request, say)
+        except (JobError, ClusterError) as error:
+            message = printable(error.message, limit=_LONGEST)
+            say(TaskStarted(node, TASK))
+            say(TaskDone(node, TASK, Outcome.UNREACHABLE, message=message))
+            return RunFinished(RunStatus.FAILED, {node: NodeStats(unreachable=1)}, message)
+
+
+def _together(request: RunRequest, ends: dict[str, RunFinished]) -> RunFinished:
+    """Return the end of a run on several nodes: the worst of theirs."""
+    if not request.nodes:
+        return RunFinished(RunStatus.NO_NODES, message="no node was named")
+    stats = {node: stat for end in ends.values() for node, stat in end.stats.items()}
+    found = {end.status for end in ends.values()}
+    if len(request.nodes) == 1:
+        (end,) = ends.values()
+        return RunFinished(end.status, stats, end.message)
+    for status in (RunStatus.CANCELED, RunStatus.TIMED_OUT):
+        if status in found:
+            return RunFinished(status, stats, next(end.message for end in ends.values() if end.status is status))
+    is_good = found == {RunStatus.SUCCESSFUL}
+    return RunFinished(RunStatus.SUCCESSFUL if is_good else RunStatus.FAILED, stats)

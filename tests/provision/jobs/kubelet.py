@@ -1,0 +1,174 @@
+"""Plays what a cluster without nodes lacks: the Job controller, and a kubelet whose logs are read.
+
+The log of a pod comes from its kubelet. The API server asks it at the Node's address and port, so there is one here: an
+HTTPS server on loopback that answers for one container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from lab.machine.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.provision.cluster.stage import Stage
+
+NAMESPACE = "grapnel-system"
+
+
+@dataclass
+class FakeKubelet:
+    """A Node whose pods' logs are written by the test. ``on_pod`` decides what becomes of a new pod."""
+
+    stage: Stage
+    folder: Path
+    log: list[bytes] = field(default_factory=list)
+    is_open: bool = True
+    begins: bool = True
+    waiting: dict[str, str] = field(default_factory=dict)
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    secrets: list[dict[str, Any]] = field(default_factory=list)
+    streams: int = 0
+    cut_after: int = 0
+    on_start: Callable[[FakeKubelet], None] = lambda _kubelet: None
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    @contextlib.contextmanager
+    def running(self, node: str) -> Iterator[None]:
+        """Be a Node of that name while inside."""
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        server.daemon_threads = True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*_certificate(self.folder))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        self._make_node(node, server.server_address[1])
+        threads = [
+            threading.Thread(target=server.serve_forever, daemon=True),
+            threading.Thread(target=self._play, args=(node,), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            server.shutdown()
+            server.server_close()
+            for thread in threads:
+                thread.join(10)
+
+    def _make_node(self, name: str, port: int) -> None:
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "spec": {"unschedulable": True},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+            },
+        }
+        self.stage.kubectl("create", "-f", "-", data=node)
+
+    def _play(self, node: str) -> None:
+        """Make a pod of every Job of the node, and go through its states."""
+        made: set[str] = set()
+        while not self._over.wait(0.2):
+            with contextlib.suppress(CommandError):
+                for job in self._list("jobs", node):
+                    name = job["metadata"]["name"]
+                    if job["metadata"].get("deletionTimestamp"):
+                        self._bury(name)
+                    elif name not in made and self.begins:
+                        made.add(name)
+                        self._begin(job)
+
+    def _list(self, kind: str, node: str) -> list[dict[str, Any]]:
+        found = json.loads(self.stage.kubectl("get", kind, "-n", NAMESPACE, "-o", "json"))["items"]
+        return [each for each in found if each["metadata"].get("annotations", {}).get("grapnel.dev/node") == node]
+
+    def _begin(self, job: dict[str, Any]) -> None:
+        name, template = job["metadata"]["name"], job["spec"]["template"]
+        self.seen.append(job)
+        labels = {**template["metadata"]["labels"], "job-name": name}
+        metadata = {"name": f"{name}-x", "namespace": NAMESPACE, "labels": labels}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        self.stage.kubectl("create", "-f", "-", data=pod)
+        state: dict[str, Any] = {"waiting": self.waiting} if self.waiting else {"running": {}}
+        status = {"phase": "Pending" if self.waiting else "Running", "containerStatuses": [_container(state)]}
+        self.stage.kubectl(
+            *("patch", "pod", f"{name}-x", "-n", NAMESPACE, "--subresource=status", "--type=merge"),
+            *("-p", json.dumps({"status": status})),
+        )
+        self.secrets += json.loads(self.stage.kubectl("get", "secrets", "-n", NAMESPACE, "-o", "json"))["items"]
+        self.on_start(self)
+
+    def _bury(self, name: str) -> None:
+        """Delete the pod of a Job that is deleted, and let the Job go: what the garbage collector does."""
+        self.stage.kubectl("delete", "pod", f"{name}-x", "-n", NAMESPACE, "--force", "--ignore-not-found")
+        self.stage.kubectl(
+            *("patch", "job", name, "-n", NAMESPACE, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        )
+
+    def write(self, connection: Callable[[bytes], object]) -> None:
+        """Answer a log that is followed."""
+        self.streams += 1
+        sent = 0
+        while not self._over.is_set():
+            while sent < len(self.log):
+                connection(self.log[sent] + b"\n")
+                sent += 1
+                if self.cut_after and self.streams == 1 and sent >= self.cut_after:
+                    return
+            if not self.is_open:
+                return
+            time.sleep(0.05)
+
+
+def _container(state: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "agent", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+
+
+def _handler(kubelet: FakeKubelet) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+
+                def send(data: bytes) -> None:
+                    self.wfile.write(data)
+                    self.wfile.flush()
+
+                kubelet.write(send)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+            pass
+
+    return Handler
+
+
+def _certificate(folder: Path) -> tuple[str, str]:
+    key, certificate = folder / "kubelet.key", folder / "kubelet.crt"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=kubelet"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return str(certificate), str(key)

@@ -1,0 +1,174 @@
+"""What the agent does with a request; and the connection to the host, which is a process in namespaces of its own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.jobs.agent import RequestError, read_request, run_request
+from provision.jobs.wire import SCHEMA, JobRequest, LineReader
+from provision.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.runner import Event
+
+ROOT = Path(__file__).parents[3]
+COLLECTION = ROOT / "playbooks"
+
+
+class Runner:
+    """Keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        self.requests: list[RunRequest] = []
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        """Run one task."""
+        del cancel
+        self.requests.append(request)
+        yield TaskStarted("n1", "x")
+        yield TaskDone("n1", "x", Outcome.CHANGED)
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+
+def job(**more: Any) -> JobRequest:  # noqa: ANN401 - fields by name
+    return JobRequest(**{"schema": SCHEMA, "node": "n1", "playbook": "facts", **more})
+
+
+def handed(folder: Path, document: object) -> Path:
+    path = folder / "request.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+def told(request: JobRequest, runner: Any, host_pid: int = 1) -> list[Event]:  # noqa: ANN401 - a runner
+    lines: list[str] = []
+    run_request(request, runner, COLLECTION, lines.append, threading.Event(), host_pid=host_pid)
+    return list(LineReader("n1").read(line.encode() for line in lines))
+
+
+def test_a_request_is_run_on_the_host_as_root() -> None:
+    runner = Runner()
+    events = told(job(variables={"a": 1}, keep=("facts",)), runner)
+    assert events[-1] == RunFinished(RunStatus.SUCCESSFUL, events[-1].stats)  # type: ignore[union-attr]  # the last one
+    (request,) = runner.requests
+    assert request.playbook == COLLECTION / "facts.yml"
+    assert request.nodes == ("n1",)
+    assert request.extra_vars["a"] == 1
+    assert request.extra_vars["ansible_connection"] == "grapnel.node.host"
+    assert request.extra_vars["ansible_become"] is False
+
+
+def test_variables_of_a_request_cannot_choose_another_connection() -> None:
+    runner = Runner()
+    told(job(variables={"ansible_connection": "local", "ansible_grapnel_host_pid": 7}), runner)
+    assert runner.requests[0].extra_vars["ansible_connection"] == "grapnel.node.host"
+    assert runner.requests[0].extra_vars["ansible_grapnel_host_pid"] == 1
+
+
+def test_a_playbook_of_another_version_is_said() -> None:
+    (end,) = told(job(playbook="unheard_of"), Runner())
+    assert isinstance(end, RunFinished)
+    assert end.status is RunStatus.ERROR
+    assert "no playbook unheard_of" in end.message
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"schema": "grapnel.dev/node-job/v9", "node": "n1", "playbook": "facts"},
+        {"schema": SCHEMA, "node": "n1", "playbook": "../../etc/x"},
+        {"schema": SCHEMA, "node": "n1", "playbook": "facts", "more": 1},
+        {"schema": SCHEMA, "node": "n1", "playbook": "facts", "timeoutSeconds": 0},
+    ],
+)
+def test_what_is_no_request_is_refused(tmp_path: Path, document: object) -> None:
+    with pytest.raises(RequestError):
+        read_request(handed(tmp_path, document))
+
+
+def test_what_is_not_compressed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "request"
+    path.write_bytes(b"{}")
+    with pytest.raises(RequestError, match="cannot be read"):
+        read_request(path)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A process that stands for the host's first one, with a folder in its mount namespace that nobody else sees."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    script = (
+        f"mount -t tmpfs none {inside} && hostname the-host && touch {inside}/there && echo ready && exec sleep 600"
+    )
+    command = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-c", script]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process.pid, inside
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.functional
+def test_modules_run_in_the_namespaces_of_the_host(host: tuple[int, Path], tmp_path: Path) -> None:
+    pid, inside = host
+    playbook = tmp_path / "probe.yml"
+    playbook.write_text(PROBE)
+    (tmp_path / "source").write_bytes(bytes(range(256)) * 300)
+    found = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            *("-i", "n1,", "-e", "ansible_connection=grapnel.node.host", "-e", f"ansible_grapnel_host_pid={pid}"),
+            *("-e", f"inside={inside}", "-e", f"source={tmp_path / 'source'}", "-e", f"back={tmp_path / 'back'}"),
+            str(playbook),
+        ],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION / "collections"),
+            "HOME": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "source").read_bytes()
+    assert list(inside.iterdir()) == [], "nothing of it is outside of the host"
+
+
+PROBE = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.stat: {path: "{{ inside }}/there"}
+      register: found
+    - ansible.builtin.assert: {that: found.stat.exists}
+    - ansible.builtin.command: hostname
+      register: name
+      changed_when: false
+    - ansible.builtin.assert: {that: "name.stdout == 'the-host'"}
+    - ansible.builtin.copy: {src: "{{ source }}", dest: "{{ inside }}/copy", mode: "0600"}
+    - ansible.builtin.fetch: {src: "{{ inside }}/copy", dest: "{{ back }}", flat: true}
+"""
+
+
+@pytest.mark.functional
+def test_a_host_that_cannot_be_entered_is_said() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    events = told(job(), AnsibleRunner(COLLECTION), host_pid=gone.pid)
+    done = [event for event in events if isinstance(event, TaskDone)]
+    assert done[-1].outcome is Outcome.UNREACHABLE, done
+    assert "namespaces cannot be entered" in done[-1].message

@@ -1,0 +1,207 @@
+"""Runs as Jobs, on a real API server, with a kubelet that the test plays."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.cluster.connect import open_api
+from provision.jobs import node_run
+from provision.jobs.manifest import JobKind
+from provision.jobs.runner import JobRunner
+from provision.jobs.wire import LineWriter
+from provision.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from tests.provision.cluster.stage import wait_until
+from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet
+
+if TYPE_CHECKING:
+    from provision.runner import Event
+    from tests.provision.cluster.stage import Stage
+
+pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
+_NUMBERS = itertools.count(1)
+DONE = [
+    TaskStarted("n", "install"),
+    TaskDone("n", "install", Outcome.CHANGED, values={"facts": b'{"a":1}'}),
+    RunFinished(RunStatus.SUCCESSFUL),
+]
+
+
+def lines(run: str = "r") -> list[bytes]:
+    writer = LineWriter(run)
+    return [line.encode() for event in DONE for line in writer.lines(event)]
+
+
+@pytest.fixture
+def node() -> str:
+    return f"worker-{next(_NUMBERS)}.example.com"
+
+
+@pytest.fixture
+def runner(stage: Stage) -> JobRunner:
+    if NAMESPACE not in stage.kubectl("get", "namespaces", "-o", "name"):
+        stage.kubectl("create", "namespace", NAMESPACE)
+    api = open_api(stage.control_plane.kubeconfig, None, {})
+    assert api is not None
+    return JobRunner(api, JobKind(image="example.com/grapnel:1", namespace=NAMESPACE))
+
+
+@pytest.fixture
+def kubelet(stage: Stage, tmp_path: Path) -> FakeKubelet:
+    return FakeKubelet(stage, tmp_path)
+
+
+def request(*nodes: str) -> RunRequest:
+    variables = {"grapnel_plan": {"secret": "of this node"}}
+    return RunRequest(playbook=Path("/c/apply.yml"), inventory=(), nodes=nodes, extra_vars=variables, timeout_s=60)
+
+
+def run(runner: JobRunner, node: str, cancel: threading.Event | None = None) -> list[Event]:
+    return list(runner.run(request(node), cancel or threading.Event()))
+
+
+def end(events: list[Event]) -> RunFinished:
+    assert isinstance(events[-1], RunFinished)
+    return events[-1]
+
+
+def left(stage: Stage, node: str) -> list[str]:
+    jobs = json.loads(stage.kubectl("get", "jobs", "-n", NAMESPACE, "-o", "json"))["items"]
+    return [each["metadata"]["name"] for each in jobs if each["metadata"]["annotations"]["grapnel.dev/node"] == node]
+
+
+def test_a_run_is_a_job_on_its_node_and_nothing_is_left_of_it(
+    stage: Stage, runner: JobRunner, kubelet: FakeKubelet, node: str
+) -> None:
+    kubelet.log += [b"[WARNING]: some text", *lines()]
+    with kubelet.running(node):
+        events = run(runner, node)
+        assert events[:2] == [replace(each, node=node) for each in DONE[:2]]  # type: ignore[type-var]  # of tasks
+        assert end(events).status is RunStatus.SUCCESSFUL
+        assert left(stage, node) == []
+    (job,) = kubelet.seen
+    pod = job["spec"]["template"]["spec"]
+    assert (pod["nodeName"], pod["automountServiceAccountToken"]) == (node, False)
+    (secret,) = [each for each in kubelet.secrets if each["metadata"]["name"] == job["metadata"]["name"]]
+    handed = json.loads(gzip.decompress(base64.b64decode(secret["data"]["request.json.gz"])))
+    assert (handed["node"], handed["playbook"]) == (node, "apply")
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+
+
+def test_a_log_that_breaks_off_is_gone_on_with(runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
+    kubelet.log, kubelet.cut_after = lines(), 1
+    with kubelet.running(node):
+        events = run(runner, node)
+    assert [type(event) for event in events] == [TaskStarted, TaskDone, RunFinished]
+    assert kubelet.streams == 2
+
+
+def test_a_container_that_is_restarted_tells_it_again(runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
+    kubelet.log, kubelet.is_open = lines("before")[:1], False
+
+    def reboot() -> None:
+        wait_until(lambda: kubelet.streams > 0, "its log is read")
+        kubelet.log, kubelet.is_open = lines("after"), True
+
+    with kubelet.running(node):
+        threading.Thread(target=reboot, daemon=True).start()
+        events = run(runner, node)
+    assert end(events).status is RunStatus.SUCCESSFUL
+    assert [type(event) for event in events] == [TaskStarted, TaskStarted, TaskDone, RunFinished]
+
+
+def test_what_a_killed_controller_has_left_is_ended_first(
+    stage: Stage, runner: JobRunner, kubelet: FakeKubelet, node: str
+) -> None:
+    cancel = threading.Event()
+    with kubelet.running(node):
+        killed = runner.run(request(node), cancel)
+        reading = threading.Thread(target=lambda: next(killed, None), daemon=True)
+        reading.start()
+        wait_until(lambda: len(kubelet.seen) == 1 and kubelet.streams > 0, "the first Job runs")
+        (former,) = left(stage, node)
+        kubelet.log = lines()
+        assert end(run(runner, node)).status is RunStatus.SUCCESSFUL
+        assert former not in left(stage, node)
+        cancel.set()
+        reading.join(30)
+    assert len(kubelet.seen) == 2
+
+
+def test_a_run_that_is_canceled_ends_its_job(stage: Stage, runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
+    cancel = threading.Event()
+    kubelet.log = lines()[:1]
+    with kubelet.running(node):
+        threading.Thread(
+            target=lambda: (wait_until(lambda: kubelet.streams > 0, "it runs"), cancel.set()), daemon=True
+        ).start()
+        events = run(runner, node, cancel)
+        assert end(events).status is RunStatus.CANCELED
+        assert left(stage, node) == []
+
+
+def test_an_image_that_cannot_be_pulled_is_said(
+    runner: JobRunner, kubelet: FakeKubelet, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_run, "REFUSED_S", 1.0)
+    kubelet.waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "example.com/grapnel:1"'}
+    with kubelet.running(node):
+        events = run(runner, node)
+    (done,) = [event for event in events if isinstance(event, TaskDone)]
+    assert done.outcome is Outcome.UNREACHABLE
+    assert done.message == ('its pod does not start: ImagePullBackOff: Back-off pulling image "example.com/grapnel:1"')
+
+
+def test_a_job_without_a_pod_says_what_the_cluster_says(
+    stage: Stage, runner: JobRunner, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_run, "MADE_S", 3.0)
+    named = replace(runner, new_name=lambda: "grapnel-without-a-pod")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "refused", "namespace": NAMESPACE},
+        "involvedObject": {"kind": "Job", "name": "grapnel-without-a-pod", "namespace": NAMESPACE},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "message": 'pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged',
+    }
+    stage.kubectl("create", "-f", "-", data=event)
+
+    def bury() -> None:
+        wait_until(lambda: '"deletionTimestamp"' in stage.kubectl("get", "jobs", "-n", NAMESPACE, "-o", "json"), "end")
+        patch = '{"metadata":{"finalizers":null}}'
+        stage.kubectl("patch", "job", "grapnel-without-a-pod", "-n", NAMESPACE, "--type=merge", "-p", patch)
+
+    threading.Thread(target=bury, daemon=True).start()
+    (done,) = [each for each in run(named, node) if isinstance(each, TaskDone)]
+    assert "violates PodSecurity" in done.message
+
+
+def test_lines_that_are_lost_fail_the_node(runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
+    kubelet.log = lines()[1:]
+    with kubelet.running(node):
+        found = end(run(runner, node))
+    assert found.status is RunStatus.ERROR
+    assert "the beginning of its log is lost" in found.message
+
+
+def test_several_nodes_are_run_beside_one_another(stage: Stage, runner: JobRunner, tmp_path: Path) -> None:
+    names = [f"beside-{next(_NUMBERS)}" for _number in range(2)]
+    kubelets = []
+    for name in names:
+        folder = tmp_path / name
+        folder.mkdir()
+        kubelets.append(FakeKubelet(stage, folder, log=lines()))
+    with kubelets[0].running(names[0]), kubelets[1].running(names[1]):
+        events = list(runner.run(request(*names), threading.Event()))
+    assert end(events).status is RunStatus.SUCCESSFUL
+    assert {event.node for event in events if isinstance(event, TaskDone)} == set(names)

@@ -49,7 +49,7 @@ class State(_Part, frozen=True, kw_only=True):
     """One of them is set: ``running`` has nothing that is read."""
 
     waiting: Waiting | None = None
-    running: dict[str, str] | None = None
+    running: dict[str, object] | None = None
     terminated: Ended | None = None
 
 

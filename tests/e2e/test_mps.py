@@ -149,6 +149,7 @@ def test_what_runs_through_mps_stays_when_the_daemon_restarts_and_when_sharing_e
         room.wait_running(["second"])
         wait_for("both are clients", lambda: len(served.clients()) > len(clients))
         stage.api.delete_pod(room.name, "second")
+        wait_for("the second one has left", lambda: served.clients() == clients)
     wait_offered(stage, node, shared=0, whole=len(node.uuids) - 1)
     assert (served.clients(), room.identities("client"), node.started(served.unit)) == (clients, identities, started)
     room.clear()

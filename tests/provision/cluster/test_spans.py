@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from provision.cluster.spans import collapse, expand
 
 NAMES = st.one_of(
-    st.text(alphabet="ab0129.-", min_size=1, max_size=8),
+    # No machine's name has two dots in a row; one that is read as a span would use up the limit below.
+    st.text(alphabet="ab0129.-", min_size=1, max_size=8).filter(lambda name: ".." not in name),
     st.builds("n{:03}".format, st.integers(0, 1500)),
     st.builds("gpu{}.rack".format, st.integers(0, 30)),
 )
@@ -35,7 +36,7 @@ def test_names_in_a_row_are_one_span(names: list[str], spans: list[str]) -> None
 
 @given(st.sets(NAMES, max_size=60))
 def test_every_name_comes_back(names: set[str]) -> None:
-    assert set(expand(collapse(names), 10_000)) >= {name for name in names if ".." not in name}
+    assert set(expand(collapse(names), 10_000)) == names
 
 
 @pytest.mark.parametrize("span", ["a..b", "n1..m3", "n3..n1", "..", "n1..", "n1.x..n3.y"])

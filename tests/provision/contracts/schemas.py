@@ -17,6 +17,7 @@ from provision.cluster.progress import ProgressDocument
 from provision.cluster.record import RecordDocument
 from provision.driver_change import DriverChange
 from provision.fleet.facts import NodeFacts
+from provision.jobs.wire import JobRequest
 from provision.node_plan import NodePlan
 from provision.notify.news import Message
 from provision.payload.store import Manifest
@@ -37,6 +38,7 @@ TYPES: dict[str, Any] = {
     "drift": DriftDocument,
     "driver-change": DriverChange,
     "node-facts": NodeFacts,
+    "node-job": JobRequest,
     "node-plan": NodePlan,
     "node-state": RecordDocument,
     "pause": PauseDocument,

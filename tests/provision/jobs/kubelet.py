@@ -1,4 +1,4 @@
-"""Plays what a cluster without nodes lacks: the Job controller, and a kubelet whose logs are read.
+"""Plays what a control plane without nodes lacks: a kubelet, whose logs are read.
 
 The log of a pod comes from its kubelet. The API server asks it at the Node's address and port, so there is one here: an
 HTTPS server on loopback that answers for one container.
@@ -29,7 +29,7 @@ NAMESPACE = "grapnel-system"
 
 @dataclass
 class FakeKubelet:
-    """A Node whose pods' logs are written by the test. ``on_pod`` decides what becomes of a new pod."""
+    """A Node whose pods run, or are ``waiting``, and have the log that the test writes."""
 
     stage: Stage
     folder: Path
@@ -37,11 +37,11 @@ class FakeKubelet:
     is_open: bool = True
     begins: bool = True
     waiting: dict[str, str] = field(default_factory=dict)
-    seen: list[dict[str, Any]] = field(default_factory=list)
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
     secrets: list[dict[str, Any]] = field(default_factory=list)
     streams: int = 0
     cut_after: int = 0
-    on_start: Callable[[FakeKubelet], None] = lambda _kubelet: None
     _over: threading.Event = field(default_factory=threading.Event)
 
     @contextlib.contextmanager
@@ -83,44 +83,33 @@ class FakeKubelet:
         self.stage.kubectl("create", "-f", "-", data=node)
 
     def _play(self, node: str) -> None:
-        """Make a pod of every Job of the node, and go through its states."""
-        made: set[str] = set()
+        """Start every pod that the Job controller has bound to the node, and let those go that are deleted."""
         while not self._over.wait(0.2):
             with contextlib.suppress(CommandError):
-                for job in self._list("jobs", node):
-                    name = job["metadata"]["name"]
-                    if job["metadata"].get("deletionTimestamp"):
-                        self._bury(name)
-                    elif name not in made and self.begins:
-                        made.add(name)
-                        self._begin(job)
+                for pod in self._list("pods"):
+                    if pod["spec"].get("nodeName") == node:
+                        self._look(pod)
 
-    def _list(self, kind: str, node: str) -> list[dict[str, Any]]:
-        found = json.loads(self.stage.kubectl("get", kind, "-n", NAMESPACE, "-o", "json"))["items"]
-        return [each for each in found if each["metadata"].get("annotations", {}).get("grapnel.dev/node") == node]
+    def _look(self, pod: dict[str, Any]) -> None:
+        metadata = pod["metadata"]
+        if metadata.get("deletionTimestamp"):
+            self.stage.kubectl("delete", "pod", metadata["name"], "-n", NAMESPACE, "--force", "--ignore-not-found")
+        elif self.begins and metadata["uid"] not in self.started:
+            self.started.append(metadata["uid"])
+            self.pods.append(pod)
+            self.secrets += self._list("secrets")
+            state: dict[str, Any] = {"waiting": self.waiting} if self.waiting else {"running": {}}
+            status = {"phase": "Pending" if self.waiting else "Running", "containerStatuses": [_container(state)]}
+            self.stage.kubectl(
+                *("patch", "pod", metadata["name"], "-n", NAMESPACE, "--subresource=status", "--type=merge"),
+                *("-p", json.dumps({"status": status})),
+            )
 
-    def _begin(self, job: dict[str, Any]) -> None:
-        name, template = job["metadata"]["name"], job["spec"]["template"]
-        self.seen.append(job)
-        labels = {**template["metadata"]["labels"], "job-name": name}
-        metadata = {"name": f"{name}-x", "namespace": NAMESPACE, "labels": labels}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-        self.stage.kubectl("create", "-f", "-", data=pod)
-        state: dict[str, Any] = {"waiting": self.waiting} if self.waiting else {"running": {}}
-        status = {"phase": "Pending" if self.waiting else "Running", "containerStatuses": [_container(state)]}
-        self.stage.kubectl(
-            *("patch", "pod", f"{name}-x", "-n", NAMESPACE, "--subresource=status", "--type=merge"),
-            *("-p", json.dumps({"status": status})),
-        )
-        self.secrets += json.loads(self.stage.kubectl("get", "secrets", "-n", NAMESPACE, "-o", "json"))["items"]
-        self.on_start(self)
-
-    def _bury(self, name: str) -> None:
-        """Delete the pod of a Job that is deleted, and let the Job go: what the garbage collector does."""
-        self.stage.kubectl("delete", "pod", f"{name}-x", "-n", NAMESPACE, "--force", "--ignore-not-found")
-        self.stage.kubectl(
-            *("patch", "job", name, "-n", NAMESPACE, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        )
+    def _list(self, kind: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.stage.kubectl("get", kind, "-n", NAMESPACE, "-o", "json"))[
+            "items"
+        ]
+        return found
 
     def write(self, connection: Callable[[bytes], object]) -> None:
         """Answer a log that is followed."""

@@ -109,16 +109,14 @@ def host(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     """A process that stands for the host's first one, with a folder in its mount namespace that nobody else sees."""
     inside = tmp_path / "inside"
     inside.mkdir()
-    script = (
-        f"mount -t tmpfs none {inside} && hostname the-host && touch {inside}/there && echo ready && exec sleep 600"
-    )
+    own = f"mount -t tmpfs none {inside} && hostname the-host && touch {inside}/there"
+    script = f"{own} && echo ready && exec sleep 600"
     command = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-c", script]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process.pid, inside
-    process.kill()
-    process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process.pid, inside
+        process.kill()
 
 
 @pytest.mark.functional

@@ -87,13 +87,13 @@ def test_a_run_is_a_job_on_its_node_and_nothing_is_left_of_it(
         assert events[:2] == [replace(each, node=node) for each in DONE[:2]]  # type: ignore[type-var]  # of tasks
         assert end(events).status is RunStatus.SUCCESSFUL
         assert left(stage, node) == []
-    (job,) = kubelet.seen
-    pod = job["spec"]["template"]["spec"]
-    assert (pod["nodeName"], pod["automountServiceAccountToken"]) == (node, False)
-    (secret,) = [each for each in kubelet.secrets if each["metadata"]["name"] == job["metadata"]["name"]]
+    (pod,) = kubelet.pods
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert (pod["spec"]["nodeName"], pod["spec"]["automountServiceAccountToken"]) == (node, False)
+    (secret,) = [each for each in kubelet.secrets if each["metadata"]["name"] == owner["name"]]
     handed = json.loads(gzip.decompress(base64.b64decode(secret["data"]["request.json.gz"])))
     assert (handed["node"], handed["playbook"]) == (node, "apply")
-    assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]
 
 
 def test_a_log_that_breaks_off_is_gone_on_with(runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
@@ -126,14 +126,14 @@ def test_what_a_killed_controller_has_left_is_ended_first(
         killed = runner.run(request(node), cancel)
         reading = threading.Thread(target=lambda: next(killed, None), daemon=True)
         reading.start()
-        wait_until(lambda: len(kubelet.seen) == 1 and kubelet.streams > 0, "the first Job runs")
+        wait_until(lambda: len(kubelet.pods) == 1 and kubelet.streams > 0, "the first Job runs")
         (former,) = left(stage, node)
         kubelet.log = lines()
         assert end(run(runner, node)).status is RunStatus.SUCCESSFUL
         assert former not in left(stage, node)
         cancel.set()
         reading.join(30)
-    assert len(kubelet.seen) == 2
+    assert len(kubelet.pods) == 2
 
 
 def test_a_run_that_is_canceled_ends_its_job(stage: Stage, runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
@@ -163,27 +163,20 @@ def test_an_image_that_cannot_be_pulled_is_said(
 def test_a_job_without_a_pod_says_what_the_cluster_says(
     stage: Stage, runner: JobRunner, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_run, "MADE_S", 3.0)
-    named = replace(runner, new_name=lambda: "grapnel-without-a-pod")
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "refused", "namespace": NAMESPACE},
-        "involvedObject": {"kind": "Job", "name": "grapnel-without-a-pod", "namespace": NAMESPACE},
-        "type": "Warning",
-        "reason": "FailedCreate",
-        "message": 'pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged',
-    }
-    stage.kubectl("create", "-f", "-", data=event)
+    monkeypatch.setattr(node_run, "MADE_S", 5.0)
+    stage.kubectl("create", "namespace", "restricted")
+    stage.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted")
+    elsewhere = replace(runner, kind=replace(runner.kind, namespace="restricted"))
+    (done,) = [each for each in run(elsewhere, node) if isinstance(each, TaskDone)]
+    assert done.outcome is Outcome.UNREACHABLE
+    assert "no pod was made for its Job within 5 s" in done.message
+    assert 'violates PodSecurity "restricted:latest"' in done.message
 
-    def bury() -> None:
-        wait_until(lambda: '"deletionTimestamp"' in stage.kubectl("get", "jobs", "-n", NAMESPACE, "-o", "json"), "end")
-        patch = '{"metadata":{"finalizers":null}}'
-        stage.kubectl("patch", "job", "grapnel-without-a-pod", "-n", NAMESPACE, "--type=merge", "-p", patch)
 
-    threading.Thread(target=bury, daemon=True).start()
-    (done,) = [each for each in run(named, node) if isinstance(each, TaskDone)]
-    assert "violates PodSecurity" in done.message
+def test_a_namespace_that_is_missing_is_said(runner: JobRunner, node: str) -> None:
+    elsewhere = replace(runner, kind=replace(runner.kind, namespace="unheard-of"))
+    (done,) = [each for each in run(elsewhere, node) if isinstance(each, TaskDone)]
+    assert 'namespaces "unheard-of" not found' in done.message
 
 
 def test_lines_that_are_lost_fail_the_node(runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:

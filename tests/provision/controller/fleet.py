@@ -64,6 +64,7 @@ class World:
     pool: str
     machines: FakeFleet = field(default_factory=lambda: FakeFleet({}))
     said: list[str] = field(default_factory=list)
+    kubeconfig: Path | None = None
 
     def join(self, *packages: str, is_new: bool = False) -> str:
         """Have a machine join the cluster with what is installed on it; return its name."""
@@ -120,8 +121,8 @@ class World:
         return [node for name, nodes in list(self.machines.runs) if name == playbook for node in nodes]
 
     def api(self) -> Api:
-        """Connect as the administrator."""
-        found = open_api(self.stage.control_plane.kubeconfig, None, {})
+        """Connect as who the controller is: by default the administrator."""
+        found = open_api(self.kubeconfig or self.stage.control_plane.kubeconfig, None, {})
         assert found is not None
         return found
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from provision.controller.nodes import NOT_READY
 from tests.provision.cluster.stage import wait_until
+from lab.machine.errors import CommandError
+from tests.provision.cluster.test_access import user
 from tests.provision.controller.fleet import NEW, OLD, World, driver
 
 if TYPE_CHECKING:
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
+ROOT = Path(__file__).parents[3]
 _NUMBERS = itertools.count(1)
 CLOSED = {"blackouts": [{"first": "2020-01-01", "last": "2099-01-01"}]}
 
@@ -135,6 +139,28 @@ def test_who_waits_for_the_lease_goes_on_where_the_leader_was(world: World) -> N
     with world.controller("controller-b"):
         world.wait_for("AsDeclared")
     assert {node for _playbook, names in world.machines.runs[looked:] for node in names} == {name}
+
+
+def test_its_permissions_are_enough_and_one_that_is_missing_is_named(world: World, stage: Stage) -> None:
+    for name in ("operator", "telling", "controller"):
+        stage.kubectl("apply", "-f", str(ROOT / f"deploy/rbac/{name}.yaml"))
+    token = stage.kubectl("create", "token", "grapnel-controller", "-n", "grapnel-system").strip()
+    world.kubeconfig = user(stage, "controller", token)
+    name = world.join(driver(OLD))
+    world.declare(driver={"version": NEW}, rollout={"soakMinutes": 0}, node={"labels": {"example.com/pool": "a"}})
+    with world.controller():
+        world.wait_for("AsDeclared")
+    assert world.node(name)["metadata"]["labels"]["example.com/pool"] == "a"
+    assert not [each for each in world.said if "may not" in each], world.said
+    for verb, what in (("get", "secrets"), ("create", "pods"), ("delete", "nodes"), ("update", "gpustacks")):
+        asked = ("auth", "can-i", verb, what, "--as=system:serviceaccount:grapnel-system:grapnel-controller")
+        with pytest.raises(CommandError):
+            stage.kubectl(*asked, "-n", "grapnel-system")
+    rule = '[{"op":"remove","path":"/rules/1"}]'
+    stage.kubectl("patch", "clusterrole", "grapnel-controller", "--type=json", "-p", rule)
+    world.declare(driver={"version": NEW}, rollout={"maxParallel": 2})
+    with world.controller("controller-b"):
+        wait_until(lambda: any("may not patch gpustacks/status" in each for each in world.said), "it is named")
 
 
 def test_what_is_as_declared_costs_nothing_when_a_new_leader_comes(world: World) -> None:

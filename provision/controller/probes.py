@@ -25,8 +25,8 @@ class Probes:
     """A small server, on threads of its own while inside. Raises GrapnelError for an address that cannot be had."""
 
     def __init__(self, address: str, controller: Controller) -> None:
-        host, _, port = address.rpartition(":")
         try:
+            host, port = address.rsplit(":", 1)
             self._server = _Server((host.strip("[]"), int(port)), _Handler)
         except (OSError, ValueError) as error:
             raise GrapnelError(f"--probes {address} cannot be served: {error}", hint="--probes ADDRESS:PORT") from error

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.machine.errors import CommandError
 from provision.controller.nodes import NOT_READY
 from tests.provision.cluster.stage import wait_until
-from lab.machine.errors import CommandError
 from tests.provision.cluster.test_access import user
 from tests.provision.controller.fleet import NEW, OLD, World, driver
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
@@ -24,8 +26,10 @@ CLOSED = {"blackouts": [{"first": "2020-01-01", "last": "2099-01-01"}]}
 
 
 @pytest.fixture
-def world(stage: Stage) -> World:
-    return World(stage, f"pool-{next(_NUMBERS)}")
+def world(stage: Stage) -> Iterator[World]:
+    made = World(stage, f"pool-{next(_NUMBERS)}")
+    yield made
+    stage.kubectl("delete", "gpustacks", "--all")  # the next controller has none but its own
 
 
 def test_nodes_become_what_their_stack_declares(world: World) -> None:

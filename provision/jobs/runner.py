@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TASK: Final = "run a Job on the node"
 _LONGEST: Final = 2000
+_WITHOUT_A_TASK: Final = frozenset({RunStatus.ERROR, RunStatus.NO_NODES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +85,19 @@ class JobRunner:
             return RunFinished(RunStatus.CANCELED, message="canceled")
         run = NodeRun(self.api, self.kind, self.new_name(), node, is_to_stop, self.sleep, self.clock)
         try:
-            return run.carry_out(request, say)
+            end = run.carry_out(request, say)
         except (JobError, ClusterError) as error:
             message = printable(error.message, limit=_LONGEST)
-            say(TaskStarted(node, TASK))
-            say(TaskDone(node, TASK, Outcome.UNREACHABLE, message=message))
+            _say_failure(node, Outcome.UNREACHABLE, message, say)
             return RunFinished(RunStatus.FAILED, {node: NodeStats(unreachable=1)}, message)
+        if end.status in _WITHOUT_A_TASK:  # nothing else would say why, where the run is one on several nodes
+            _say_failure(node, Outcome.FAILED, printable(end.message, limit=_LONGEST), say)
+        return end
+
+
+def _say_failure(node: str, outcome: Outcome, message: str, say: Callable[[Event], None]) -> None:
+    say(TaskStarted(node, TASK))
+    say(TaskDone(node, TASK, outcome, message=message))
 
 
 def _together(request: RunRequest, ends: dict[str, RunFinished]) -> RunFinished:

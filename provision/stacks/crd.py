@@ -162,7 +162,11 @@ def _inner(schema: dict[str, Any], converted: dict[str, Any], known: dict[str, A
             "x-kubernetes-list-type": "set" if is_set else "atomic",
         }
     if kind == "object" and "properties" in schema:
-        return {"properties": {key: _convert(each, known) for key, each in schema["properties"].items()}}
+        inside = {key: _convert(each, known) for key, each in schema["properties"].items()}
+        for key, each in inside.items():
+            if each.get("type") == "object" and key not in schema.get("required", ()):
+                each["nullable"] = True  # what server-side apply makes of a section that says nothing
+        return {"properties": inside}
     if kind == "object":
         values = schema.get("additionalProperties")
         inner = _convert(values, known) if isinstance(values, dict) else {"x-kubernetes-preserve-unknown-fields": True}

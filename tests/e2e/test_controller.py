@@ -1,0 +1,131 @@
+"""The controller on the stage: Jobs on a real kubelet look at a node, change it, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.images import grapnel as image
+from lab.machine.folders import cache_dir
+from tasks.environment import uv_path
+from tasks.progress import Progress
+from tests.e2e.conftest import NAME
+from tests.e2e.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.stage import LabNode
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+PAYLOAD = ROOT / "dist" / "payload"
+FILES = [
+    *("deploy/crd/gpustacks.yaml", "deploy/rbac/operator.yaml", "deploy/rbac/telling.yaml"),
+    "deploy/rbac/controller.yaml",
+]
+POOL, STACK = "example.com/pool", "controlled"
+
+
+@pytest.fixture
+def cluster(lab_nodes: tuple[LabNode, ...]) -> Iterator[Cluster]:
+    """The stage with the custom resource and the controller's account, and without them afterwards."""
+    assert lab_nodes
+    found = Cluster(NAME)
+    files = [word for name in FILES for word in ("-f", str(ROOT / name))]
+    found.kubectl(["apply", *files])
+    found.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / FILES[0])])
+    yield found
+    found.kubectl(["delete", "gpustacks", "--all"])
+    found.kubectl(["delete", *files])
+
+
+@pytest.fixture
+def node(lab_nodes: tuple[LabNode, ...], cluster: Cluster, tmp_path: Path) -> Iterator[LabNode]:
+    """A node of the stack, with the image."""
+    chosen = lab_nodes[0]
+    archive = image.build(tmp_path, PAYLOAD, uv_path(Progress(log_dir=cache_dir() / "logs")))
+    place = chosen.node.root / "srv" / archive.name
+    shutil.copy(archive, place)
+    chosen.node.run(["ctr", "-n", "k8s.io", "images", "import", f"/srv/{archive.name}"])
+    place.unlink()
+    archive.unlink()
+    cluster.kubectl(["label", "node", chosen.name, f"{POOL}=a"])
+    yield chosen
+    cluster.kubectl(["label", "node", chosen.name, f"{POOL}-"])
+    gone = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
+    cluster.kubectl(["annotate", "node", chosen.name, *gone])
+    chosen.node.run(["ctr", "-n", "k8s.io", "images", "remove", image.REFERENCE])
+
+
+@contextmanager
+def controller(cluster: Cluster, folder: Path) -> Iterator[Path]:
+    """Run `grapnel controller` with its own account while inside; yield its log."""
+    token = cluster.kubectl(["create", "token", "grapnel-controller", "-n", "grapnel-system"]).strip()
+    config = json.loads(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    kubeconfig, log = folder / "controller.kubeconfig", folder / "controller.log"
+    kubeconfig.write_text(json.dumps(config))
+    command = [str(Path(sys.executable).parent / "grapnel"), "controller", "--kubeconfig", str(kubeconfig)]
+    command += ["--image", image.REFERENCE, "--payload", str(PAYLOAD), "--holder", "ctl-0", "--probes", "127.0.0.1:0"]
+    with (
+        log.open("w") as output,
+        subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process,
+    ):
+        try:
+            yield log
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0, log.read_text()
+        finally:
+            process.kill()
+
+
+def declare(cluster: Cluster, node: LabNode, **plugin: object) -> None:
+    driver = {"version": node.module_version(), "kernelModule": "none"}
+    spec = {"nodeSelector": {"matchLabels": {POOL: "a"}}, "driver": driver, "plugin": plugin}
+    document = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "metadata": {"name": STACK}, "spec": spec}
+    cluster.kubectl(["apply", "--server-side", "-f", "-"], input_text=json.dumps(document))
+
+
+def status(cluster: Cluster) -> dict[str, Any]:
+    """Return the status of the stack for its present spec, empty while it is about a former one."""
+    found = json.loads(cluster.kubectl(["get", "gpustack", STACK, "-o", "json"]))
+    told: dict[str, Any] = found.get("status", {})
+    return told if told.get("observedGeneration") == found["metadata"]["generation"] else {}
+
+
+def jobs(cluster: Cluster) -> list[str]:
+    return cluster.kubectl(["get", "jobs,pods,secrets", "-n", "grapnel-system", "-o", "name"]).split()
+
+
+def test_a_node_is_looked_at_and_changed_by_jobs(cluster: Cluster, node: LabNode, tmp_path: Path) -> None:
+    before = node.node.root.joinpath("etc/grapnel/node.json").read_text()
+    declare(cluster, node)
+    with controller(cluster, tmp_path) as log:
+
+        def is_done() -> bool:
+            return status(cluster).get("state") == "AsDeclared"
+
+        def evidence() -> str:
+            return f"{json.dumps(status(cluster))}\n{log.read_text()}"
+
+        wait_for("the node is found as declared", is_done, timeout_s=120, evidence=evidence)
+        assert node.node.root.joinpath("etc/grapnel/node.json").read_text() == before
+        declare(cluster, node, metricsAddress="127.0.0.1:9400")
+        wait_for("the node is changed", is_done, timeout_s=180, evidence=evidence)
+        assert "127.0.0.1:9400" in node.node.root.joinpath("etc/grapnel/node.json").read_text()
+        declare(cluster, node)
+        wait_for("the node is as it was", is_done, timeout_s=180, evidence=evidence)
+        assert node.node.root.joinpath("etc/grapnel/node.json").read_text() == before
+        wait_for("its Jobs are gone", lambda: jobs(cluster) == [], evidence=lambda: str(jobs(cluster)))

@@ -9,7 +9,9 @@ description:
   - Runs every command in the namespaces of a process of the host, by nsenter of util-linux. The container needs the
     host's PID namespace and the capabilities of root there.
   - Files go through the same way, so that a path means what it means on the host, links included.
-author: grapnel
+version_added: 0.1.0
+author:
+  - The grapnel authors (@grapnel)
 options:
   host_pid:
     description: the process whose namespaces are entered

@@ -25,7 +25,7 @@ from tests.e2e.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.e2e.stage import LabNode
+    from tests.e2e.stage import LabNode, Stage
 
 pytestmark = pytest.mark.e2e
 
@@ -52,7 +52,7 @@ def cluster(lab_nodes: tuple[LabNode, ...]) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def node(lab_nodes: tuple[LabNode, ...], cluster: Cluster, tmp_path: Path) -> Iterator[LabNode]:
+def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster, tmp_path: Path) -> Iterator[LabNode]:
     """A node of the stack, with the image."""
     chosen = lab_nodes[0]
     archive = image.build(tmp_path, PAYLOAD, uv_path(Progress(log_dir=cache_dir() / "logs")))
@@ -67,6 +67,7 @@ def node(lab_nodes: tuple[LabNode, ...], cluster: Cluster, tmp_path: Path) -> It
     gone = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
     cluster.kubectl(["annotate", "node", chosen.name, *gone])
     chosen.node.run(["ctr", "-n", "k8s.io", "images", "remove", image.REFERENCE])
+    stage.wait_until_settled(chosen)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Connection(ConnectionBase):  # type: ignore[misc] # Ansible has no types
         self,
         cmd: str,
         in_data: bytes | None = None,
-        sudoable: bool = True,  # noqa: FBT001, FBT002
+        sudoable: bool = True,  # noqa: FBT001, FBT002 - as Ansible has it
     ) -> tuple[int, bytes, bytes]:
         """Run a command by the host's shell."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)

@@ -2,7 +2,7 @@
 
 `node.json` comes after NVIDIA's sources and before our defaults: it is written for every node by the planner, and
 whoever sets a flag, a variable or a file of NVIDIA's form beside it means that. What cannot be honoured is refused
-here, in words that say that it comes later.
+here, with the reason.
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ def _imex(settings: Mapping[str, Effective]) -> Imex:
 def _not_yet(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
     discovery = settings["flags.deviceDiscoveryStrategy"]
     if discovery.value == "tegra":
-        yield f"{discovery.origin}: deviceDiscoveryStrategy tegra comes later"
+        yield f"{discovery.origin}: deviceDiscoveryStrategy tegra is not supported: use auto or nvml"
     for name in _EXTRAS:
         if settings[name].value and answers.has_cdi:
             yield (
-                f"{settings[name].origin}: {name.rpartition('.')[2]} together with a CDI strategy comes later: "
+                f"{settings[name].origin}: {name.rpartition('.')[2]} together with a CDI strategy is not supported: "
                 "no CDI file names such a device"
             )
 
@@ -200,6 +200,6 @@ def _places(settings: Mapping[str, Effective]) -> tuple[dict[str, Path], dict[st
     if socket.is_given and socket.value is not None:
         path = Path(show(socket.value))
         if PurePosixPath(*path.parts[-2:]) != _SOCKET:
-            problems.append(f"{socket.origin}: {path} must end in /{_SOCKET}: another place comes later")
+            problems.append(f"{socket.origin}: {path} must end in /{_SOCKET}: it is where a kubelet has its socket")
         fields["kubelet_root"], origins["kubeletRoot"] = path.parent.parent, socket.origin
     return fields, origins, problems

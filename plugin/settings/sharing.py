@@ -1,4 +1,4 @@
-"""What a `version: v1` file says about shared GPUs, read whole. Sharing itself comes later. Pure."""
+"""What a `version: v1` file says about shared GPUs, read whole. Pure."""
 
 from __future__ import annotations
 

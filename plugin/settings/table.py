@@ -101,7 +101,7 @@ SETTINGS = (
         "flags.deviceDiscoveryStrategy",
         choice("auto", "nvml", "tegra"),
         "auto",
-        "how GPUs are found: auto is nvml; tegra comes later",
+        "how GPUs are found: auto is nvml; tegra is not supported",
         ("device-discovery-strategy",),
         ("DEVICE_DISCOVERY_STRATEGY",),
     ),

@@ -65,7 +65,7 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
     wrong = (*contradictions(rules), *_mps_of_mig(here, migs), *label_conflicts(config, settings), *_evictions(config))
     if wrong:
         raise ConfigError("; ".join(wrong), SETTINGS_HINT)
-    problems = [*_not_yet(settings, answers)]
+    problems = [*_unsupported(settings, answers)]
     places, origins, misplaced = _places(settings)
     problems += misplaced
     if problems:
@@ -128,7 +128,7 @@ def _imex(settings: Mapping[str, Effective]) -> Imex:
     return Imex(numbers, bool(numbers and settings["imex.required"].value))
 
 
-def _not_yet(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
+def _unsupported(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
     discovery = settings["flags.deviceDiscoveryStrategy"]
     if discovery.value == "tegra":
         yield f"{discovery.origin}: deviceDiscoveryStrategy tegra is not supported: use auto or nvml"

@@ -13,7 +13,7 @@ import yaml
 from plugin.allocation.answer import DeviceList
 from plugin.errors import ConfigError
 from plugin.settings.load import Invocation, Loaded, load
-from plugin.settings.resolve import HINT as LATER_HINT
+from plugin.settings.resolve import HINT as UNSUPPORTED_HINT
 from plugin.settings.table import HINT, SETTINGS
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/nvidia-config"
@@ -62,9 +62,9 @@ def test_bad_samples_are_refused_for_the_right_reason(path: Path, node_json: Pat
     words = path.with_suffix(".txt").read_text().strip()
     assert words in raised.value.message
     assert str(path) in raised.value.message
-    is_later = "later" in words
-    assert (raised.value.hint == LATER_HINT) is is_later
-    assert raised.value.hint in {HINT, LATER_HINT} or path.stem in NOT_A_DOCUMENT | TWICE
+    is_unsupported = "not supported" in words
+    assert (raised.value.hint == UNSUPPORTED_HINT) is is_unsupported
+    assert raised.value.hint in {HINT, UNSUPPORTED_HINT} or path.stem in NOT_A_DOCUMENT | TWICE
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_the_schema_refuses_what_is_not_of_the_form(path: Path) -> None:
     if path.stem in NOT_A_DOCUMENT | TWICE:
         return
     content = yaml.safe_load(path.read_text())
-    if path.stem in CONTRADICTIONS or "later" in path.with_suffix(".txt").read_text():
+    if path.stem in CONTRADICTIONS or "not supported" in path.with_suffix(".txt").read_text():
         jsonschema.validate(content, SCHEMA)
     else:
         with pytest.raises(jsonschema.ValidationError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.spec.model import Rollout, Scheduler
+from provision.spec.model import Rollout, Scheduler, Tenancy
 
 if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
@@ -23,8 +23,9 @@ _LENGTH: Final = 24  # hexadecimal digits: no two that a cluster ever has are th
 
 
 def of_stack(spec: StackSpec, payload: Payload) -> bytes:
-    """Return what is the same for all nodes of a stack; how they are upgraded is not part of it."""
-    about_machines = msgspec.structs.replace(spec, rollout=Rollout(), scheduler=Scheduler())
+    """Return what is the same for all nodes of a stack; without how they are upgraded, and what tenants have."""
+    of_hooks = Tenancy(namespaces=spec.tenancy.namespaces)
+    about_machines = msgspec.structs.replace(spec, rollout=Rollout(), scheduler=Scheduler(), tenancy=of_hooks)
     archives = [payload.hook.digest, payload.driver.digest, *sorted(each.digest for each in payload.node.values())]
     encoder = msgspec.json.Encoder(order="sorted")
     return hashlib.sha256(encoder.encode([about_machines, archives, payload.unit, payload.units])).digest()

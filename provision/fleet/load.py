@@ -25,6 +25,7 @@ from provision.spec.excerpt import few
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
 from provision.spec.load import SPEC, Declaration, failed, load_declaration
 from provision.spec.model import StackSpec
+from provision.spec.offers import judge_offers
 from provision.spec.remark import Remark
 from provision.spec.rules import judge
 from provision.spec.validate import examine, nearest
@@ -176,6 +177,7 @@ def _judge_nodes(
     remarks = _Remarks()
     names = [node.name for node in nodes]
     groups = members_by_group(nodes)
+    offers = [*judge_offers(nodes[0].stack.tenancy, [node.stack for node in nodes])] if is_whole else []
     for node, of_files in zip(nodes, late, strict=True):
         others = (
             (
@@ -186,7 +188,7 @@ def _judge_nodes(
             if is_whole
             else ()
         )
-        for each in (*judge(node.stack), *of_files, *others, *judge_shared(node, nodes[0])):
+        for each in (*judge(node.stack), *of_files, *others, *offers, *judge_shared(node, nodes[0])):
             place, key = _locate(node, declaration, each.path)
             remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)
     return list(remarks.findings(len(nodes)))

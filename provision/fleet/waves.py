@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from provision.spec.excerpt import few
 from provision.spec.remark import error
 from provision.spec.rollout_rules import WAVES
+from provision.spec.tenancy_rules import without_names
 from provision.spec.validate import nearest
 from provision.spec.when_rules import ZONES
 
@@ -48,6 +49,10 @@ def judge_shared(node: FleetNode, first: FleetNode) -> Iterator[Remark]:
                 f"other pods are declared for {first.name}: a rollout treats the pods of all nodes in the same way"
             )
             yield error(("rollout", key), message, "declare it once, in the file or for the group all")
+
+    if without_names(node.stack.tenancy) != without_names(first.stack.tenancy):
+        message = f"other tenants are declared for {first.name}: quotas, priorities and queues are a cluster's"
+        yield error(("tenancy",), message, "declare them once, in the file or for the group all")
 
 
 def judge_selected(stack: StackSpec, hosts: Collection[str], groups: Collection[str]) -> Iterator[Remark]:

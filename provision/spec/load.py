@@ -13,6 +13,7 @@ from provision.spec.document import MAX_BYTES, UNREADABLE, Document, read_docume
 from provision.spec.errors import DeclarationError
 from provision.spec.findings import Finding, KeyPath, Severity, dotted, in_reading_order
 from provision.spec.model import GpuStack
+from provision.spec.offers import judge_offers
 from provision.spec.rules import judge
 from provision.spec.validate import convert, examine
 
@@ -53,7 +54,7 @@ def judge_alone(declaration: Declaration) -> list[Finding]:
         Finding(
             each.severity, document.value_place(SPEC + each.path), dotted(SPEC + each.path), each.message, each.hint
         )
-        for each in (*judge(spec), *remarks)
+        for each in (*judge(spec), *judge_offers(spec.tenancy, [spec]), *remarks)
     )
     findings = in_reading_order([*told, *beside.findings])
     if any(each.severity is Severity.ERROR for each in findings):

@@ -20,7 +20,7 @@ _DOMAIN: Final = "nvidia.com"
 _MIG: Final = f"{_DOMAIN}/mig-"
 
 
-class _Rule(NamedTuple):
+class Division(NamedTuple):
     """Devices of a resource that are divided: where that is declared, how, and as what they are offered."""
 
     path: KeyPath
@@ -32,46 +32,46 @@ class _Rule(NamedTuple):
 
 def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
-    rules = tuple(_rules(plugin))
+    rules = tuple(division_rules(plugin))
     return chain(_reserved(plugin, rules), _contradictions(rules), _mig(plugin, rules), _unnamed(plugin), _api(plugin))
 
 
-def _full(name: str) -> str:
+def full_name(name: str) -> str:
     return name if "/" in name else f"{_DOMAIN}/{name}"
 
 
-def _rules(plugin: Plugin) -> Iterator[_Rule]:
+def division_rules(plugin: Plugin) -> Iterator[Division]:
     ways = (("timeSlicing", plugin.sharing.time_slicing), ("mps", plugin.sharing.mps))
     for way, strategy in ways:
         if strategy is not None:
             yield from _of_strategy(way, strategy)
     for index, units in enumerate(plugin.memory_units):
         path: KeyPath = (*SECTION, "memoryUnits", index)
-        yield _Rule(path, "memoryUnits", units.of, frozenset(units.devices), units.resource)
+        yield Division(path, "memoryUnits", units.of, frozenset(units.devices), units.resource)
 
 
-def _of_strategy(way: str, strategy: SharingStrategy) -> Iterator[_Rule]:
+def _of_strategy(way: str, strategy: SharingStrategy) -> Iterator[Division]:
     for index, share in enumerate(strategy.resources):
         path: KeyPath = (*SECTION, "sharing", way, "resources", index)
-        name = _full(share.name)
-        shown = _full(share.rename) if share.rename else f"{name}.shared" if strategy.rename_by_default else name
-        yield _Rule(path, way, name, frozenset(share.devices), shown)
+        name = full_name(share.name)
+        shown = full_name(share.rename) if share.rename else f"{name}.shared" if strategy.rename_by_default else name
+        yield Division(path, way, name, frozenset(share.devices), shown)
 
 
-def _reserved(plugin: Plugin, rules: tuple[_Rule, ...]) -> Iterator[Remark]:
+def _reserved(plugin: Plugin, rules: tuple[Division, ...]) -> Iterator[Remark]:
     """Kubernetes keeps its own domain for native resources and refuses extended ones in it."""
     hint = "use a domain of your own, or nvidia.com"
     names: list[tuple[KeyPath, str]] = [((*SECTION, "resource"), plugin.resource)]
     names += [(rule.path, name) for rule in rules for name in dict.fromkeys((rule.resource, rule.shown_as))]
     for kind, patterns in (("gpus", plugin.resources.gpus), ("mig", plugin.resources.mig)):
-        names += [((*SECTION, "resources", kind, index), _full(each.name)) for index, each in enumerate(patterns)]
+        names += [((*SECTION, "resources", kind, index), full_name(each.name)) for index, each in enumerate(patterns)]
     for path, name in names:
         domain = name.partition("/")[0]
         if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
             yield error(path, "kubernetes.io is reserved for Kubernetes itself", hint)
 
 
-def _contradictions(rules: tuple[_Rule, ...]) -> Iterator[Remark]:
+def _contradictions(rules: tuple[Division, ...]) -> Iterator[Remark]:
     for one, other in combinations(rules, 2):
         may_overlap = not one.devices or not other.devices or bool(one.devices & other.devices)
         if one.resource == other.resource and may_overlap:
@@ -82,8 +82,8 @@ def _contradictions(rules: tuple[_Rule, ...]) -> Iterator[Remark]:
             yield error(other.path, message, "give one of them another name")
 
 
-def _mig(plugin: Plugin, rules: tuple[_Rule, ...]) -> Iterator[Remark]:
-    of_mig = {_full(each.name) for each in plugin.resources.mig}
+def _mig(plugin: Plugin, rules: tuple[Division, ...]) -> Iterator[Remark]:
+    of_mig = {full_name(each.name) for each in plugin.resources.mig}
     for rule in rules:
         is_mig = rule.resource.startswith(_MIG) or rule.resource in of_mig
         if is_mig and rule.way == "mps":

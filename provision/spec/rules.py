@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from provision.spec.driver_rules import judge_driver
 from provision.spec.gpu_settings_rules import judge_gpu_settings
+from provision.spec.kueue_rules import judge_kueue
 from provision.spec.mig_rules import judge_mig
 from provision.spec.model import Engine, Entitlement
 from provision.spec.node_rules import judge_node
@@ -18,6 +19,7 @@ from provision.spec.plugin_rules import judge_plugin
 from provision.spec.remark import error, warning
 from provision.spec.rollout_rules import judge_rollout
 from provision.spec.scheduler_rules import judge_scheduler
+from provision.spec.tenancy_rules import judge_tenancy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +41,8 @@ def judge(spec: StackSpec) -> list[Remark]:
             judge_gpu_settings(spec),
             judge_rollout(spec.rollout),
             judge_scheduler(spec),
+            judge_tenancy(spec),
+            judge_kueue(spec.tenancy),
         )
     )
 

@@ -14,6 +14,7 @@ from provision.spec.beside import Beside
 from provision.spec.findings import Place, Severity, dotted
 from provision.spec.label_selector import LabelSelector, Requirement
 from provision.spec.model import API_VERSION, StackSpec
+from provision.spec.offers import judge_offers
 from provision.spec.rules import judge
 from provision.spec.validate import convert, examine
 from provision.stacks.local_keys import local_keys
@@ -60,7 +61,7 @@ def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
         return Unreadable(name=name, uid=uid, generation=generation, reasons=tuple(reasons), is_going=is_going)
     declared = convert(content, StackSpec)
     reasons = [*local_keys(declared)]
-    told = judge(declared)
+    told = [*judge(declared), *judge_offers(declared.tenancy, [declared])]
     complete = declared
     if not reasons:  # else it names files, and nothing that a stack names is read
         beside = Beside(_NOWHERE)

@@ -12,6 +12,7 @@ from provision.spec.model.plugin import Plugin
 from provision.spec.model.rollout import Rollout
 from provision.spec.model.scheduler import Scheduler
 from provision.spec.model.section import Section, doc
+from provision.spec.model.tenancy import Tenancy
 from provision.spec.model.texts import DnsLabel
 
 API_VERSION: Final = "grapnel.dev/v1alpha1"
@@ -94,15 +95,6 @@ class Runtime(Section, frozen=True, kw_only=True):
     def handlers(self) -> tuple[str, ...]:
         """All names under which the engine has the handler."""
         return (self.handler, *self.handler_aliases)
-
-
-class Tenancy(Section, frozen=True, kw_only=True):
-    """Who may use the GPUs."""
-
-    namespaces: Annotated[
-        tuple[DnsLabel, ...],
-        doc("Namespaces whose pods may have GPUs; an empty list: all of them.", uniqueItems=True),
-    ] = ()
 
 
 class StackSpec(Section, frozen=True, kw_only=True):

@@ -70,6 +70,7 @@ BEYOND_SCHEMA = {
     "version-and-branch",
     "version-is-missing",
     "parts-that-contradict",
+    "tenancy-that-contradicts",
     "waves-that-contradict",
     "when-that-contradicts",
     "window-too-short",

@@ -26,6 +26,10 @@ ETCD_CLIENTS = "unix://etcd:1"
 ETCD_PEERS = "unix://etcd-peer:1"
 # A node that stops answering is NotReady after this time; kubelets renew their leases every quarter of theirs.
 NODE_GRACE_S = 20
+# What places groups of pods whole or not at all, since Kubernetes 1.36; an Indexed Job whose pods all run at once becomes
+# such a group by itself with the last one.
+GANG_GATES = ("GenericWorkload", "GangScheduling", "WorkloadWithJob")
+GANG_API = "scheduling.k8s.io/v1alpha2"
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Layout:
     """Location of a control plane: its folder, its programs, the address and port of its API server.
 
     A node of which nothing is heard for ``node_grace_s`` is NotReady. ``scheduler_config`` is a file for the scheduler.
+    ``has_gangs``: PodGroups are served and scheduled.
     """
 
     folder: Path
@@ -51,6 +56,7 @@ class Layout:
     certificates: Certificates
     node_grace_s: int = NODE_GRACE_S
     scheduler_config: Path | None = None
+    has_gangs: bool = False
 
     @property
     def server(self) -> str:
@@ -73,6 +79,8 @@ def plan_components(layout: Layout) -> tuple[Component, ...]:
 
 
 def _argv(layout: Layout, program: str, flags: dict[str, object]) -> tuple[str, ...]:
+    if layout.has_gangs and program != ETCD:
+        flags = {**flags, "feature-gates": ",".join(f"{gate}=true" for gate in GANG_GATES)}
     return (str(layout.programs / program), *(f"--{flag}={value}" for flag, value in flags.items()))
 
 
@@ -113,6 +121,7 @@ def _api_server(layout: Layout) -> dict[str, object]:
         "authorization-mode": "Node,RBAC",
         "enable-admission-plugins": "NodeRestriction",
         "allow-privileged": "true",
+        **({"runtime-config": f"{GANG_API}=true"} if layout.has_gangs else {}),
     }
 
 

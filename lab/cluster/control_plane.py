@@ -53,10 +53,18 @@ class ControlPlane:
     """The control plane in ``folder``; ``port`` 0 picks a free port, which stays the same from then on.
 
     ``extenders`` are those that the scheduler is started with, as in its configuration; ``extended`` changes them.
+    ``has_gangs``: groups of pods are placed whole or not at all (Kubernetes 1.36 or newer).
     """
 
-    def __init__(
-        self, folder: Path, address: str = LOOPBACK, port: int = 0, *, group: str = "", node_grace_s: int = NODE_GRACE_S
+    def __init__(  # noqa: PLR0913 - what a control plane can be told, all but two by keyword
+        self,
+        folder: Path,
+        address: str = LOOPBACK,
+        port: int = 0,
+        *,
+        group: str = "",
+        node_grace_s: int = NODE_GRACE_S,
+        has_gangs: bool = False,
     ) -> None:
         self.folder = folder
         self.address = address
@@ -64,6 +72,7 @@ class ControlPlane:
         self.group = ControlGroup(group or f"grapnel-control-plane-{content_key(str(folder.absolute()))}")
         self._port = port
         self._node_grace_s = node_grace_s
+        self._has_gangs = has_gangs
         self.extenders: Sequence[dict[str, object]] = ()
 
     @property
@@ -204,7 +213,16 @@ class ControlPlane:
     def _layout(self) -> Layout:
         folder = self.folder.absolute()
         config = folder / SCHEDULER_CONFIG
-        return Layout(folder, self.programs, self.address, self.port, self.certificates, self._node_grace_s, config)
+        return Layout(
+            folder,
+            self.programs,
+            self.address,
+            self.port,
+            self.certificates,
+            self._node_grace_s,
+            scheduler_config=config,
+            has_gangs=self._has_gangs,
+        )
 
     def _report(self) -> dict[str, Any]:
         try:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class Scope:
     """The nodes of a command: their declarations in the inventory's order, and where their state lives.
 
+    ``stack`` is the declaration's name.
+
     ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``groups``
     are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. ``metrics_file`` is kept while it runs. A
     branch in a declaration gets its version when facts are there. ``kubernetes`` is the part of the cluster that is one
@@ -44,6 +46,7 @@ class Scope:
     metrics_file: Path | None = None
     kubernetes: KubernetesCluster | None = None
     unnamed: Mapping[str, NodeView | NodeProblem] = field(default_factory=dict)
+    stack: str = "default"
 
 
 def cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,9 +94,9 @@ def open_scope(
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     groups = {node.name: node.groups for node in fleet.nodes}
-    journal = LocalCluster(state_file)
+    journal, name = LocalCluster(state_file), fleet.declaration.metadata.name
     if args.no_cluster:
-        return Scope(stacks=stacks, cluster=journal, groups=groups)
+        return Scope(stacks=stacks, cluster=journal, groups=groups, stack=name)
     machines: dict[str, Machine] = {}
     opened: list[KubernetesCluster] = []
 
@@ -117,7 +120,7 @@ def open_scope(
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
     kubernetes = opened[0] if opened else None
-    return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups, kubernetes=kubernetes)
+    return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups, kubernetes=kubernetes, stack=name)
 
 
 def with_unnamed(args: argparse.Namespace, fleet: Fleet, scope: Scope) -> Scope:

@@ -51,6 +51,7 @@ from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.rollout.node_marks import declared_marks
+from provision.rollout.tenancy import tenancy_order
 from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
 from provision.simulate.foresee import foresee
@@ -186,6 +187,8 @@ def assess_fleet(
     builds = foresee_builds(context, answers, prepared.todo)
     closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
     gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
+    tenancy = scope.cluster.compare_tenancy(tenancy_order(scope.stack, scope.stacks))
+    prepared = replace(prepared, tenancy=tenancy)
     known = replace(prepared, runtime_classes=missing, marks=marks, builds=builds, closed=closed, gates=gates)
     return answers, replace(known, forecast=foresee(known, scope.clock()))
 

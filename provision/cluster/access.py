@@ -9,10 +9,20 @@ import msgspec
 
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.exchange import Request
-from provision.cluster.permissions import GRANT, NEEDED, REPLACE_GRANT, REPLACING, REQUESTING, REQUESTING_GRANT
+from provision.cluster.permissions import (
+    GRANT,
+    NEEDED,
+    QUEUES,
+    REPLACE_GRANT,
+    REPLACING,
+    REQUESTING,
+    REQUESTING_GRANT,
+    TENANCY_GRANT,
+    TENANTS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from provision.cluster.api import Api
     from provision.cluster.permissions import Permission
@@ -40,7 +50,18 @@ def require_access(api: Api, *, replacing: Collection[str] = (), requesting: boo
         (replaced, f"{REPLACE_GRANT} grants what rollout.drain.replaceFirst needs"),
         (REQUESTING if requesting else (), f"{REQUESTING_GRANT} grants what rollout.maintenance needs"),
     )
-    missing, grants = [], []
+    _require(api, asked)
+
+
+def require_tenancy(api: Api, *, kueue: bool) -> None:
+    """Do the same for what `tenancy` needs; with ``kueue`` for its queues as well."""
+    wanted = (*TENANTS, *(QUEUES if kueue else ()))
+    _require(api, ((wanted, f"{TENANCY_GRANT} grants what tenancy needs"),))
+
+
+def _require(api: Api, asked: Sequence[tuple[Sequence[Permission], str]]) -> None:
+    missing: list[Permission] = []
+    grants: list[str] = []
     for permissions, grant in asked:
         found = [permission for permission in permissions if not _is_allowed(api, permission)]
         missing += found

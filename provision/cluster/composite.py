@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.tenancy import without_kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
+    from provision.rollout.tenancy import TenancyChange, TenancyOrder
 
 
 class CompositeCluster:
@@ -109,6 +111,14 @@ class CompositeCluster:
     def set_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, ClusterError]:
         """Give Nodes their labels and taints, where there are Nodes."""
         return {} if self._pods_of is None else self._pods_of.set_marks(self._of_pods(wanted))
+
+    def compare_tenancy(self, order: TenancyOrder) -> TenancyChange:
+        """Return how quotas, priorities and queues differ, where there are pods."""
+        return without_kubernetes(order) if self._pods_of is None else self._pods_of.compare_tenancy(order)
+
+    def set_tenancy(self, order: TenancyOrder) -> TenancyChange:
+        """Make them as declared, where there are pods."""
+        return without_kubernetes(order) if self._pods_of is None else self._pods_of.set_tenancy(order)
 
     def _of_pods(self, wanted: Mapping[str, NodeMarks]) -> dict[str, NodeMarks]:
         return {name: marks for name, marks in wanted.items() if self._homes.get(name) is self._pods_of}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 READ_TIMEOUT_S: Final = 30.0  # between two pieces of an answer
 MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,7 @@ from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.reporter import NodeReporter
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
+from provision.cluster.tenancy.keeper import TenancyKeeper
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError, ConflictError
 from provision.rollout.model import NodeView
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
+    from provision.rollout.tenancy import TenancyChange, TenancyOrder
 
 _ATTEMPTS: Final = 5
 _ONE_BY_ONE: Final = 50  # up to so many Nodes are looked at once by themselves, where the cluster may have thousands
@@ -107,6 +109,7 @@ class KubernetesCluster:
         self._machines = machines
         self._asked = asked
         self._marks = MarkKeeper(api, self._acting, self._read)
+        self._tenancy = TenancyKeeper(api, self._acting)
         self._maintenances = Maintenances(api, self._acting, is_asked=asked.maintenances)
         self._elsewhere = Elsewhere(locks, self._maintenances, Pools(api, asked.respect))
         self._seen: dict[str, Node] = {}
@@ -236,6 +239,14 @@ class KubernetesCluster:
     def set_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, ClusterError]:
         """Give Nodes their labels and taints."""
         return self._marks.set(wanted, self._seen)
+
+    def compare_tenancy(self, order: TenancyOrder) -> TenancyChange:
+        """Return how quotas, priorities and queues differ from what a stack declares."""
+        return self._tenancy.compare(order)
+
+    def set_tenancy(self, order: TenancyOrder) -> TenancyChange:
+        """Make quotas, priorities and queues as a stack declares them."""
+        return self._tenancy.bring(order)
 
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:

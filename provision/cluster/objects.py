@@ -272,6 +272,18 @@ class ResourceClaim(_Object, frozen=True, kw_only=True):
         return frozenset() if found is None else frozenset(each.driver for each in found.devices.results)
 
 
+class ServedResource(_Object, frozen=True, kw_only=True):
+    """A resource that an API version serves; ``name`` is its plural."""
+
+    name: str
+
+
+class ServedResources(_Object, frozen=True, kw_only=True):
+    """All that an API version serves."""
+
+    resources: tuple[ServedResource, ...] = ()
+
+
 class GroupVersion(_Object, frozen=True, kw_only=True):
     """A version of an API group, such as ``resource.k8s.io/v1``."""
 
@@ -333,10 +345,11 @@ class WatchEvent(_Object, frozen=True, kw_only=True):
 
 
 class Cause(_Object, frozen=True, kw_only=True):
-    """One of the reasons of a refusal."""
+    """One of the reasons of a refusal; ``field`` is what it is about."""
 
     reason: str = ""
     message: str = ""
+    field: str = ""
 
 
 class StatusDetails(_Object, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ REPLACE_GRANT: Final = "deploy/rbac/replace-first.yaml"
 VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
 ON_CALL_GRANT: Final = "deploy/rbac/on-call.yaml"
 REQUESTING_GRANT: Final = "deploy/rbac/requesting.yaml"
+TENANCY_GRANT: Final = "deploy/rbac/tenancy.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,23 @@ TELLING: Final = (
 REQUESTING: Final = tuple(
     Permission(verb=verb, resource="nodemaintenances", group="maintenance.nvidia.com", namespace="default")
     for verb in ("get", "list", "create", "delete")
+)
+
+# For quotas, priorities and queues of `tenancy`: an apply that makes an object is a patch and a create.
+_KEEPING: Final = ("get", "list", "create", "patch", "delete")
+TENANTS: Final = tuple(
+    Permission(verb=verb, resource=resource, group=group)
+    for resource, group in (
+        ("resourcequotas", ""),
+        ("limitranges", ""),
+        ("priorityclasses", "scheduling.k8s.io"),
+    )
+    for verb in _KEEPING
+)
+QUEUES: Final = tuple(
+    Permission(verb=verb, resource=resource, group="kueue.x-k8s.io")
+    for resource in ("resourceflavors", "cohorts", "clusterqueues", "localqueues")
+    for verb in _KEEPING
 )
 
 # The words of Kubernetes' own authorizers (apiserver, pkg/endpoints/handlers/responsewriters/errors.go).

@@ -36,6 +36,19 @@ def render_rollout(prepared: Prepared, cluster: str, kubernetes: str = "") -> It
         yield ""
         yield Text(f"RuntimeClass {', '.join(prepared.runtime_classes)} will be created on {kubernetes or cluster}")
     yield from _render_marks(prepared)
+    yield from _render_tenancy(prepared, kubernetes or cluster)
+
+
+def _render_tenancy(prepared: Prepared, kubernetes: str) -> Iterator[RenderableType]:
+    """Yield what changes about quotas, priorities and queues, and what stands in the way of it."""
+    told = prepared.tenancy
+    if told.changes:
+        yield ""
+        yield Text.assemble(("tenancy", "bold"), f" ({kubernetes}):")
+        yield from (Text(f" {change}") for change in told.changes)
+    if told.problems:
+        yield ""
+        yield from (Text(problem, "yellow") for problem in told.problems)
 
 
 def _render_marks(prepared: Prepared) -> Iterator[RenderableType]:
@@ -141,6 +154,7 @@ def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
             name: {"changes": list(each.changes), "conflicts": list(each.conflicts)}
             for name, each in prepared.marks.items()
         },
+        "tenancy": {"changes": list(prepared.tenancy.changes), "problems": list(prepared.tenancy.problems)},
     }
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from provision.rollout.errors import ClusterError, ConflictError
+from provision.rollout.tenancy import without_kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
+    from provision.rollout.tenancy import TenancyChange, TenancyOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,15 @@ class Cluster(Protocol):
         What somebody else has set stays as it is.
         """
 
+    def compare_tenancy(self, order: TenancyOrder) -> TenancyChange:
+        """Return how quotas, priorities and queues differ from what a stack declares; changes nothing."""
+
+    def set_tenancy(self, order: TenancyOrder) -> TenancyChange:
+        """Make them as declared, take back what this stack declares no more, and return what was done.
+
+        What somebody else has made or set stays as it is, and is among the problems.
+        """
+
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Keep every other engine out while inside; the same ``holder`` takes its own lease over at once.
 
@@ -184,6 +195,14 @@ class OneByOne:
         """There are no objects that could be labelled."""
         del wanted
         return {}
+
+    def compare_tenancy(self: Cluster, order: TenancyOrder) -> TenancyChange:
+        """There is nowhere to keep quotas."""
+        return without_kubernetes(order)
+
+    def set_tenancy(self: Cluster, order: TenancyOrder) -> TenancyChange:
+        """There is nowhere to keep quotas."""
+        return without_kubernetes(order)
 
     def settle_evictions(self: Cluster, is_wanted: Callable[[str], bool]) -> None:
         """There is nothing to take back: what is asked is done or refused at once."""

@@ -83,7 +83,8 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
         changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
         results = _in_order(job, changed)
         forget_returns(job.adapters.cluster, job.prepared, results, observe, holder)
-        return ApplyResult(results, (*ensure_runtime_classes(job, results, observe), *set_marks(job, results, observe)))
+        complaints = (*ensure_runtime_classes(job, results, observe), *set_marks(job, results, observe))
+        return ApplyResult(results, (*complaints, *set_tenancy(job, observe)))
 
 
 @contextlib.contextmanager
@@ -253,6 +254,18 @@ def ensure_runtime_classes(
         except ClusterError as error:  # the nodes are done, and their results have to be seen
             complaints.append(error)
     return tuple(complaints)
+
+
+def set_tenancy(job: Job, observe: RolloutObserver) -> tuple[GrapnelError, ...]:
+    """Make quotas, priorities and queues as declared, however the nodes stand; return what went wrong."""
+    planned = job.prepared.tenancy
+    try:
+        done = job.adapters.cluster.set_tenancy(planned.order) if planned.changes else planned
+    except ClusterError as error:  # the nodes are done, and their results have to be seen
+        return (error,)
+    for change in done.changes:
+        observe(Note("", change))
+    return tuple(GrapnelError(problem) for problem in done.problems)
 
 
 def set_marks(job: Job, results: Collection[NodeResult], observe: RolloutObserver) -> tuple[GrapnelError, ...]:

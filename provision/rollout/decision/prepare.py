@@ -19,6 +19,7 @@ from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import why_apart, with_domains
 from provision.rollout.decision.topology import with_places
 from provision.rollout.model import ChangeKind, Phase
+from provision.rollout.tenancy import TenancyChange
 from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Prepared:
     rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
     the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
     would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks, ``marks`` how labels and
-    taints of Nodes differ. ``builds`` are the modules
+    taints of Nodes differ, ``tenancy`` how quotas, priorities and queues do. ``builds`` are the modules
     that one node provides for others. ``closed`` is why no node would begin now, with the time when one may,
     ``gates`` what those of the declaration say, ``forecast`` how long it is expected to take.
     """
@@ -58,6 +59,7 @@ class Prepared:
     policy: Policy = field(default_factory=Policy)
     runtime_classes: tuple[str, ...] = ()
     marks: Mapping[str, MarkChange] = field(default_factory=dict)
+    tenancy: TenancyChange = field(default_factory=TenancyChange)
     builds: tuple[Handing, ...] = ()
     closed: str = ""
     gates: tuple[GateState, ...] = ()
@@ -71,7 +73,8 @@ class Prepared:
     @property
     def is_change(self) -> bool:
         """Whether there is anything to do at all."""
-        return bool(self.todo or self.runtime_classes or any(each.changes for each in self.marks.values()))
+        marks = any(each.changes for each in self.marks.values())
+        return bool(self.todo or self.runtime_classes or marks or self.tenancy.changes)
 
 
 def prepare(  # noqa: PLR0913 - what an apply knows of its nodes, the last by keyword

@@ -1,0 +1,1 @@
+"""Keeps the quotas, priorities and queues of a cluster as they are declared."""

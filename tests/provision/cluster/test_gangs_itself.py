@@ -32,7 +32,9 @@ def gangs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             node = found.make_node()
             # What the node lifecycle controller takes off a Node whose kubelet has reported.
             wait_until(lambda name=node: not found.get("node", name)["spec"].get("taints"), "the node takes pods")  # type: ignore[misc] # bound now
-        found.define(kueue_definitions())
+        definitions = str(kueue_definitions())
+        found.kubectl("create", "-f", definitions)  # not apply: one of them is too large for its annotation
+        found.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", definitions)
         yield found
 
 

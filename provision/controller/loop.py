@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ from provision.controller.lane import Lane, LaneTenure, Told
 from provision.controller.marker import Mark, Marker
 from provision.controller.nodes import NodeBook
 from provision.controller.standings import stands
+from provision.controller.tenants import TenancyDesk
 from provision.rollout.errors import ClusterError, HeldError
 from provision.stacks.derive import Observed, status_of
 from provision.stacks.follower import STACKS, StackBook
@@ -129,7 +130,9 @@ class Controller:
         return "" if standing is None else encode_progress(standing)
 
     def _lead(self, tenure: Tenure) -> None:
-        marker = Marker(self._api.guarded(tenure.check), self._nodes, self._say)
+        acting = self._api.guarded(tenure.check)
+        marker = Marker(acting, self._nodes, self._say)
+        desk = TenancyDesk(acting, wake=self._wake.set, say=self._say, clock=self._clock)
         watchers: list[Watcher[Any]] = [
             Watcher(self._api, Source(path=NODES, item=Node), self._nodes),
             Watcher(self._api, Source(path=STACKS, item=StackObject), self._stacks),
@@ -141,11 +144,12 @@ class Controller:
                 tenure.check()
                 for watcher in watchers:
                     watcher.check()
-                self._turn(tenure, marker)
+                self._turn(tenure, marker, desk)
                 self._rest()
         finally:
             self.counts = Counts()
             self._end(watchers, marker)
+            desk.close()
 
     def _end(self, watchers: list[Watcher[Any]], marker: Marker) -> None:
         for memory in self._memory.values():
@@ -168,7 +172,7 @@ class Controller:
         self._stop.wait(REST_S)
         self._wake.clear()
 
-    def _turn(self, tenure: Tenure, marker: Marker) -> None:
+    def _turn(self, tenure: Tenure, marker: Marker, desk: TenancyDesk) -> None:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
         self._hear(marker)
@@ -184,12 +188,15 @@ class Controller:
                 own = {node: nodes[node] for node in sorted(membership.owned.get(name, ()))}
                 order = self._order(stack, memory, own)
                 memory.lane.offer(order)
+                desk.offer(stack)
             else:
                 memory.lane.stop()
-            observed = self._observed(name, memory, order, membership)
+            tenancy = desk.stands(stack) if order is not None and isinstance(stack, Stack) else None
+            observed = replace(self._observed(name, memory, order, membership), tenancy=tenancy)
             for stand in observed.nodes.values():
                 numbers[name, stand.how.value] = numbers.get((name, stand.how.value), 0) + 1
             self._write(each, memory, observed)
+        desk.forget_others(followed)
         for name in [name for name, memory in self._memory.items() if name not in followed]:
             self._memory[name].lane.stop()
             if self._memory[name].lane.is_idle:

@@ -45,16 +45,25 @@ class Stands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenancyStands:
+    """How it stands with quotas, priorities and queues; ``problems`` are what is not as declared, and why."""
+
+    is_known: bool = True
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """What a status is derived from.
 
     ``nodes`` are those that the stack owns, ``disputed`` the stacks that select a Node besides it, by Node. ``trouble``
-    is what went wrong with the stack as a whole.
+    is what went wrong with the stack as a whole. ``tenancy`` is None where nothing is declared of it.
     """
 
     nodes: Mapping[str, Stands] = field(default_factory=dict)
     disputed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     trouble: str = ""
+    tenancy: TenancyStands | None = None
 
 
 def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus, now: datetime) -> StackStatus:
@@ -72,6 +81,7 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
         driver=_driver(stack),
         troubles=tuple(_troubles(observed))[:MAX_TROUBLES],
         warnings="; ".join(stack.warnings)[:_LONGEST],
+        tenancy=observed.tenancy,
     )
 
 
@@ -103,6 +113,10 @@ def _state(stack: Stack, observed: Observed, counts: NodeCounts) -> tuple[State,
         return State.DEGRADED, _sentence(counts, f"{few(sorted(failed))} failed: {reason}")
     if counts.claimed_twice:
         return State.DEGRADED, _disputed(observed)
+    if (tenancy := observed.tenancy) is not None and not tenancy.is_known:
+        return State.CHANGING, _sentence(counts, "quotas, priorities and queues being looked at")
+    if tenancy is not None and tenancy.problems:
+        return State.DEGRADED, "; ".join(tenancy.problems)[:_LONGEST]
     if not counts.total:
         return State.EMPTY, "no Node has the labels of its nodeSelector"
     return State.AS_DECLARED, f"{_nodes(counts.total)} as declared"
@@ -156,6 +170,7 @@ class _Writer:
         driver: str = "",
         troubles: tuple[NodeTrouble, ...] = (),
         warnings: str = "",
+        tenancy: TenancyStands | None = None,
     ) -> StackStatus:
         is_accepted = state is not State.REFUSED
         is_over = state in (State.AS_DECLARED, State.EMPTY)
@@ -179,8 +194,16 @@ class _Writer:
                 self._condition(ConditionType.AS_DECLARED, str(state), message, holds=is_over),
                 self._condition(ConditionType.PROGRESSING, str(state), message, holds=is_moving),
                 self._condition(ConditionType.DEGRADED, str(state), message if has_failed else "", holds=has_failed),
+                *self._tenancy(tenancy),
             ),
         )
+
+    def _tenancy(self, tenancy: TenancyStands | None) -> tuple[StackCondition, ...]:
+        if tenancy is None:
+            return ()
+        holds = tenancy.is_known and not tenancy.problems
+        reason = "Applied" if holds else "Problem" if tenancy.problems else "Unknown"
+        return (self._condition(ConditionType.TENANCY, reason, "; ".join(tenancy.problems)[:_LONGEST], holds=holds),)
 
     def _condition(self, kind: ConditionType, reason: str, message: str, *, holds: bool) -> StackCondition:
         status = "True" if holds else "False"

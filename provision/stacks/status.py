@@ -33,6 +33,7 @@ class ConditionType(StrEnum):
     AS_DECLARED = "AsDeclared"
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
+    TENANCY = "TenancyAsDeclared"  # of stacks that declare quotas, priorities, gangs or queues
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -18,7 +18,7 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 QuotaResource = Annotated[
     str,
     text(
-        rf"((requests|limits)\.)?(({_LABEL}(\.{_LABEL})+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?)",
+        rf"(((requests|limits)\.)?({_LABEL}(\.{_LABEL})+/)?|count/)[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?",
         "a resource as pods ask for it: nvidia.com/gpu, cpu, limits.memory, pods",
         "nvidia.com/gpu",
         longest=253,

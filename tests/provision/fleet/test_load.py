@@ -310,3 +310,27 @@ def test_a_layout_that_no_file_has_is_told_where_the_group_chooses_it(tmp_path: 
         "      = nodes: n1\n"
         "      = hint: did you mean inference?"
     )
+
+
+TENANTS = "tenancy: {tenants: [{namespace: a, quota: {nvidia.com/mig-1g.10gb: 7}}]}"
+
+
+@pytest.mark.slow
+def test_a_quota_is_judged_by_what_all_nodes_offer_together(folder: Path) -> None:
+    (folder / "grapnel.yaml").write_text(HEAD + f"spec: {{{TENANTS}}}\n")
+    with pytest.raises(DeclarationError) as caught:
+        load_folder(folder)
+    assert "no node offers nvidia.com/mig-1g.10gb" in render_findings(caught.value.findings)
+    assert load_folder(folder, limit="n1").nodes[0].name == "n1"  # the others may
+    (folder / "group_vars/canary.yml").write_text("grapnel_stack: {plugin: {migStrategy: mixed}}\n")
+    assert len(load_folder(folder).nodes) == 4
+
+
+@pytest.mark.slow
+def test_tenants_are_the_same_for_all_nodes(folder: Path) -> None:
+    (folder / "group_vars/canary.yml").write_text("grapnel_stack: {tenancy: {tenants: [{namespace: a}]}}\n")
+    with pytest.raises(DeclarationError) as caught:
+        load_folder(folder)
+    assert "other tenants are declared for n1" in render_findings(caught.value.findings)
+    (folder / "group_vars/canary.yml").write_text("grapnel_stack: {tenancy: {namespaces: [a]}}\n")
+    assert len(load_folder(folder).nodes) == 4  # that is a rule of each node's own

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from provision.stacks.derive import NodeIs, Observed, Stands, status_of
+from provision.stacks.derive import NodeIs, Observed, Stands, TenancyStands, status_of
 from provision.stacks.model import Unreadable
 from provision.stacks.status import MAX_TROUBLES, StackStatus
 from tests.provision.stacks.samples import stack
@@ -85,3 +85,22 @@ def test_a_deleted_stack_says_that_its_nodes_stay_as_they_are() -> None:
     found = status_of(stack(is_going=True), Observed(), StackStatus(), NOON)
     assert found.state == "Going"
     assert "stay as they are" in found.message
+
+
+@pytest.mark.parametrize(
+    ("tenancy", "state", "condition"),
+    [
+        (None, "AsDeclared", None),
+        (TenancyStands(), "AsDeclared", "True"),
+        (TenancyStands(is_known=False), "Changing", "False"),
+        (TenancyStands(problems=("tenancy.kueue: no Kueue",)), "Degraded", "False"),
+    ],
+)
+def test_tenants_are_a_condition_where_something_is_declared_of_them(
+    tenancy: TenancyStands | None, state: str, condition: str | None
+) -> None:
+    found = status_of(stack(), Observed(nodes={"a": FINE}, tenancy=tenancy), StackStatus(), NOON)
+    assert found.state == state
+    assert conditions(found).get("TenancyAsDeclared") == condition
+    if tenancy is not None and tenancy.problems:
+        assert found.message == tenancy.problems[0]

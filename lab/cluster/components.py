@@ -26,7 +26,7 @@ ETCD_CLIENTS = "unix://etcd:1"
 ETCD_PEERS = "unix://etcd-peer:1"
 # A node that stops answering is NotReady after this time; kubelets renew their leases every quarter of theirs.
 NODE_GRACE_S = 20
-# What places groups of pods whole or not at all, since Kubernetes 1.36. The last one makes such a group of an Indexed Job
+# What places groups of pods whole or not at all, since Kubernetes 1.36; the last gate makes a group of an Indexed Job
 # whose pods all run at once.
 GANG_GATES = ("GenericWorkload", "GangScheduling", "WorkloadWithJob")
 GANG_API = "scheduling.k8s.io/v1alpha2"

@@ -25,6 +25,7 @@ from provision.cli.plan import (
     force_argument,
     run_arguments,
     show_overview,
+    with_tenancy,
 )
 from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import outlasting, print_error, say
@@ -124,6 +125,7 @@ def apply_nodes(  # noqa: PLR0913 - what a command line says
     pause = None if context.playbooks.check else find_pause(scope)
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
+        prepared = with_tenancy(prepared, scope)
     prepared = prepared if pause is None else only_in_flight(prepared, pause)
     prepared = replace(prepared, policy=replace(prepared.policy, waits=waits))
     record.planned(answers)

@@ -142,6 +142,7 @@ def show_plans(
     """Gather facts and print the plans; return the exit code."""
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
+        prepared = with_tenancy(prepared, scope)
     if as_json:
         rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
         print(plans_document(answers, rollout, builds, with_files=with_files))
@@ -187,10 +188,13 @@ def assess_fleet(
     builds = foresee_builds(context, answers, prepared.todo)
     closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
     gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
-    tenancy = scope.cluster.compare_tenancy(tenancy_order(scope.stack, scope.stacks))
-    prepared = replace(prepared, tenancy=tenancy)
     known = replace(prepared, runtime_classes=missing, marks=marks, builds=builds, closed=closed, gates=gates)
     return answers, replace(known, forecast=foresee(known, scope.clock()))
+
+
+def with_tenancy(prepared: Prepared, scope: Scope) -> Prepared:
+    """Return it with how quotas, priorities and queues of the cluster differ from the declaration."""
+    return replace(prepared, tenancy=scope.cluster.compare_tenancy(tenancy_order(scope.stack, scope.stacks)))
 
 
 def foresee_refusals(prepared: Prepared, cluster: Cluster) -> Prepared:

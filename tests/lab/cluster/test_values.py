@@ -53,6 +53,15 @@ def test_the_api_server_is_the_only_one_with_a_port() -> None:
     assert (api["bind-address"], api["secure-port"]) == ("10.177.9.1", "6443")
 
 
+def test_gangs_are_served_and_scheduled_where_they_are_asked_for() -> None:
+    gated = replace(LAYOUT, has_gangs=True)
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        assert "GangScheduling=true" in flags(name, gated)["feature-gates"]
+        assert "feature-gates" not in flags(name)
+    assert "scheduling.k8s.io/v1alpha2=true" in flags("kube-apiserver", gated)["runtime-config"]
+    assert flags("etcd", gated) == flags("etcd")
+
+
 def test_a_scheduler_with_a_file_has_its_kubeconfig_there() -> None:
     plain, configured = flags("kube-scheduler"), flags("kube-scheduler", replace(LAYOUT, scheduler_config=Path("/f/s")))
     assert configured.pop("config") == "/f/s"

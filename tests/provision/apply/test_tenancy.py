@@ -17,7 +17,7 @@ from tests.provision.rollout.fakes import NEW, FakeCluster
 
 MADE = "ResourceQuota training/grapnel is created: nvidia.com/gpu 2"
 THEIRS = "PriorityClass urgent is there already, and is not grapnel's: kubectl-create made it"
-TENANCY = {"tenants": [{"namespace": "training", "quota": {"nvidia.com/gpu": 2}}]}
+TENANCY: dict[str, object] = {"tenants": [{"namespace": "training", "quota": {"nvidia.com/gpu": 2}}]}
 
 
 @dataclass

@@ -10,6 +10,9 @@ import pytest
 
 from lab.cluster import ControlPlane
 from lab.golang.definitions import kueue_definitions
+from lab.golang.programs import kubernetes_version
+from lab.machine.errors import CommandError
+from provision.render.kueue import KUEUE_KINDS
 from tests.provision.cluster.conftest import NO_KUBELETS_S
 from tests.provision.cluster.stage import GPU, Stage, wait_until
 from tests.provision.cluster.test_tenancy_itself import Tenants
@@ -17,7 +20,11 @@ from tests.provision.cluster.test_tenancy_itself import Tenants
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.functional
+VERSION = tuple(map(int, kubernetes_version().split(".")))
+pytestmark = [
+    pytest.mark.functional,
+    pytest.mark.skipif(VERSION < (1, 36), reason="PodGroups came with Kubernetes 1.36, and this is an older one"),
+]
 _NUMBERS = itertools.count(1)
 FREE = 8  # GPUs of the two nodes, each of which has four
 
@@ -32,23 +39,21 @@ def gangs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             node = found.make_node()
             # What the node lifecycle controller takes off a Node whose kubelet has reported.
             wait_until(lambda name=node: not found.get("node", name)["spec"].get("taints"), "the node takes pods")  # type: ignore[misc] # bound now
-        definitions = str(kueue_definitions())
-        found.kubectl("create", "-f", definitions)  # not apply: one of them is too large for its annotation
-        found.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", definitions)
+        for kind in KUEUE_KINDS:
+            found.define(kueue_definitions() / f"{kind.group}_{kind.plural}.yaml")
         yield found
 
 
 @pytest.fixture
 def place(gangs: Stage) -> Iterator[str]:
     """Make a namespace, and have nothing of it on the nodes afterwards."""
-    tenants = Tenants(gangs, "any")
-    name = tenants.make()
+    name = Tenants(gangs, "any").make()
     yield name
-    gangs.kubectl("delete", "jobs,pods", "--all", "-n", name, "--force", "--grace-period=0")
+    clear(gangs, name)
 
 
 def group(stage: Stage, place: str, size: int) -> None:
-    """Make a PodGroup and its pods, one GPU each, as `docs/tenancy.md` has it."""
+    """Make a PodGroup and its pods, one GPU each."""
     name = f"mpi-{next(_NUMBERS)}"
     about = {"namespace": place}
     made: list[dict[str, Any]] = [
@@ -119,16 +124,37 @@ def test_of_a_gang_that_is_too_large_no_pod_is_placed(gangs: Stage, place: str, 
     assert len(conditions(gangs, place)) == 1
 
 
+def test_a_gang_of_which_a_quota_refuses_a_pod_is_not_placed_in_part(gangs: Stage, place: str) -> None:
+    tenants = Tenants(gangs, "quota")
+    tenants.bring(tenants.order(tenants=[{"namespace": place, "quota": {GPU: 2}}]))
+    wait_until(lambda: "hard" in gangs.get("resourcequota", "grapnel", "-n", place)["status"], "it is counted")
+    with pytest.raises(CommandError) as caught:
+        group(gangs, place, 3)
+    assert "exceeded quota: grapnel" in caught.value.hint
+    other = tenants.make()
+    group(gangs, other, 2)
+    wait_until(lambda: placed(gangs, other) == [True, True], "one that came later is placed")
+    assert placed(gangs, place) == [False, False]
+    clear(gangs, other)
+
+
+def clear(gangs: Stage, place: str) -> None:
+    """Take everything of a namespace off the nodes."""
+    gangs.kubectl("delete", "jobs,pods", "--all", "-n", place, "--force", "--grace-period=0")
+
+
 def test_without_a_group_part_of_the_pods_would_be_placed(gangs: Stage, place: str) -> None:
     """What the tests above would see of a scheduler without gangs."""
-    for index in range(FREE + 1):
-        pod = {
+    pods = [
+        {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": f"single-{index}", "namespace": place},
             "spec": {"containers": [container()]},
         }
-        gangs.kubectl("create", "-f", "-", data=pod)
+        for index in range(FREE + 1)
+    ]
+    gangs.kubectl("create", "-f", "-", data={"apiVersion": "v1", "kind": "List", "items": pods})
     wait_until(lambda: placed(gangs, place).count(True) == FREE, "as many as there are GPUs")
 
 

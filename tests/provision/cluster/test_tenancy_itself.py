@@ -12,8 +12,10 @@ import pytest
 import yaml
 
 from lab.machine.errors import CommandError
+from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.permissions import QUEUES, TENANCY_GRANT, TENANTS
+from provision.cluster.tenancy.keeper import TenancyKeeper
 from provision.rollout.tenancy import TenancyOrder
 from provision.spec.model import Tenancy
 from provision.spec.validate import convert
@@ -23,6 +25,7 @@ from tests.provision.cluster.test_access import operator, permissions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from provision.cluster.api import Api
     from provision.rollout.tenancy import TenancyChange
     from tests.provision.cluster.stage import Stage
 
@@ -67,6 +70,12 @@ class Tenants:
         assert done == foreseen
         assert self.compare(wanted).changes == ()
         return done
+
+    def api(self) -> Api:
+        """Connect as the administrator."""
+        found = open_api(self.stage.control_plane.kubeconfig, None, {})
+        assert found is not None
+        return found
 
     def quota(self, namespace: str, name: str = "grapnel") -> dict[str, str]:
         found: dict[str, str] = self.stage.get("resourcequota", name, "-n", namespace)["spec"]["hard"]
@@ -248,6 +257,48 @@ def test_what_nothing_here_serves_is_told(tenants: Tenants) -> None:
     assert "GangScheduling" in told.problems[1]
     (alone,) = tenants.bring(tenants.order(gangs="kubernetes")).problems
     assert alone.startswith("tenancy.gangs: this cluster has no gang scheduling of its own: it takes Kubernetes 1.36")
+
+
+@pytest.mark.functional
+def test_whatever_request_it_is_killed_at_the_next_apply_finishes_it(tenants: Tenants) -> None:
+    place, name, api = tenants.make(), f"killed-{next(_NUMBERS)}", tenants.api()
+    quota = {"namespace": place, "quota": {GPU: 1}}
+    before = tenants.order(tenants=[quota], priorities=[{"name": name, "value": 1}])
+    limits = {"namespace": place, "containers": {"max": {GPU: 1}}}
+    after = tenants.order(tenants=[limits], priorities=[{"name": name, "value": 2}])  # makes, makes again, deletes
+    for allowed in range(20):
+        tenants.bring(before)
+        left = iter(range(allowed))
+        try:
+            TenancyKeeper(api, api.guarded(lambda left=left: _spend(left))).bring(after)  # type: ignore[misc] # bound now
+        except KilledError:
+            tenants.bring(after)
+        else:
+            break
+        assert tenants.stage.get("priorityclass", name)["value"] == 2
+    assert allowed == 4  # the class is deleted and made, the limits are made, the quota is deleted
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def _spend(left: Iterator[int]) -> None:
+    if next(left, None) is None:
+        raise KilledError
+
+
+@pytest.mark.functional
+def test_with_nothing_to_do_it_costs_a_list_of_each_kind_and_a_dry_run_of_each_object(tenants: Tenants) -> None:
+    places = [tenants.make() for _number in range(3)]
+    wanted = tenants.order(tenants=[{"namespace": place, "quota": {GPU: 1}} for place in places])
+    tenants.bring(wanted)
+    asked: list[str] = []
+    api = tenants.api()
+    TenancyKeeper(api.guarded(lambda: asked.append("look")), api.guarded(lambda: asked.append("dry run"))).compare(
+        wanted
+    )
+    assert (asked.count("look"), asked.count("dry run")) == (1 + 3, 3)
 
 
 @pytest.mark.functional

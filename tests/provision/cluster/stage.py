@@ -85,7 +85,12 @@ class Stage:
     def define(self, definition: Path) -> None:
         """Make a kind of objects known; return when it is served."""
         self.kubectl("apply", "-f", str(definition))
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(definition))
+        # Not `kubectl wait`: it fails on an object that has no conditions yet, as on a busy machine.
+        wait_until(lambda: self._is_served(definition), f"{definition.name} is served")
+
+    def _is_served(self, definition: Path) -> bool:
+        found = self.get("-f", str(definition)).get("status", {}).get("conditions") or ()
+        return any(each["type"] == "Established" and each["status"] == "True" for each in found)
 
     def make_pod(self, node: str, *, name: str = "", gpus: str = "1", labels: Mapping[str, str] | None = None) -> str:
         """Make a pod that is bound to ``node`` already; return its name."""

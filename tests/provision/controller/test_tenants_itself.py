@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from provision.spec.validate import convert
 from provision.stacks.model import Stack
 from tests.provision.cluster.fakes import Clock
 from tests.provision.cluster.stage import wait_until
+from tests.provision.cluster.test_access import user
 from tests.provision.controller.fleet import NEW, World
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
+ROOT = Path(__file__).parents[3]
 _NUMBERS = itertools.count(1)
 GPU = "nvidia.com/gpu"
 
@@ -121,3 +124,26 @@ def test_a_quota_that_somebody_deletes_is_made_again_when_its_time_comes(world: 
     desk.look(stack)
     assert quota(world) == {f"requests.{GPU}": "2"}
     desk.desk.close()
+
+
+def test_its_roles_are_enough_and_without_the_one_for_tenants_every_missing_rule_is_named(
+    world: World, stage: Stage
+) -> None:
+    for name in ("operator", "telling", "controller", "tenancy"):
+        stage.kubectl("apply", "-f", str(ROOT / f"deploy/rbac/{name}.yaml"))
+    token = stage.kubectl("create", "token", "grapnel-controller", "-n", "grapnel-system").strip()
+    world.kubeconfig = user(stage, world.pool, token)
+    world.join()
+    world.declare(driver={"version": NEW}, tenancy=tenancy(world, 2))
+    with world.controller():
+        assert condition(world.wait_for("AsDeclared")) == ("True", "")
+    assert quota(world) == {f"requests.{GPU}": "2"}
+
+    stage.kubectl("delete", "clusterrole", "grapnel-tenancy")
+    world.declare(driver={"version": NEW}, tenancy=tenancy(world, 3))
+    with world.controller("controller-b"):
+        holds, message = condition(world.wait_for("Degraded"))
+    assert holds == "False"
+    assert "may not get resourcequotas, list resourcequotas, create resourcequotas" in message
+    assert "deploy/rbac/tenancy.yaml grants what tenancy needs" in message
+    assert quota(world) == {f"requests.{GPU}": "2"}

@@ -148,7 +148,7 @@ def test_the_kubelets_socket_moves_its_root() -> None:
 
 
 def test_a_socket_elsewhere_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"KUBELET_SOCKET: /tmp/kubelet.sock must end in /device-plugins/kubelet):
+    with pytest.raises(ConfigError, match=r"KUBELET_SOCKET: /tmp/kubelet.sock must end in /device-plugins/kubelet"):
         resolved(KUBELET_SOCKET="/tmp/kubelet.sock")
 
 

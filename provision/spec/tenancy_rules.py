@@ -34,6 +34,7 @@ _COUNTS: Final = (
 _BY_CLASS: Final = ("pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _PREFIXES: Final = ("requests.", "limits.")
 _SYSTEM: Final = "system-"
+_KUBERNETES: Final = "kube-"
 
 
 def judge_tenancy(spec: StackSpec) -> Iterator[Remark]:
@@ -86,6 +87,9 @@ def _tenant(tenancy: Tenancy, index: int) -> Iterator[Remark]:
     if tenancy.namespaces and tenant.namespace not in tenancy.namespaces:
         message = f"pods of '{tenant.namespace}' may not have GPUs: it is not among tenancy.namespaces"
         yield error((*path, "namespace"), message, "add it there, or leave this tenant out")
+    if tenant.namespace.startswith(_KUBERNETES):
+        message = f"'{tenant.namespace}' is Kubernetes' own, and a quota could keep its pods from starting"
+        yield error((*path, "namespace"), message, "leave it out")
     for name in tenant.quota:
         yield from _known((*path, "quota", name), name)
     for key, amounts in _of_containers(tenant).items():

@@ -42,6 +42,13 @@ def read_request(path: Path) -> JobRequest:
         raise RequestError(f"{path} is no request: {error}", hint="the image belongs to another controller") from error
 
 
+def refuse(error: GrapnelError, write: Callable[[str], None]) -> None:
+    """Write that nothing was done, and why, as the end of a run."""
+    hint = f" ({error.hint})" if error.hint else ""
+    for line in LineWriter(uuid.uuid4().hex).lines(RunFinished(RunStatus.ERROR, message=f"{error.message}{hint}")):
+        write(line)
+
+
 def run_request(  # noqa: PLR0913 - what a run needs
     job: JobRequest,
     runner: PlaybookRunner,

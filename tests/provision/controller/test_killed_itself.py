@@ -1,0 +1,130 @@
+"""A leader is killed at each of its writes, and the other replica goes on: on a real API server."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.cluster.permissions import LEASE_NAME, LEASE_NAMESPACE
+from provision.controller.nodes import AS_DECLARED, FAILED
+from tests.provision.controller.fleet import NEW, OLD, World, driver
+from tests.provision.controller.mortal import MortalSender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from provision.cluster.api import Sender
+    from tests.provision.cluster.stage import Stage
+
+pytestmark = [pytest.mark.functional, pytest.mark.timeout(900)]
+_NUMBERS = itertools.count(1)
+AT_ONCE = {"soakMinutes": 0, "maxUnavailable": 1}
+MOST = 40  # writes of one node's upgrade, at the very most
+
+
+@pytest.fixture
+def stage_alone(stage: Stage) -> Iterator[Stage]:
+    yield stage
+    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
+        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+    stage.kubectl("delete", "gpustacks", "--all")
+
+
+def live_and_die(world: World, last: int, is_over: Callable[[], bool]) -> bool:
+    """Lead until the ``last`` write, or until it is over; return whether it was killed."""
+    senders: list[MortalSender] = []
+
+    def mortal(sender: Sender) -> MortalSender:
+        senders.append(MortalSender(sender, last))
+        return senders[-1]
+
+    world.wrap = mortal
+    found = world.make_controller(f"first-{last}")
+    world.wrap = lambda sender: sender
+
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            found.run()
+
+    thread = threading.Thread(target=run, name="mortal")
+    thread.start()
+    world.wait(lambda: senders[0].is_dead.is_set() or is_over(), "it is killed, or it is over")
+    found.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    return senders[0].is_dead.is_set()
+
+
+def let_the_lease_run_out(stage: Stage) -> None:
+    """Have nobody hold the lease, as in 45 seconds."""
+    patch = json.dumps({"spec": {"holderIdentity": ""}})
+    stage.kubectl("patch", "lease", LEASE_NAME, "-n", LEASE_NAMESPACE, "--type=merge", "-p", patch)
+
+
+def annotations(world: World, name: str) -> dict[str, str]:
+    found: dict[str, str] = world.node(name)["metadata"].get("annotations", {})
+    return found
+
+
+def is_quiet(world: World, name: str, key: str) -> bool:
+    """Tell whether a Node says what became of it, and nothing keeps its stack."""
+    stack = world.stage.get("gpustack", world.pool)
+    return key in annotations(world, name) and not stack["metadata"].get("finalizers")
+
+
+def test_an_upgrade_comes_to_its_end_wherever_its_leader_is_killed(stage_alone: Stage) -> None:
+    for last in range(1, MOST):
+        world = World(stage_alone, f"killed-{next(_NUMBERS)}")
+        name = world.join(driver(OLD))
+        world.declare(driver={"version": NEW}, rollout=AT_ONCE)
+        was_killed = live_and_die(world, last, lambda: is_quiet(world, name, AS_DECLARED))
+        if was_killed:
+            let_the_lease_run_out(stage_alone)
+            with world.controller(f"second-{last}"):
+                world.wait_for("AsDeclared")
+                world.wait(lambda: is_quiet(world, name, AS_DECLARED), f"it ends although it was killed at {last}")
+        node = world.node(name)
+        assert not world.is_out(name), last
+        assert node["spec"].get("taints", []) == [], last
+        assert world.machines.nodes[name].packages == [driver(OLD), driver(NEW)], last
+        assert world.machines.together == set(), last
+        stage_alone.kubectl("delete", "gpustack", world.pool)
+        if not was_killed:
+            break
+    assert last > 6, "there was a write for every phase"
+
+
+def test_a_node_that_fails_is_left_alone_wherever_its_leader_is_killed(stage_alone: Stage) -> None:
+    """It was drained and tried again by each leader that came after one that had not got to say so."""
+    for last in range(1, MOST):
+        world = World(stage_alone, f"killed-{next(_NUMBERS)}")
+        name = world.join(driver(OLD))
+        world.machines.nodes[name].broken = driver(NEW)
+        world.declare(driver={"version": NEW}, rollout=AT_ONCE)
+        was_killed = live_and_die(world, last, lambda: is_quiet(world, name, FAILED))
+        had_failed = '"failed' in annotations(world, name).get("grapnel.dev/upgrade", "")
+        tried = len(world.asked("apply"))
+        if was_killed:
+            let_the_lease_run_out(stage_alone)
+            with world.controller(f"second-{last}"):
+                world.wait_for("Degraded")
+                world.wait(lambda: is_quiet(world, name, FAILED), f"it ends although it was killed at {last}")
+        if had_failed and '"phase":"failed"' in annotations(world, name)["grapnel.dev/upgrade"].replace(" ", ""):
+            assert len(world.asked("apply")) - tried <= 1, last
+        assert released_after_failure(world, name) == 0, last
+        assert world.machines.together == set(), last
+        stage_alone.kubectl("delete", "gpustack", world.pool)
+        if not was_killed:
+            break
+
+
+def released_after_failure(world: World, name: str) -> int:
+    """Return how often a node was taken out of service beyond the first upgrade."""
+    runs = [playbook for playbook, nodes in world.machines.runs if name in nodes]
+    swaps = [index for index, playbook in enumerate(runs) if playbook == "apply"]
+    return runs[swaps[-1] :].count("release") if swaps else 0

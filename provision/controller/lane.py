@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 60.0  # for so long nobody is out of service before a rollout makes way for nodes that wait to be in it
 HELD_S: Final = 3.0  # a turn of the engine later
+GONE_S: Final = 60.0  # a machine that registers again has done so by then; an engine alone would wait for longer
 _DONE: Final = frozenset({Status.UNCHANGED, Status.CONVERGED})
 _FAILED: Final = frozenset({Phase.FAILED, Phase.RETURNED})
 
@@ -94,6 +95,7 @@ class Lane:
     _deferred: set[str] = field(default_factory=set)
     _idle_since: float | None = None
     _held_s: float = 0.0
+    _missing: dict[str, float] = field(default_factory=dict)
 
     @property
     def busy(self) -> frozenset[str]:
@@ -122,6 +124,8 @@ class Lane:
             self.wind_down("the declaration has changed")
         elif lost:
             self.wind_down(f"{few(sorted(lost))} left the stack")
+        elif gone := self._gone():
+            self.wind_down(f"{few(sorted(gone))} left the cluster")
         elif self._main is not None:
             if self.hold is None and self._may_end(is_stale=False):
                 self._main.cancel.set()
@@ -138,6 +142,16 @@ class Lane:
             self.hold, self._held_s = Pause(by="the controller", reason=reason), self.clock()
         if self._main is not None and self._may_end(is_stale=True):
             self._main.cancel.set()
+
+    def miss(self, nodes: Collection[str]) -> None:
+        """Know which of the nodes of the rounds that run are in the cluster no more."""
+        self._missing = {name: self._missing.get(name, self.clock()) for name in nodes}
+
+    def _gone(self) -> frozenset[str]:
+        """Return nodes that were out of service and left the cluster, and have not registered again meanwhile."""
+        standing, now = self.board.get(self.name), self.clock()
+        gone = {name for name, since in self._missing.items() if now - since >= GONE_S}
+        return frozenset() if standing is None else standing.out & gone
 
     def stop(self) -> None:
         """Begin to end; `join` waits for it."""
@@ -163,7 +177,7 @@ class Lane:
     def _may_end(self, *, is_stale: bool) -> bool:
         """Tell whether a rollout may be ended without leaving anybody out of service."""
         standing = self.board.get(self.name)
-        if standing is None or standing.out:
+        if standing is None or standing.out - self._gone():
             self._idle_since = None
             return False
         now = self.clock()

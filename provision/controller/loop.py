@@ -197,6 +197,7 @@ class Controller:
             memory = self._memory.get(name) or self._remember(name, tenure)
             own = {node: nodes[node] for node in sorted(membership.owned.get(name, ()))}
             order = self._order(each, memory, own)
+            memory.lane.miss(memory.lane.busy - nodes.keys())
             self._offer(each, memory, order, nodes.keys() - own.keys())
             if order is not None:
                 reports.adopt(order, memory)

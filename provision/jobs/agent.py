@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import uuid
+import zlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -36,7 +37,7 @@ def read_request(path: Path) -> JobRequest:
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RequestError(f"{path} is longer than {MAX_DOCUMENT_BYTES} bytes")
         return msgspec.json.decode(data, type=JobRequest)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise RequestError(f"{path} cannot be read: {error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"{path} is no request: {error}", hint="the image belongs to another controller") from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.cluster.components import API_SERVER
+from provision.controller import lane
 from provision.controller.nodes import FAILED
 from tests.provision.controller.fleet import NEW, OLD, World, driver
 
@@ -48,7 +49,9 @@ def released(world: World, name: str) -> int:
     return world.asked("release").count(name)
 
 
-def test_nodes_that_leave_in_the_middle_are_forgotten(world: World) -> None:
+def test_nodes_that_leave_in_the_middle_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others waited for one that was out of service as long as for one that is lost."""
+    monkeypatch.setattr(lane, "GONE_S", 2.0)
     with world.controller():
         first, (second, third) = begin(world, 3)
         world.stage.kubectl("delete", "node", first, second)

@@ -30,7 +30,7 @@ from provision.controller.reports import Reports, StackMemory
 from provision.controller.standings import stands
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
 from provision.stacks.derive import Observed, status_of
-from provision.stacks.follower import STACKS, StackBook
+from provision.stacks.follower import STACKS, StackBook, require_served
 from provision.stacks.membership import members
 from provision.stacks.model import Stack
 from provision.stacks.objects import StackObject
@@ -122,6 +122,7 @@ class Controller:
         return "" if standing is None else encode_progress(standing)
 
     def _lead(self, tenure: Tenure) -> None:
+        require_served(self._api)
         acting = self._api.guarded(tenure.check)
         marker = Marker(acting, self._nodes, self._say, self._clock)
         self._keeper = Keeper(acting, self._stacks)
@@ -216,10 +217,12 @@ class Controller:
         """Begin, or end, what a stack asks for. ``strangers`` are the Nodes that are not its own."""
         lane = memory.lane
         try:
-            is_kept = self._keeper.settle(followed, order, is_idle=lane.is_idle)
+            is_kept, why = self._keeper.settle(followed, order, is_idle=lane.is_idle), ""
         except ClusterError as error:
-            memory.trouble = error.message
-            is_kept = False
+            is_kept, why = False, f"it cannot be kept from going: {error.message}"
+            if why != memory.why_not_kept:
+                self._say(f"{lane.name}: {why}")
+        memory.why_not_kept = why
         if order is None:
             lane.wind_down("the declaration cannot be used any more")
             return
@@ -285,8 +288,9 @@ class Controller:
         if order is None:
             return Observed(disputed=disputed)
         nodes = stands(order, memory.lane.busy, self._board.get(name), memory.attempts, unmarked)
-        is_stuck = bool(memory.trouble) and not any(each.how.value == "as declared" for each in nodes.values())
-        return Observed(nodes=nodes, disputed=disputed, trouble=memory.trouble if is_stuck else "")
+        trouble = memory.why_not_kept or memory.trouble
+        is_stuck = bool(trouble) and not any(each.how.value == "as declared" for each in nodes.values())
+        return Observed(nodes=nodes, disputed=disputed, trouble=trouble if is_stuck else "")
 
     def _write(self, followed: Followed, memory: StackMemory, observed: Observed) -> None:
         now = self._clock()

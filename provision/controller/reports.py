@@ -25,13 +25,17 @@ _NOBODY: Final = frozenset({Status.CANCELED})
 
 @dataclass(slots=True)
 class StackMemory:
-    """What the loop knows of one stack beside its object. ``removed`` are UIDs of Nodes that grapnel was taken off."""
+    """What the loop knows of one stack beside its object. ``removed`` are UIDs of Nodes that grapnel was taken off.
+
+    ``trouble`` is what went wrong in its last round, ``why_not_kept`` why its finalizer cannot be written.
+    """
 
     lane: Lane
     attempts: Attempts = field(default_factory=Attempts)
     fingerprint: bytes = b""
     fingerprint_of: tuple[str, int] = ("", -1)
     trouble: str = ""
+    why_not_kept: str = ""
     removed: set[str] = field(default_factory=set)
     adopted: set[str] = field(default_factory=set)
     next_write_s: float = 0.0

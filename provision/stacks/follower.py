@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.cluster.api import NOT_FOUND
+from provision.cluster.exchange import Request, StatusError
 from provision.cluster.mirror import number
+from provision.rollout.errors import ClusterError
+from provision.spec.model import API_VERSION
 from provision.stacks.decode import decode_stack
 from provision.stacks.model import Unreadable
 from provision.stacks.status import StackStatus
@@ -16,10 +20,23 @@ from provision.stacks.status import StackStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from provision.cluster.api import Api
     from provision.stacks.model import Stack
     from provision.stacks.objects import StackObject
 
 STACKS: Final = "/apis/grapnel.dev/v1alpha1/gpustacks"
+
+
+def require_served(api: Api) -> None:
+    """Raise ClusterError where the cluster has no GpuStacks of the version that is read here."""
+    try:
+        api.call(Request(method="GET", path=STACKS.rpartition("/")[0]), msgspec.Raw, expected=(NOT_FOUND,))
+    except StatusError:
+        raise ClusterError(
+            f"{api.name} does not serve GpuStacks of {API_VERSION}",
+            hint="`kubectl apply -f deploy/crd/gpustacks.yaml`; where it has those of a later version, upgrade the "
+            "controller",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def test_a_node_that_reboots_in_the_middle_is_upgraded_once(world: World) -> Non
 def test_a_failed_canary_stops_the_rollout_and_goes_back(world: World) -> None:
     first, second = [world.join(driver(OLD)) for _number in range(2)]
     world.machines.nodes[first].broken = world.machines.nodes[second].broken = driver(NEW)
-    waves = [{"hosts": [first]}, {"size": "100%"}]
+    waves: list[dict[str, object]] = [{"hosts": [first]}, {}]
     world.declare(driver={"version": NEW}, rollout={**AT_ONCE, "waves": waves})
     with world.controller():
         world.wait(lambda: FAILED in world.node(first)["metadata"]["annotations"], "it is known to have failed")

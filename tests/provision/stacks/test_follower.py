@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
+from provision.cluster.api import Api
+from provision.cluster.exchange import Answer
+from provision.rollout.errors import ClusterError
 from provision.stacks import follower
-from provision.stacks.follower import StackBook
+from provision.stacks.follower import StackBook, require_served
 from provision.stacks.model import Stack, Unreadable
 from provision.stacks.objects import StackObject
 from provision.stacks.status import StackStatus
 from tests.provision.stacks.samples import stored
+
+if TYPE_CHECKING:
+    from provision.cluster.exchange import Request, Stream
 
 
 def thing(name: str = "pool", *, generation: int = 1, version: int = 1, **more: Any) -> StackObject:  # noqa: ANN401 - of an API
@@ -68,3 +76,26 @@ def test_only_what_matters_wakes() -> None:
     book.put(thing(version=3, metadata={"finalizers": ["example.com/x"]}))
     assert len(rung) == 2
     assert isinstance(book.all()["pool"].stack, Stack)
+
+
+@dataclass(frozen=True)
+class Server:
+    """An API server that answers everything with one code."""
+
+    code: int
+    name: str = "cluster x"
+
+    def send(self, request: Request) -> Answer:
+        assert request.path == "/apis/grapnel.dev/v1alpha1"
+        return Answer(code=self.code, body=b"{}", headers={})
+
+    def stream(self, request: Request) -> Stream:
+        raise NotImplementedError(request)
+
+
+def test_a_cluster_without_the_custom_resource_or_with_a_later_one_says_so() -> None:
+    """Nobody could tell from `the server could not find the requested resource`."""
+    require_served(Api(Server(200)))
+    with pytest.raises(ClusterError, match=r"cluster x does not serve GpuStacks of grapnel\.dev/v1alpha1") as raised:
+        require_served(Api(Server(404)))
+    assert "deploy/crd/gpustacks.yaml" in raised.value.hint

@@ -119,20 +119,26 @@ class Lane:
                 self._deferred.clear()
                 self._main = self._begin(order, only_in_place=False)
             return
-        running = [each for each in (self._main, self._side) if each is not None]
-        if any(_declared(order) != _declared(each.order) for each in running):
-            self.wind_down("the declaration has changed")
-        elif lost:
-            self.wind_down(f"{few(sorted(lost))} left the stack")
-        elif gone := self._gone():
-            self.wind_down(f"{few(sorted(gone))} left the cluster")
+        reason = self._out_of_date(order, lost)
+        if reason or self.hold is not None:  # what was held once comes to its end, or nothing would let it go on
+            self.wind_down(reason)
         elif self._main is not None:
-            if self.hold is None and self._may_end(is_stale=False):
+            if self._may_end(is_stale=False):
                 self._main.cancel.set()
             aside = order.due - self.busy - self._deferred
-            if self._side is None and aside and self.hold is None:
+            if self._side is None and aside:
                 joining = order.joining & aside
                 self._side = self._begin(replace(order, due=aside, joining=joining), only_in_place=True)
+
+    def _out_of_date(self, order: Order, lost: Collection[str]) -> str:
+        """Return why what runs is not what is wanted any more, empty where it is."""
+        running = [each for each in (self._main, self._side) if each is not None]
+        if any(_declared(order) != _declared(each.order) for each in running):
+            return "the declaration has changed"
+        if lost:
+            return f"{few(sorted(lost))} left the stack"
+        gone = self._gone()
+        return f"{few(sorted(gone))} left the cluster" if gone else ""
 
     def wind_down(self, reason: str) -> None:
         """Let no further node begin, and end when nobody is out of service; what is out comes back first."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
 _NUMBERS = itertools.count(1)
+CLOSED = [{"first": "2020-01-01", "last": "2099-01-01"}]
 AT_ONCE = {"soakMinutes": 0, "maxUnavailable": 1}
 
 
@@ -118,6 +119,19 @@ def test_a_node_that_goes_over_to_another_stack_has_one_engine_at_a_time(world: 
     for name in (first, second):
         assert driver("570.10") in world.machines.nodes[name].packages
         assert not world.is_out(name)
+
+
+def test_a_node_that_leaves_its_stack_and_comes_back_holds_nobody_up(world: World) -> None:
+    """The rollout was held when it left, and there was nothing that let it go on."""
+    names = [world.join(driver(OLD)) for _number in range(2)]
+    world.declare(driver={"version": NEW}, rollout={**AT_ONCE, "blackouts": CLOSED})
+    with world.controller():
+        world.wait(lambda: "blackout" in world.status().get("message", ""), "it waits for its window")
+        world.stage.kubectl("label", "node", names[0], "pool=elsewhere", "--overwrite")
+        world.wait(lambda: any("left the stack" in each for each in world.said), "the node has left")
+        world.stage.kubectl("label", "node", names[0], f"pool={world.pool}", "--overwrite")
+        world.wait(lambda: world.status()["nodes"]["total"] == 2, "it is back")
+        world.wait(lambda: "blackout" in world.status()["message"], "the window is all that is waited for")
 
 
 def test_a_declaration_that_is_taken_back_reaches_no_further_node(world: World) -> None:

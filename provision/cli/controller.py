@@ -86,8 +86,29 @@ def run(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: controller.stop())
     with Probes(args.probes, controller):
-        controller.run()
+        run_beside_signals(controller)
     return ExitCode.DONE
+
+
+def run_beside_signals(controller: Controller) -> None:
+    """Run it on a thread, and raise what it ends with.
+
+    Signals are handled between two steps of the main thread: in the middle of a wait of its own, whose lock it holds,
+    it would wait for that lock for ever.
+    """
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            controller.run()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            ended.append(error)
+
+    thread = threading.Thread(target=run, name="controller")
+    thread.start()
+    thread.join()
+    if ended:
+        raise ended[0]
 
 
 def make_controller(args: argparse.Namespace, api: Api) -> Controller:

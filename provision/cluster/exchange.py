@@ -11,13 +11,17 @@ if TYPE_CHECKING:
     from provision.cluster.objects import Status
 
 READ_TIMEOUT_S: Final = 30.0  # between two pieces of an answer
+LONGEST_LINE: Final = 32 << 20  # bytes of an object in a watch; etcd takes one of 1.5 MiB by default
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request. ``path`` is quoted already, ``body`` becomes JSON."""
+    """One request. ``path`` is quoted already, ``body`` becomes JSON.
+
+    ``longest_line`` limits, in bytes, the lines of an answer that is streamed.
+    """
 
     method: str
     path: str
@@ -25,6 +29,7 @@ class Request:
     body: Mapping[str, Any] | None = None
     content_type: str = "application/json"
     timeout_s: float = READ_TIMEOUT_S
+    longest_line: int = LONGEST_LINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ class Answer:
 class Stream:
     """An answer that goes on: ``lines`` are yielded as they come, and raise UnreachableError where it breaks off.
 
+    A line that is too long is a RefusedError.
     ``close`` ends it, from any thread; whoever reads it has to ``release`` it.
     """
 

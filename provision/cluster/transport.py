@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, new_client_from_config_dict
 
-from provision.cluster.errors import KubeconfigError
+from provision.cluster.errors import KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Stream
 from provision.cluster.parallel import WORKERS
 from provision.rollout.errors import UnreachableError
@@ -49,58 +50,77 @@ class Transport:
         self._key_folder = key_folder
         self._client = self._log_in()
         self._was_accepted = False
+        self._mutex = threading.Lock()  # around logging in again
 
     def send(self, request: Request) -> Answer:
         """Return the answer; raises UnreachableError when there is none.
 
         When credentials that had worked are refused they are read again, once: tokens are exchanged under a long run.
         """
-        answer = self._send(request)
-        if answer.code == _UNAUTHORIZED and self._was_accepted:
-            self._was_accepted = False
-            self._client = self._log_in()
-            answer = self._send(request)
-        self._was_accepted = answer.code != _UNAUTHORIZED
+        client = self._client
+        answer = self._send(client, request)
+        if answer.code == _UNAUTHORIZED and (renewed := self._renewed(client)) is not None:
+            answer = self._send(renewed, request)
+        self._was_accepted = self._was_accepted or answer.code != _UNAUTHORIZED
         return answer
 
     def stream(self, request: Request) -> Stream:
         """Return an answer to be read as it comes; ``timeout_s`` of the request limits every silence in it."""
-        response = self._open(request)
-        if response.status == _UNAUTHORIZED and self._was_accepted:
+        client = self._client
+        response = self._open(client, request)
+        if response.status == _UNAUTHORIZED and (renewed := self._renewed(client)) is not None:
             response.response.close()
-            self._client = self._log_in()
-            response = self._open(request)
+            response = self._open(renewed, request)
         raw = response.response
         return Stream(
             code=response.status,
             headers=response.headers,
-            lines=self._lines(raw),
+            lines=self._lines(raw, request.longest_line),
             close=lambda: _break_off(raw),
             release=raw.close,
         )
 
-    def _lines(self, raw: BaseHTTPResponse) -> Iterator[bytes]:
+    def _lines(self, raw: BaseHTTPResponse, longest: int) -> Iterator[bytes]:
         pieces: list[bytes] = []
+        length = 0
         try:
             for piece in raw.stream(_PIECE_BYTES):
                 *lines, rest = piece.split(b"\n")
                 for line in lines:
                     yield b"".join((*pieces, line))
                     pieces.clear()
+                    length = 0
                 pieces.append(rest)
+                length += len(rest)
+                if length > longest:  # whoever writes it may go on for ever
+                    raise RefusedError(f"{self.name} sends a line of more than {longest} bytes")
             if last := b"".join(pieces):
                 yield last
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:  # a ValueError: it was closed
             raise self._silent(error) from error
 
-    def _send(self, request: Request) -> Answer:
+    def _renewed(self, refused: ApiClient) -> ApiClient | None:
+        """Return a client with the credentials as they are now; None where those that are refused never worked.
+
+        Of several threads whose token runs out at the same moment one logs in, and the others take what it has.
+        """
+        with self._mutex:
+            if self._client is not refused:
+                return self._client
+            if not self._was_accepted:
+                return None
+            self._was_accepted = False
+            self._client = self._log_in()
+            return self._client
+
+    def _send(self, client: ApiClient, request: Request) -> Answer:
         with self._failures():
-            response = self._open(request)
+            response = self._open(client, request)
             return Answer(code=response.status, body=response.read() or b"", headers=response.headers)
 
-    def _open(self, request: Request) -> RESTResponse:
+    def _open(self, client: ApiClient, request: Request) -> RESTResponse:
         with self._failures():
-            method, url, headers, body, _form = self._client.param_serialize(
+            method, url, headers, body, _form = client.param_serialize(
                 request.method,
                 request.path,
                 query_params=list(request.query.items()),
@@ -109,7 +129,7 @@ class Transport:
                 auth_settings=["BearerToken"],
             )
             limits = (min(CONNECT_TIMEOUT_S, request.timeout_s), request.timeout_s)
-            return self._client.call_api(method, url, headers, body, _request_timeout=limits)
+            return client.call_api(method, url, headers, body, _request_timeout=limits)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:

@@ -31,6 +31,11 @@ def of_stack(spec: StackSpec, payload: Payload) -> bytes:
     return hashlib.sha256(encoder.encode([about_machines, archives, payload.unit, payload.units])).digest()
 
 
+def of_try(stack: bytes, node: SeenNode) -> str:
+    """Return what a node has failed with. Another boot is no reason to try it again: an upgrade may reboot it."""
+    return hashlib.sha256(stack + node.uid.encode()).hexdigest()[:_LENGTH]
+
+
 def of_node(stack: bytes, node: SeenNode) -> str:
     """Return the fingerprint of a node that is as ``stack`` declares."""
     text = f"{node.uid}\n{node.boot}\n{node.kernel}"

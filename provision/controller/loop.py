@@ -13,58 +13,47 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.apply.model import Status
 from provision.cluster.informer import NODES
 from provision.cluster.lease import RENEW_S, Tenure, hold
 from provision.cluster.objects import Node
 from provision.cluster.progress import encode_progress
 from provision.cluster.watcher import Source, Watcher
-from provision.controller.attempts import Attempts, key_of
 from provision.controller.board import Board
 from provision.controller.choice import Order, choose
-from provision.controller.fingerprint import of_node, of_stack
+from provision.controller.fingerprint import of_stack
+from provision.controller.keeper import Keeper
 from provision.controller.lane import Lane, LaneTenure, Told
-from provision.controller.marker import Mark, Marker
+from provision.controller.leaving import leave
+from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
+from provision.controller.reports import Reports, StackMemory
 from provision.controller.standings import stands
 from provision.controller.tenants import TenancyDesk
-from provision.rollout.errors import ClusterError, HeldError
+from provision.rollout.errors import ClusterError, HeldError, UnreachableError
 from provision.stacks.derive import Observed, status_of
-from provision.stacks.follower import STACKS, StackBook
+from provision.stacks.follower import STACKS, StackBook, require_served
 from provision.stacks.membership import members
 from provision.stacks.model import Stack
 from provision.stacks.objects import StackObject
 from provision.stacks.writer import write_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from provision.apply.model import NodeResult
     from provision.cluster.api import Api
     from provision.cluster.kubernetes_cluster import Held
     from provision.controller.nodes import SeenNode
     from provision.controller.rounds import Means
+    from provision.stacks.derive import TenancyStands
     from provision.stacks.follower import Followed
     from provision.stacks.membership import Membership
 
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
 STATUS_S: Final = 1.0  # between two statuses of the same stack
+REFUSED_S: Final = 30.0  # where one could not be written
 LONGEST_S: Final = 30.0  # without a turn
 STUCK_S: Final = 300.0  # without a turn, a request that waits for an API server included
-_NOBODY: Final = frozenset({Status.CANCELED})
-
-
-@dataclass(slots=True)
-class _StackMemory:
-    """What the loop knows of one stack beside its object."""
-
-    lane: Lane
-    attempts: Attempts = field(default_factory=Attempts)
-    fingerprint: bytes = b""
-    fingerprint_of: tuple[str, int] = ("", -1)
-    trouble: str = ""
-    written_s: float = 0.0
-    is_unwritten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +86,9 @@ class Controller:
         self._inbox: queue.Queue[Told] = queue.Queue()
         self._nodes, self._stacks = NodeBook(self._wake.set), StackBook(self._wake.set)
         self._board = Board()
-        self._memory: dict[str, _StackMemory] = {}
+        self._memory: dict[str, StackMemory] = {}
+        self._keeper = Keeper(api, self._stacks)
+        self._is_away = False
         self.counts = Counts()
         self._turned_s = clock()
 
@@ -114,13 +105,16 @@ class Controller:
     def run(self) -> None:
         """Wait for the lease, and lead until stopped. Raises ClusterError; LeaseLostError where the lease is lost."""
         tenure = Tenure(self._api, self._holder, progress=self._progress)
+        told = ""
         while not self._stop.is_set():
             try:
                 with hold(tenure):
                     self._say(f"{self._holder} leads")
                     self._lead(tenure)
-            except HeldError as error:
-                self._say(f"{error.message}: waiting for it")
+            except (HeldError, UnreachableError) as error:
+                if error.message != told:  # once, and not every ten seconds for weeks
+                    self._say(f"{error.message}: waiting")
+                told = error.message
                 self._stop.wait(RENEW_S)
             else:
                 return
@@ -130,8 +124,11 @@ class Controller:
         return "" if standing is None else encode_progress(standing)
 
     def _lead(self, tenure: Tenure) -> None:
+        require_served(self._api)
         acting = self._api.guarded(tenure.check)
-        marker = Marker(acting, self._nodes, self._say)
+        marker = Marker(acting, self._nodes, self._say, self._clock)
+        self._keeper = Keeper(acting, self._stacks)
+        reports = Reports(self._nodes, marker, self._say, self._clock)
         desk = TenancyDesk(acting, wake=self._wake.set, say=self._say, clock=self._clock)
         watchers: list[Watcher[Any]] = [
             Watcher(self._api, Source(path=NODES, item=Node), self._nodes),
@@ -142,16 +139,35 @@ class Controller:
                 watcher.start()
             while not self._stop.is_set():
                 tenure.check()
-                for watcher in watchers:
-                    watcher.check()
-                self._turn(tenure, marker, desk)
+                if self._are_fresh(watchers):
+                    self._turn(tenure, reports, desk)
                 self._rest()
+        except UnreachableError as error:  # at its start: nothing was begun, and nothing is lost with the lease
+            raise ClusterError(error.message, hint=error.hint) from error
         finally:
             self.counts = Counts()
-            self._end(watchers, marker)
+            self._end(watchers, reports)
             desk.close()
 
-    def _end(self, watchers: list[Watcher[Any]], marker: Marker) -> None:
+    def _are_fresh(self, watchers: Sequence[Watcher[Any]]) -> bool:
+        """Tell whether what is known is up to date. An API server that restarts is waited for as long as the lease is.
+
+        Raises what will not pass.
+        """
+        try:
+            for watcher in watchers:
+                watcher.check()
+        except UnreachableError as error:
+            if not self._is_away:
+                self._say(f"{error.message}: nothing further begins until it does")
+            self._is_away = True
+            return False
+        if self._is_away:
+            self._say(f"{self._api.name} answers again")
+        self._is_away = False
+        return True
+
+    def _end(self, watchers: Sequence[Watcher[Any]], reports: Reports) -> None:
         for memory in self._memory.values():
             memory.lane.stop()
         for memory in self._memory.values():
@@ -160,7 +176,8 @@ class Controller:
             watcher.stop()
         for watcher in watchers:
             watcher.join()
-        marker.close()
+        self._hear(reports)  # what the rounds have said last is known to the next leader
+        reports.marker.close()
 
     def _rest(self) -> None:
         """Wait for something to happen, or for the next try."""
@@ -172,57 +189,86 @@ class Controller:
         self._stop.wait(REST_S)
         self._wake.clear()
 
-    def _turn(self, tenure: Tenure, marker: Marker, desk: TenancyDesk) -> None:
+    def _turn(self, tenure: Tenure, reports: Reports, desk: TenancyDesk) -> None:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
-        self._hear(marker)
+        self._hear(reports)
+        reports.marker.again()
         nodes, followed = self._nodes.all(), self._stacks.all()
-        stacks = [each.stack for each in followed.values() if isinstance(each.stack, Stack)]
-        membership = members(stacks, {name: node.labels for name, node in nodes.items()})
+        labels = {name: node.labels for name, node in nodes.items()}
+        membership = members([each.stack for each in followed.values()], labels)
         numbers: dict[tuple[str, str], int] = {}
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
-            stack = each.stack
-            order = None
-            if isinstance(stack, Stack) and not stack.is_going:
-                own = {node: nodes[node] for node in sorted(membership.owned.get(name, ()))}
-                order = self._order(stack, memory, own)
-                memory.lane.offer(order)
-                desk.offer(stack)
-            else:
-                memory.lane.stop()
-            tenancy = desk.stands(stack) if order is not None and isinstance(stack, Stack) else None
-            observed = replace(self._observed(name, memory, order, membership), tenancy=tenancy)
+            own = {node: nodes[node] for node in sorted(membership.owned.get(name, ()))}
+            order = self._order(each, memory, own)
+            memory.lane.miss(memory.lane.busy - nodes.keys())
+            self._offer(each, memory, order, nodes.keys() - own.keys())
+            if order is not None:
+                reports.adopt(order, memory)
+            observed = self._observed(name, memory, order, membership, reports.marker.unwritten())
+            observed = replace(observed, tenancy=_tenancy(order, desk))
             for stand in observed.nodes.values():
                 numbers[name, stand.how.value] = numbers.get((name, stand.how.value), 0) + 1
             self._write(each, memory, observed)
         desk.forget_others(followed)
         for name in [name for name, memory in self._memory.items() if name not in followed]:
-            self._memory[name].lane.stop()
+            self._memory[name].lane.wind_down("its GpuStack is gone")
             if self._memory[name].lane.is_idle:
                 del self._memory[name]
         rounds = sum(not memory.lane.is_idle for memory in self._memory.values())
         self.counts = Counts(is_leader=True, nodes=numbers, rounds=rounds, turns=self.counts.turns + 1)
 
-    def _remember(self, name: str, tenure: Tenure) -> _StackMemory:
+    def _offer(self, followed: Followed, memory: StackMemory, order: Order | None, strangers: AbstractSet[str]) -> None:
+        """Begin, or end, what a stack asks for. ``strangers`` are the Nodes that are not its own."""
+        lane = memory.lane
+        try:
+            is_kept, why = self._keeper.settle(followed, order, is_idle=lane.is_idle), ""
+        except ClusterError as error:
+            is_kept, why = False, f"it cannot be kept from going: {error.message}"
+            if why != memory.why_not_kept:
+                self._say(f"{lane.name}: {why}")
+        memory.why_not_kept = why
+        if order is None:
+            lane.wind_down("the declaration cannot be used any more")
+            return
+        others = [each.lane.busy for each in self._memory.values() if each.lane is not lane]
+        order = order.without(frozenset().union(*others))
+        lane.offer(order if is_kept else order.without(order.due), lane.busy & strangers)
+
+    def _remember(self, name: str, tenure: Tenure) -> StackMemory:
         holding: Callable[[], Any] = lambda: lane.hold  # noqa: E731 - the lane that is made below
         means = self._make_means(LaneTenure(tenure, self._board, name, holding))
+        means = replace(means, keep=self._keeper.keep)
         lane = Lane(name, means, self._board, self._tell, self._say, self._clock)
-        self._memory[name] = _StackMemory(lane)
+        self._memory[name] = StackMemory(lane)
         return self._memory[name]
 
-    def _order(self, stack: Stack, memory: _StackMemory, own: Mapping[str, SeenNode]) -> Order:
+    def _order(self, followed: Followed, memory: StackMemory, own: Mapping[str, SeenNode]) -> Order | None:
+        stack = followed.stack
+        if not isinstance(stack, Stack):
+            return None
         if memory.fingerprint_of != (stack.uid, stack.generation):
             memory.fingerprint = of_stack(stack.spec, memory.lane.means.payload)
             memory.fingerprint_of, memory.trouble = (stack.uid, stack.generation), ""
+            memory.removed.clear()
         memory.attempts.forget_others(own.keys())
-        return choose(stack, memory.fingerprint, own, memory.attempts, self._clock())
+        now = self._clock()
+        order = choose(stack, memory.fingerprint, own, memory.attempts, now)
+        return leave(order, memory.removed, memory.attempts, now, self._age_s(followed)) if stack.is_going else order
+
+    def _age_s(self, followed: Followed) -> float:
+        """Return for how long a stack has been deleted, by the API server's clock."""
+        try:
+            return (self._api.now() - datetime.fromisoformat(followed.deleted)).total_seconds()
+        except ValueError:
+            return 0.0
 
     def _tell(self, told: Told) -> None:
         self._inbox.put(told)
         self._wake.set()
 
-    def _hear(self, marker: Marker) -> None:
+    def _hear(self, reports: Reports) -> None:
         """Take what rounds have said since the last turn."""
         while True:
             try:
@@ -230,86 +276,49 @@ class Controller:
             except queue.Empty:
                 return
             memory = self._memory.get(told.order.stack.name)
-            if memory is None:
-                continue
-            for node in told.done:
-                self._done(node, told.order, memory, marker)
-            if told.outcome is not None:
-                memory.trouble = "; ".join(str(error.message) for error in told.outcome.complaints)
-                if memory.trouble:
-                    self._say(f"{told.order.stack.name}: {memory.trouble}")
-                for result in told.outcome.results:
-                    self._ended(result, told.order, memory, marker, told.outcome.stop)
-                if not told.outcome.results and told.outcome.complaints:
-                    for node in told.order.due:
-                        self._failed(node, told.order, memory, memory.trouble)
-                memory.lane.ended(told)
+            if memory is not None:
+                reports.take(told, memory)
 
-    def _done(self, node: str, order: Order, memory: _StackMemory, marker: Marker) -> None:
-        """Know that a node is as declared."""
-        seen = self._nodes.get(node)
-        former = order.members.get(node)
-        if seen is None or former is None or seen.uid != former.uid:
-            return
-        if memory.fingerprint_of != (order.stack.uid, order.stack.generation):
-            return  # another declaration by now
-        fingerprint = of_node(memory.fingerprint, seen)  # it may have been rebooted meanwhile
-        memory.attempts.succeeded(node, key_of(seen, fingerprint), self._clock())
-        marker.mark(Mark(node, seen.uid, fingerprint))
-
-    def _ended(self, result: NodeResult, order: Order, memory: _StackMemory, marker: Marker, stop: str) -> None:
-        if result.status in _NOBODY or result.node not in order.due:
-            return
-        if result.is_good and result.status is not Status.SKIPPED:
-            return  # it was told when it was done
-        reason = result.failure.message if result.failure is not None else result.note or stop
-        if result.status is Status.WAITING and not reason:
-            return  # it is left to a rollout
-        seen = self._nodes.get(result.node)
-        is_left = seen is not None and seen.is_left_failed
-        if seen is not None and (is_left or result.status is Status.RETURNED):
-            # Before anything else is begun: what a rollout has left failed is not tried again by itself.
-            self._write_mark(marker, Mark(result.node, seen.uid, order.wanted[result.node], has_failed=True))
-        needs_somebody = is_left or result.status in {Status.SKIPPED, Status.WAITING, Status.RETURNED}
-        self._failed(result.node, order, memory, reason, needs_somebody=needs_somebody)
-
-    def _write_mark(self, marker: Marker, mark: Mark) -> None:
-        try:
-            marker.write(mark)
-        except ClusterError as error:
-            self._say(f"node {mark.node} is not marked: {error.message}")
-
-    def _failed(
-        self, node: str, order: Order, memory: _StackMemory, reason: str, *, needs_somebody: bool = False
-    ) -> None:
-        seen = self._nodes.get(node)
-        if seen is not None:
-            key = key_of(seen, order.wanted[node])
-            memory.attempts.failed(node, key, reason, self._clock(), needs_somebody=needs_somebody)
-
-    def _observed(self, name: str, memory: _StackMemory, order: Order | None, membership: Membership) -> Observed:
+    def _observed(
+        self,
+        name: str,
+        memory: StackMemory,
+        order: Order | None,
+        membership: Membership,
+        unmarked: Mapping[str, str],
+    ) -> Observed:
         disputed = {
             node: [other for other in membership.disputed[node] if other != name]
             for node in membership.claimed_twice(name)
         }
         if order is None:
             return Observed(disputed=disputed)
-        nodes = stands(order, memory.lane.busy, self._board.get(name), memory.attempts)
-        is_stuck = bool(memory.trouble) and not any(each.how.value == "as declared" for each in nodes.values())
-        return Observed(nodes=nodes, disputed=disputed, trouble=memory.trouble if is_stuck else "")
+        nodes = stands(order, memory.lane.busy, self._board.get(name), memory.attempts, unmarked)
+        trouble = memory.why_not_kept or memory.trouble
+        is_stuck = bool(trouble) and not any(each.how.value == "as declared" for each in nodes.values())
+        return Observed(nodes=nodes, disputed=disputed, trouble=trouble if is_stuck else "")
 
-    def _write(self, followed: Followed, memory: _StackMemory, observed: Observed) -> None:
+    def _write(self, followed: Followed, memory: StackMemory, observed: Observed) -> None:
         now = self._clock()
         status = status_of(followed.stack, observed, followed.status, datetime.now(UTC))
         memory.is_unwritten = status != followed.status
-        if not memory.is_unwritten or now - memory.written_s < STATUS_S:
+        if not memory.is_unwritten or now < memory.next_write_s:
             return
-        memory.written_s = now
+        memory.next_write_s = now + STATUS_S
         try:
             written = write_status(self._api, followed.stack.name, followed.stack.uid, status)
         except ClusterError as error:
             self._say(f"{followed.stack.name}: its status is not written: {error.message}")
+            memory.next_write_s = now + REFUSED_S  # such as for a permission that is missing
             return
         if written is not None:
             self._stacks.put(written)
             memory.is_unwritten = False
+
+
+def _tenancy(order: Order | None, desk: TenancyDesk) -> TenancyStands | None:
+    """Have a look taken at what a stack declares for tenants, and return how it stands; what is deleted is left."""
+    if order is None or order.stack.is_going:
+        return None
+    desk.offer(order.stack)
+    return desk.stands(order.stack)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
 
 AS_DECLARED: Final = "grapnel.dev/as-declared"  # annotation: the fingerprint that the node was brought to
-FAILED: Final = "grapnel.dev/failed"  # annotation: the fingerprint that a rollout could not bring the node to
+FAILED: Final = "grapnel.dev/failed"  # annotation: with what a rollout has left the node failed
 DRIFT: Final = "GPUNodeAsDeclared"  # condition: what the node found when it last compared itself
 NOT_READY: Final = "grapnel.dev/not-ready"  # taint: the node has just joined, and is not provisioned yet
 
@@ -27,7 +27,8 @@ NOT_READY: Final = "grapnel.dev/not-ready"  # taint: the node has just joined, a
 class SeenNode:
     """A Node as it was last seen.
 
-    ``as_declared`` and ``failed`` are what its annotations say. ``is_joining``: it has the start-up taint.
+    ``as_declared`` and ``failed`` are what its annotations say. ``is_silent``: its kubelet is not heard of any more.
+    ``is_joining``: it has the start-up taint.
     ``is_drifted``: it has found by itself that it is not as declared. ``has_marks``: labels or taints of it are
     grapnel's. ``problem`` is what is wrong with its record, for people.
     """
@@ -39,6 +40,7 @@ class SeenNode:
     boot: str = ""
     kernel: str = ""
     is_ready: bool = False
+    is_silent: bool = False
     is_joining: bool = False
     is_skipped: bool = False
     is_drifted: bool = False
@@ -79,6 +81,7 @@ def see(node: Node) -> SeenNode:
         boot=info.boot_id,
         kernel=info.kernel_version,
         is_ready=node.is_ready,
+        is_silent=any(each.type == "Ready" and each.status == "Unknown" for each in node.status.conditions),
         is_joining=any(taint.key == NOT_READY for taint in node.spec.taints),
         is_skipped=known is not None and known.is_skipped,
         is_drifted=any(each.type == DRIFT and each.status == "False" for each in node.status.conditions),

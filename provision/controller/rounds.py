@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.context import ApplyContext
 from provision.apply.converge import assess, converge
@@ -26,6 +26,7 @@ from provision.rollout.errors import ClusterError
 from provision.rollout.execution import Job, execute
 from provision.rollout.node_marks import declared_marks
 from provision.rollout.node_steps import NodeSteps
+from provision.runner import RunFinished, RunStatus
 
 if TYPE_CHECKING:
     import threading
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
     from provision.rollout.cluster import Cluster
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
+    from provision.runner import Event, RunRequest
     from provision.spec.model import StackSpec
+
+_CHANGES: Final = "apply"  # the playbook that changes a node where it stands
 
 
 @contextmanager
@@ -67,8 +71,9 @@ class Means:
 
     ``open_cluster`` opens the cluster for the declarations of a round. ``parallel`` is how many nodes are changed in
     place at once. ``shelf`` keeps modules that one node has built for others. ``adapt`` puts together what an engine
-    acts through; benches have their own. ``listen`` opens those who are told of a rollout. ``introduced`` are the
-    RuntimeClasses that are there.
+    acts through; benches have their own. ``listen`` opens those who are told of a rollout. ``keep`` is called before
+    nodes are taken out of service, and keeps the stack until they are back; it raises ClusterError where that cannot
+    be. ``introduced`` are the RuntimeClasses that are there.
     """
 
     runner: PlaybookRunner
@@ -82,7 +87,23 @@ class Means:
     shelf: Shelf | None = None
     adapt: Callable[[Cluster, Steps, GateKeeper], Adapters] = usual_adapters
     listen: Callable[[KubernetesCluster, Mapping[str, StackSpec]], Listeners] = lambda _cluster, _stacks: Listeners(())
+    keep: Callable[[Order], None] = lambda _order: None
     introduced: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingRunner:
+    """Applies no further plan once ``is_held``: what runs comes to its end, and the rest has another declaration."""
+
+    runner: PlaybookRunner
+    is_held: Callable[[], bool]
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        """Yield the events of a run, or that it was called off."""
+        if request.playbook.stem == _CHANGES and self.is_held():
+            yield RunFinished(RunStatus.CANCELED, message="the declaration has changed")
+            return
+        yield from self.runner.run(request, cancel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +115,29 @@ class Outcome:
     stop: str = ""
 
 
-def carry_out(
-    means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, *, only_in_place: bool = False
+def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; two by keyword
+    means: Means,
+    order: Order,
+    observe: RolloutObserver,
+    cancel: threading.Event,
+    *,
+    only_in_place: bool = False,
+    is_held: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Bring the due nodes of a stack to its declaration.
 
     The whole stack is looked at only where a node has to be taken out of service; with ``only_in_place`` such nodes are
-    left to a later round, and the result of each says so. Raises GrapnelError where nothing could be begun.
+    left to a later round, and the result of each says so. Once ``is_held``, nothing begins on a further node. Raises
+    GrapnelError where nothing could be begun.
     """
-    with _opened(means, order) as context:
-        return _Round(means, order, context, observe, cancel).carry_out(only_in_place=only_in_place)
+    with opened(means, order) as context:
+        holding = replace(context, runner=HoldingRunner(context.runner, is_held))
+        return _Round(means, order, context, holding, observe, cancel).carry_out(only_in_place=only_in_place)
 
 
 @contextmanager
-def _opened(means: Means, order: Order) -> Iterator[ApplyContext]:
+def opened(means: Means, order: Order) -> Iterator[ApplyContext]:
+    """Open what the nodes of an order are looked at and planned with."""
     spec, due = order.stack.spec, order.due
     declarations = Declarations(dict.fromkeys(order.members, spec))
     kubelet = spec.node.kubelet
@@ -135,6 +165,7 @@ class _Round:
     means: Means
     order: Order
     context: ApplyContext
+    in_place: ApplyContext  # the same, for what is not out of service and may be left as it is
     observe: RolloutObserver
     cancel: threading.Event
 
@@ -155,7 +186,7 @@ class _Round:
         """Provision nodes that nobody uses yet: their taint keeps pods off, so that no turn has to be waited for."""
         results = {name: result for name, answer in answers.items() if (result := settled(name, answer)) is not None}
         todo = {
-            name: partial(converge, self.context, name, replace(answer, is_out_of_service=True))
+            name: partial(converge, self.in_place, name, replace(answer, is_out_of_service=True))
             for name, answer in answers.items()
             if isinstance(answer, Assessment) and name not in results
         }
@@ -178,7 +209,7 @@ class _Round:
         """Change nodes where they stand."""
         if not answers:
             return Outcome(())
-        results = apply_all(self.context, answers, self.observe, parallel=self.means.parallel, cancel=self.cancel)
+        results = apply_all(self.in_place, answers, self.observe, parallel=self.means.parallel, cancel=self.cancel)
         for result in results:
             if result.status is not Status.CONVERGED:  # those that were run are told of already
                 self.observe(NodeFinished(result))
@@ -197,11 +228,13 @@ class _Round:
             for name, each in answers.items()
             if not isinstance(each, Failure) and not needs_staging(each.plan)
         }
+        if prepared.rollout:
+            self.means.keep(self.order)
         keeper = GateKeeper(spec.rollout.gates if prepared.rollout else ())
         adapters = self.means.adapt(cluster, NodeSteps(self.context, stacks, known), keeper)
         listeners = self.means.listen(cluster, stacks)
         job = Job(
-            context=self.context,
+            context=self.in_place,
             adapters=replace(adapters, publish=listeners.see),
             prepared=prepared,
             answers=answers,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from provision.controller.choice import is_out_of_reach
 from provision.stacks.derive import NodeIs, Stands
 
 if TYPE_CHECKING:
@@ -14,14 +16,44 @@ if TYPE_CHECKING:
     from provision.rollout.standing import Standing
 
 NEXT = "its turn comes with the next round"
+SILENT = "its kubelet is not heard of: nothing can be done on it"
 
 
-def stands(order: Order, busy: Collection[str], standing: Standing | None, attempts: Attempts) -> Mapping[str, Stands]:
-    """Return how the nodes of an order stand; ``busy`` are those that rounds are about now."""
-    return {name: _stands(name, order, busy, standing, attempts) for name in order.members}
+def stands(
+    order: Order,
+    busy: Collection[str],
+    standing: Standing | None,
+    attempts: Attempts,
+    unmarked: Mapping[str, str] = MappingProxyType({}),
+) -> Mapping[str, Stands]:
+    """Return how the nodes of an order stand, of a stack that was deleted those that are left.
+
+    ``busy`` are those that rounds are about now, ``unmarked`` those that are done, and why that cannot be written.
+    """
+    if order.stack.is_going:
+        return {name: _leaves(name, order, busy, standing, attempts) for name in sorted(order.left)}
+    return {name: _stands(name, order, busy, standing, attempts, unmarked) for name in order.members}
 
 
-def _stands(name: str, order: Order, busy: Collection[str], standing: Standing | None, attempts: Attempts) -> Stands:
+def _leaves(name: str, order: Order, busy: Collection[str], standing: Standing | None, attempts: Attempts) -> Stands:
+    reason = attempts.reason(name, order.keys[name])
+    if standing is not None and (waits := standing.waiting.get(name) or standing.stop):
+        return Stands(NodeIs.CHANGING if name in standing.out else NodeIs.WAITING, waits)
+    if name in busy:
+        return Stands(NodeIs.CHANGING)
+    if is_out_of_reach(order.members[name]):
+        return Stands(NodeIs.FAILED, SILENT)
+    return Stands(NodeIs.FAILED, reason) if reason else Stands(NodeIs.WAITING, NEXT)
+
+
+def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
+    name: str,
+    order: Order,
+    busy: Collection[str],
+    standing: Standing | None,
+    attempts: Attempts,
+    unmarked: Mapping[str, str],
+) -> Stands:
     node = order.members[name]
     if standing is not None and name in standing.out:
         return Stands(NodeIs.CHANGING, standing.waiting.get(name, ""))
@@ -35,6 +67,10 @@ def _stands(name: str, order: Order, busy: Collection[str], standing: Standing |
         return Stands(NodeIs.WAITING, reason)
     if name in busy:
         return Stands(NodeIs.CHANGING)
+    if name in unmarked:
+        return Stands(NodeIs.FAILED, unmarked[name])
+    if is_out_of_reach(node):
+        return Stands(NodeIs.FAILED, SILENT)
     if reason := attempts.reason(name, order.keys[name]):
         return Stands(NodeIs.FAILED, reason)
     return Stands(NodeIs.WAITING, NEXT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import uuid
+import zlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -36,10 +37,17 @@ def read_request(path: Path) -> JobRequest:
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RequestError(f"{path} is longer than {MAX_DOCUMENT_BYTES} bytes")
         return msgspec.json.decode(data, type=JobRequest)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise RequestError(f"{path} cannot be read: {error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"{path} is no request: {error}", hint="the image belongs to another controller") from error
+
+
+def refuse(error: GrapnelError, write: Callable[[str], None]) -> None:
+    """Write that nothing was done, and why, as the end of a run."""
+    hint = f" ({error.hint})" if error.hint else ""
+    for line in LineWriter(uuid.uuid4().hex).lines(RunFinished(RunStatus.ERROR, message=f"{error.message}{hint}")):
+        write(line)
 
 
 def run_request(  # noqa: PLR0913 - what a run needs

@@ -94,6 +94,7 @@ def _pod(kind: JobKind, name: str, node: str) -> dict[str, Any]:
                 "name": CONTAINER,
                 "image": kind.image,
                 "imagePullPolicy": "IfNotPresent",
+                "terminationMessagePolicy": "FallbackToLogsOnError",  # an image that is another one says so
                 "command": ["grapnel", "agent", "--request", f"{FOLDER}/{REQUEST}"],
                 "env": [{"name": "HOME", "value": _SCRATCH}, {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
                 # Root in all namespaces of the host is what installing a driver is.

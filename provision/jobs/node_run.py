@@ -21,7 +21,7 @@ from provision.cluster.pods import NODE_JOB
 from provision.jobs.errors import JobError
 from provision.jobs.manifest import CONTAINER, GRACE_S, label_of, render_job, render_secret
 from provision.jobs.objects import AgentPod, Event, Job
-from provision.jobs.wire import LineReader, LogError, request_of
+from provision.jobs.wire import MAX_LINE_BYTES, LineReader, LogError, request_of
 from provision.rollout.errors import ClusterError, UnreachableError
 from provision.runner import RunFinished, RunStatus
 
@@ -39,7 +39,8 @@ MADE_S: Final = 60.0  # for the Job to have a pod
 STARTED_S: Final = 300.0  # for the pod to have a container that runs; an image may have to be pulled
 REFUSED_S: Final = 60.0  # for a kubelet that says that it cannot start it
 GONE_S: Final = 2.0 * GRACE_S + 30.0
-SILENCE_S: Final = 3600.0  # a module may be built for long without a word
+SILENCE_S: Final = 300.0  # of a log: then the connection is made again, in case that its node has gone meanwhile
+UNHEARD_S: Final = 900.0  # without a log that can be read; a node that reboots is back by then
 _BAD_BEGINNINGS: Final = frozenset(
     {
         *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
@@ -60,17 +61,21 @@ class NodeRun:
     is_to_stop: Callable[[], bool]
     sleep: Callable[[float], None]
     clock: Callable[[], float]
+    trouble: str = ""  # why the log could not be read last
 
     def carry_out(self, request: RunRequest, say: Callable[[RunEvent], None]) -> RunFinished:
         """Run to the end, and leave nothing behind. Raises JobError, ClusterError."""
         self._end_others()
         made = self._make(request)
         try:
-            return self._follow(say)
+            return self._follow(say, (request.timeout_s or _DEFAULT_TIMEOUT_S) + STARTED_S + GONE_S)
         except LogError as error:
             return RunFinished(RunStatus.ERROR, message=f"the log of its Job cannot be followed: {error}")
         finally:
-            self._delete(self.name, made, wait=True)
+            # What became of the node is known: that an API server is away must not undo that. The Job goes by itself,
+            # and the next run on the node ends one that is left.
+            with contextlib.suppress(ClusterError):
+                self._delete(self.name, made, wait=True)
 
     def _jobs(self) -> str:
         return f"/apis/batch/v1/namespaces/{quote(self.kind.namespace, safe='')}/jobs"
@@ -80,7 +85,11 @@ class NodeRun:
 
     def _end_others(self) -> None:
         for job in self.api.list_all(self._jobs(), Job, labels=f"{NODE_JOB}={label_of(self.node)}"):
-            self._delete(job.metadata.name, job.metadata.uid, wait=True)
+            if not self._delete(job.metadata.name, job.metadata.uid, wait=True):
+                raise JobError(
+                    f"Job {job.metadata.name} of a former run does not end within {GONE_S:.0f} s, and two at once "
+                    "would change the node against one another"
+                )
 
     def _make(self, request: RunRequest) -> str:
         """Make the Job and its Secret; return the Job's uid."""
@@ -101,35 +110,52 @@ class NodeRun:
     def _post(self, path: str, body: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - of that kind
         return self.api.call(Request(method="POST", path=path, body=body), kind, expected=(CONFLICT,))
 
-    def _follow(self, say: Callable[[RunEvent], None]) -> RunFinished:
-        """Read events until one says that the run is over, across restarts of the container and of the connection."""
+    def _follow(self, say: Callable[[RunEvent], None], longest_s: float) -> RunFinished:
+        """Read events until one says that the run is over, across restarts of the container and of the connection.
+
+        The Job's own deadline ends it on a node that works. One that has gone, or that lies, has to be given up here.
+        """
         reader = LineReader(self.node)
+        began = heard = self.clock()
+
+        def is_late() -> bool:
+            return self.clock() - began > longest_s
+
         while True:
             pod = self._started()
             if pod is None:
                 return RunFinished(RunStatus.CANCELED, message="canceled")
-            for event in self._events(reader, pod):
+            self.trouble = ""
+            for event in self._events(reader, pod, is_late):
                 if isinstance(event, RunFinished):
                     return event
                 say(event)
             if self.is_to_stop():
                 return RunFinished(RunStatus.CANCELED, message="canceled")
-            self._require_life()
+            if is_late():
+                raise JobError(f"its Job did not come to its end within {longest_s:.0f} s")
+            heard = heard if self.trouble else self.clock()
+            if self.clock() - heard > UNHEARD_S:
+                raise JobError(f"the log of its Job could not be read for {UNHEARD_S:.0f} s: {self.trouble}")
+            self._require_life(pod)
             self.sleep(LOOK_S)
 
-    def _events(self, reader: LineReader, pod: AgentPod) -> Iterator[RunEvent]:
-        """Yield what the log has, as it comes; a stream that breaks off ends it."""
+    def _events(self, reader: LineReader, pod: AgentPod, is_late: Callable[[], bool]) -> Iterator[RunEvent]:
+        """Yield what the log has, as it comes; a stream that breaks off ends it, and so does one that is late."""
         query: dict[str, str | int] = {"container": CONTAINER, "follow": "true"}
         path = f"{self._core('pods')}/{quote(pod.metadata.name, safe='')}/log"
         try:
-            stream = self.api.stream(
-                Request(method="GET", path=path, query=query, timeout_s=SILENCE_S), expected=(NOT_FOUND, 400)
-            )
-        except (StatusError, UnreachableError):  # the container is not there yet, or any more; or the kubelet is not
+            request = Request(method="GET", path=path, query=query, timeout_s=SILENCE_S, longest_line=MAX_LINE_BYTES)
+            stream = self.api.stream(request, expected=(NOT_FOUND, 400))
+        except StatusError as error:  # the container is not there yet, or any more
+            self.trouble = str(error)
+            return
+        except UnreachableError as error:  # or the kubelet is not; its certificate may have run out
+            self.trouble = error.message
             return
         with contextlib.ExitStack() as stack:
             stack.callback(stream.release)
-            stack.callback(_watch_over(stream, self.is_to_stop))
+            stack.callback(_watch_over(stream, lambda: self.is_to_stop() or is_late()))
             with contextlib.suppress(UnreachableError):
                 yield from reader.read(stream.lines)
 
@@ -159,14 +185,14 @@ class NodeRun:
             self.sleep(LOOK_S)
         return None
 
-    def _require_life(self) -> None:
+    def _require_life(self, pod: AgentPod) -> None:
         """Raise JobError where nothing more comes: the Job has failed, or somebody has deleted it."""
         try:
             job = self.api.call(Request(method="GET", path=f"{self._jobs()}/{self.name}"), Job, expected=(NOT_FOUND,))
         except StatusError:
             raise JobError("its Job was deleted by somebody while it ran") from None
         if job.failure:
-            raise JobError(f"its Job failed: {job.failure}")
+            raise JobError(f"its Job failed: {job.failure}{_how_ended(self._pod() or pod)}")
 
     def _pod(self) -> AgentPod | None:
         found = self.api.list_all(self._core("pods"), AgentPod, labels=f"job-name={self.name}")
@@ -183,8 +209,8 @@ class NodeRun:
             return ""
         return f": {page.items[-1].message}" if page.items else ""
 
-    def _delete(self, name: str, uid: str, *, wait: bool) -> None:
-        """Delete a Job with its pod; with ``wait`` return when both are gone, or after as long as that may take."""
+    def _delete(self, name: str, uid: str, *, wait: bool) -> bool:
+        """Delete a Job with its pod; with ``wait`` return whether both are gone, after as long as that may take."""
         body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         path = f"{self._jobs()}/{quote(name, safe='')}"
         try:
@@ -194,7 +220,17 @@ class NodeRun:
                 self.api.call(Request(method="GET", path=path), Job, expected=(NOT_FOUND,))
                 self.sleep(LOOK_S)
         except StatusError:
-            return
+            return True
+        return False
+
+
+def _how_ended(pod: AgentPod) -> str:
+    """Return how the agent itself ended, where that was not as it should: the image may be another one."""
+    ended = pod.last
+    if ended is None or (ended.exit_code == 0 and not ended.message):
+        return ""
+    words = ended.message.strip() or ended.reason or "no reason given"
+    return f" (the agent ended with {ended.exit_code}: {words})"
 
 
 def _watch_over(stream: Stream, is_to_stop: Callable[[], bool]) -> Callable[[], None]:

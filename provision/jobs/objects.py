@@ -30,8 +30,9 @@ class Job(_Part, frozen=True, kw_only=True):
     @property
     def failure(self) -> str:
         """Why it has failed, empty while it has not."""
-        found = (each.message or each.type for each in self.status.conditions if each.type == "Failed")
-        return next(found, "")
+        # FailureTarget comes first; Failed only when its pods have ended, which on a node that has gone is never.
+        failed = [each for each in self.status.conditions if each.type in {"Failed", "FailureTarget"}]
+        return next((each.message or each.type for each in failed if each.status == "True"), "")
 
 
 class Waiting(_Part, frozen=True, kw_only=True):
@@ -56,6 +57,7 @@ class State(_Part, frozen=True, kw_only=True):
 class ContainerStatus(_Part, frozen=True, kw_only=True):
     name: str = ""
     state: State = State()
+    last_state: State = State()
 
 
 class PodStatus(_Part, frozen=True, kw_only=True):
@@ -75,6 +77,12 @@ class AgentPod(_Part, frozen=True, kw_only=True):
     def state(self) -> State:
         """How its container stands."""
         return next((each.state for each in self.status.container_statuses), State())
+
+    @property
+    def last(self) -> Ended | None:
+        """How its container ended last, None where it has not."""
+        found = next(iter(self.status.container_statuses), ContainerStatus())
+        return found.state.terminated or found.last_state.terminated
 
     @property
     def is_over(self) -> bool:

@@ -28,6 +28,9 @@ MARK: Final = "grapnel-run"
 PIECE_BYTES: Final = 6144  # of an event in one line: kubelets and runtimes cut lines at 16 KiB
 MAX_EVENT_BYTES: Final = 16 << 20
 MAX_PIECES: Final = 4096
+MAX_LINE_BYTES: Final = 64 << 10  # of a log; the agent's own are shorter
+MAX_LOG_BYTES: Final = 1 << 30  # of a run, what is read again after a broken connection included
+MAX_STARTS: Final = 64  # of the agent in one run: a Job restarts it less often
 _Name = Annotated[str, msgspec.Meta(max_length=4096)]
 _Text = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
 
@@ -155,11 +158,16 @@ class LineReader:
     node: str
     run: str = ""
     _next: int = 0
+    _starts: int = 0
+    _bytes: int = 0
     _pieces: list[bytes] = field(default_factory=list)
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Event]:
         """Yield the events that are complete; raises LogError."""
         for line in lines:
+            self._bytes += len(line) + 1
+            if self._bytes > MAX_LOG_BYTES:
+                raise LogError(f"it is longer than {MAX_LOG_BYTES} bytes")
             words = line.rstrip(b"\r\n").split(b" ")
             if len(words) == 5 and words[0] == MARK.encode():  # noqa: PLR2004 - the words of a line
                 yield from self._take(*words[1:])
@@ -171,6 +179,9 @@ class LineReader:
         if name != self.run:
             if int(number) != 0:
                 raise LogError("the beginning of its log is lost")
+            self._starts += 1
+            if self._starts > MAX_STARTS:
+                raise LogError(f"its agent was started more than {MAX_STARTS} times")
             self.run, self._next, self._pieces = name, 0, []
         if int(number) < self._next:
             return

@@ -13,7 +13,8 @@ import msgspec
 
 from provision.spec.model import API_VERSION, StackSpec
 from provision.stacks.cel import NAME_RULE, RULES
-from provision.stacks.decode import SELECTOR
+from provision.stacks.decode import SELECTOR, WHEN_DELETED
+from provision.stacks.model import WhenDeleted
 from provision.stacks.status import StackStatus
 
 GROUP, _, VERSION = API_VERSION.partition("/")
@@ -51,6 +52,12 @@ _SELECTOR: Final = {
         },
     },
     "x-kubernetes-map-type": "atomic",
+}
+_DELETED: Final = {
+    "description": "What becomes of the Nodes when the stack is deleted: Keep leaves them as they are, Remove takes "
+    "grapnel and what came with it off them first, as `grapnel remove` does.",
+    "type": "string",
+    "enum": [str(each) for each in WhenDeleted],
 }
 _COLUMNS: Final = (
     ("State", "string", ".status.state", 0, "How the stack stands."),
@@ -96,7 +103,7 @@ def _column(name: str, kind: str, path: str, priority: int, description: str) ->
 
 def _root() -> dict[str, Any]:
     spec = structural(StackSpec)
-    spec["properties"] = {SELECTOR: dict(_SELECTOR), **spec["properties"]}
+    spec["properties"] = {SELECTOR: dict(_SELECTOR), WHEN_DELETED: dict(_DELETED), **spec["properties"]}
     spec["required"] = [SELECTOR, *spec.get("required", [])]
     for rule in RULES:
         _section(spec, rule.section).setdefault("x-kubernetes-validations", []).append(rule.render())

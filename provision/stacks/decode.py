@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from provision.spec.beside import Beside
 from provision.spec.findings import Place, Severity, dotted
 from provision.spec.label_selector import LabelSelector, Requirement
@@ -18,7 +20,7 @@ from provision.spec.offers import judge_offers
 from provision.spec.rules import judge
 from provision.spec.validate import convert, examine
 from provision.stacks.local_keys import local_keys
-from provision.stacks.model import Stack, Unreadable
+from provision.stacks.model import Stack, Unreadable, WhenDeleted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from provision.spec.findings import KeyPath
 
 SELECTOR: Final = "nodeSelector"
+WHEN_DELETED: Final = "whenDeleted"
+_OF_CLUSTERS: Final = frozenset({SELECTOR, WHEN_DELETED})  # keys that the file does not have
 _SPEC: Final[KeyPath] = ("spec",)
 _NOWHERE: Final = Path("/nonexistent")  # a declaration in a cluster has no folder
 
@@ -46,21 +50,40 @@ class _Unplaced:
 
 def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
     """Return a stack as the API server has it, or everything that is wrong with it; what it is, nothing is raised."""
-    metadata = document["metadata"]
-    name, uid, generation = metadata["name"], metadata.get("uid", ""), metadata.get("generation", 0)
-    is_going = metadata.get("deletionTimestamp") is not None
-    spec = document.get("spec")
-    content = {key: value for key, value in spec.items() if key != SELECTOR} if isinstance(spec, dict) else spec
+    metadata, spec = document["metadata"], document.get("spec")
+    given = spec if isinstance(spec, dict) else {}
+    content = {key: value for key, value in given.items() if key not in _OF_CLUSTERS} if given else spec
     reasons = [*_version(document.get("apiVersion", "")), *_examine(content)]
-    selector = LabelSelector()
+    selector, when_deleted = None, WhenDeleted.KEEP
     try:
-        selector = read_selector(spec.get(SELECTOR) if isinstance(spec, dict) else None)
+        selector = read_selector(given.get(SELECTOR))
     except ValueError as error:
         reasons.append(f"spec.{SELECTOR}: {error}")
-    if reasons:
-        return Unreadable(name=name, uid=uid, generation=generation, reasons=tuple(reasons), is_going=is_going)
-    declared = convert(content, StackSpec)
-    reasons = [*local_keys(declared)]
+    try:
+        when_deleted = WhenDeleted(given.get(WHEN_DELETED) or WhenDeleted.KEEP)
+    except ValueError:
+        reasons.append(f"spec.{WHEN_DELETED}: is {' or '.join(WhenDeleted)}")
+    spec_of, warnings = (None, ()) if reasons else _judge(convert(content, StackSpec), reasons)
+    name, uid, generation = metadata["name"], metadata.get("uid", ""), metadata.get("generation", 0)
+    is_going = metadata.get("deletionTimestamp") is not None
+    if spec_of is None or selector is None:
+        why = tuple(dict.fromkeys(reasons))
+        return Unreadable(name=name, uid=uid, generation=generation, reasons=why, selector=selector, is_going=is_going)
+    return Stack(
+        name=name,
+        uid=uid,
+        generation=generation,
+        spec=spec_of,
+        selector=selector,
+        when_deleted=when_deleted,
+        is_going=is_going,
+        warnings=warnings,
+    )
+
+
+def _judge(declared: StackSpec, reasons: list[str]) -> tuple[StackSpec | None, tuple[str, ...]]:
+    """Return what is declared, complete, with warnings; None where there are ``reasons`` not to, which are added."""
+    reasons += local_keys(declared)
     told = [*judge(declared), *judge_offers(declared.tenancy, [declared])]
     complete = declared
     if not reasons:  # else it names files, and nothing that a stack names is read
@@ -69,18 +92,8 @@ def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
         told += remarks
         reasons += [f"{each.key}: {each.message}" for each in beside.findings]
     reasons += [_text(each) for each in told if each.severity is Severity.ERROR]
-    if reasons:
-        reasons = list(dict.fromkeys(reasons))
-        return Unreadable(name=name, uid=uid, generation=generation, reasons=tuple(reasons), is_going=is_going)
-    return Stack(
-        name=name,
-        uid=uid,
-        generation=generation,
-        spec=complete,
-        selector=selector,
-        is_going=is_going,
-        warnings=tuple(_text(each) for each in told if each.severity is Severity.WARNING),
-    )
+    warnings = tuple(_text(each) for each in told if each.severity is Severity.WARNING)
+    return (None if reasons else complete), warnings
 
 
 def _version(found: str) -> Iterator[str]:
@@ -106,15 +119,26 @@ def read_selector(value: object) -> LabelSelector:
         raise ValueError("is missing (`{}` selects every Node)")
     if not isinstance(value, dict) or not value.keys() <= {"matchLabels", "matchExpressions"}:
         raise ValueError("is no label selector: it has matchLabels, matchExpressions, or both")
-    found = [Requirement(key, frozenset({text})) for key, text in (value.get("matchLabels") or {}).items()]
-    for each in value.get("matchExpressions") or ():
-        key, operator, values = each.get("key", ""), each.get("operator", ""), each.get("values") or ()
+    try:
+        labels = msgspec.convert(value.get("matchLabels") or {}, dict[str, str])
+        expressions = msgspec.convert(value.get("matchExpressions") or [], list[_Expression])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"is no label selector: {error}") from error
+    found = [Requirement(key, frozenset({text})) for key, text in labels.items()]
+    for each in expressions:
+        key, operator, values = each.key, each.operator, each.values or ()
         if operator not in _OPERATORS:
             raise ValueError(f"'{operator}' is no operator: {', '.join(_OPERATORS)}")
         if bool(values) is not (operator in {"In", "NotIn"}):
             raise ValueError(f"{operator} of {key} has {'values' if values else 'no values'}")
         found.append(Requirement(key, frozenset(values) or None, is_refused=operator in {"NotIn", "DoesNotExist"}))
     return LabelSelector(tuple(found))
+
+
+class _Expression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
 
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")

@@ -56,8 +56,9 @@ class TenancyStands:
 class Observed:
     """What a status is derived from.
 
-    ``nodes`` are those that the stack owns, ``disputed`` the stacks that select a Node besides it, by Node. ``trouble``
-    is what went wrong with the stack as a whole. ``tenancy`` is None where nothing is declared of it.
+    ``nodes`` are those that the stack owns; of one that is deleted, those that are waited for. ``disputed`` are the
+    stacks that select a Node besides it, by Node. ``trouble`` is what went wrong with the stack as a whole. ``tenancy``
+    is None where nothing is declared of it.
     """
 
     nodes: Mapping[str, Stands] = field(default_factory=dict)
@@ -99,7 +100,7 @@ def _counts(observed: Observed) -> NodeCounts:
 
 def _state(stack: Stack, observed: Observed, counts: NodeCounts) -> tuple[State, str]:
     if stack.is_going:
-        return State.GOING, "deleted: its nodes stay as they are, and are upgraded by nobody"
+        return State.GOING, _going(stack, observed)
     if observed.trouble:
         return State.DEGRADED, observed.trouble[:_LONGEST]
     failed = [name for name, each in observed.nodes.items() if each.how is NodeIs.FAILED]
@@ -120,6 +121,15 @@ def _state(stack: Stack, observed: Observed, counts: NodeCounts) -> tuple[State,
     if not counts.total:
         return State.EMPTY, "no Node has the labels of its nodeSelector"
     return State.AS_DECLARED, f"{_nodes(counts.total)} as declared"
+
+
+def _going(stack: Stack, observed: Observed) -> str:
+    left = sorted(observed.nodes)
+    if not left:
+        return "deleted: its nodes stay as they are, and are upgraded by nobody"
+    what = f"grapnel is taken off {few(left)} first" if stack.is_removing else f"{few(left)} back in service first"
+    why = observed.trouble or next((observed.nodes[name].reason for name in left if observed.nodes[name].reason), "")
+    return f"deleted: {what}{f': {why}' if why else ''}"[:_LONGEST]
 
 
 def _sentence(counts: NodeCounts, what: str) -> str:
@@ -174,7 +184,7 @@ class _Writer:
     ) -> StackStatus:
         is_accepted = state is not State.REFUSED
         is_over = state in (State.AS_DECLARED, State.EMPTY)
-        is_moving = state in (State.CHANGING, State.WAITING)
+        is_moving = state in (State.CHANGING, State.WAITING) or (state is State.GOING and bool(counts.total))
         has_failed = bool(counts.failed or counts.claimed_twice) or state in (State.DEGRADED, State.REFUSED)
         return StackStatus(
             observed_generation=self.generation,

@@ -8,24 +8,46 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.cluster.api import NOT_FOUND
+from provision.cluster.exchange import Request, StatusError
+from provision.cluster.mirror import number
+from provision.rollout.errors import ClusterError
+from provision.spec.model import API_VERSION
 from provision.stacks.decode import decode_stack
+from provision.stacks.model import Unreadable
+from provision.stacks.status import StackStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.stacks.model import Stack, Unreadable
+    from provision.cluster.api import Api
+    from provision.stacks.model import Stack
     from provision.stacks.objects import StackObject
-    from provision.stacks.status import StackStatus
 
 STACKS: Final = "/apis/grapnel.dev/v1alpha1/gpustacks"
 
 
+def require_served(api: Api) -> None:
+    """Raise ClusterError where the cluster has no GpuStacks of the version that is read here."""
+    try:
+        api.call(Request(method="GET", path=STACKS.rpartition("/")[0]), msgspec.Raw, expected=(NOT_FOUND,))
+    except StatusError:
+        raise ClusterError(
+            f"{api.name} does not serve GpuStacks of {API_VERSION}",
+            hint="`kubectl apply -f deploy/crd/gpustacks.yaml`; where it has those of a later version, upgrade the "
+            "controller",
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A GpuStack, and the status that it has."""
+    """A GpuStack, the status that it has, who keeps it from going, and since when it is to go."""
 
     stack: Stack | Unreadable
     status: StackStatus
+    version: int = 0
+    finalizers: tuple[str, ...] = ()
+    deleted: str = ""
 
 
 class StackBook:
@@ -43,19 +65,20 @@ class StackBook:
             return dict(self._stacks)
 
     def put(self, thing: StackObject) -> None:
-        """Take a stack as it was read or written."""
-        name = thing.metadata.name
+        """Take a stack as it was read or written, unless a newer version is known."""
+        meta = thing.metadata
+        version = number(meta.resource_version)
         with self._mutex:
-            former = self._stacks.get(name)
-        is_same = former is not None and _identity(former.stack) == (
-            thing.metadata.uid,
-            thing.metadata.generation,
-            thing.metadata.deletion_timestamp is not None,
-        )
-        stack = former.stack if former is not None and is_same else decode_stack(msgspec.to_builtins(thing))
+            former = self._stacks.get(meta.name)
+        if former is not None and former.stack.uid == meta.uid and former.version > version:
+            return  # what we wrote ourselves was quicker than the watch
+        identity = (meta.uid, meta.generation, meta.deletion_timestamp is not None)
+        is_same = former is not None and _identity(former.stack) == identity
+        stack = former.stack if former is not None and is_same else _decode(thing)
+        found = Followed(stack, read_status(thing.status), version, meta.finalizers, meta.deletion_timestamp or "")
         with self._mutex:
-            self._stacks[name] = Followed(stack, thing.status)
-        if not is_same:
+            self._stacks[meta.name] = found
+        if not is_same or former is None or former.finalizers != meta.finalizers:
             self._wake()
 
     def begin(self) -> None:
@@ -82,11 +105,37 @@ class StackBook:
             self.put(thing)
             return
         with self._mutex:
-            self._stacks.pop(thing.metadata.name, None)
+            former = self._stacks.get(thing.metadata.name)
+            if former is None or former.stack.uid != thing.metadata.uid:
+                return
+            del self._stacks[thing.metadata.name]
         self._wake()
 
     def reach(self, version: str) -> None:
         """Nothing depends on it."""
+
+
+def read_status(found: object) -> StackStatus:
+    """Return a status, as far as it can be read: it is written again where it differs from how the stack stands."""
+    try:
+        return msgspec.convert(found or {}, StackStatus)
+    except msgspec.ValidationError:
+        return StackStatus()
+
+
+def _decode(thing: StackObject) -> Stack | Unreadable:
+    """Return a stack; one that nobody foresaw is no reason for the others to be left alone."""
+    try:
+        return decode_stack(msgspec.to_builtins(thing))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this stack
+        meta = thing.metadata
+        return Unreadable(
+            name=meta.name,
+            uid=meta.uid,
+            generation=meta.generation,
+            reasons=(f"it cannot be read, which is a bug: {type(error).__name__}: {error}",),
+            is_going=meta.deletion_timestamp is not None,
+        )
 
 
 def _identity(stack: Stack | Unreadable) -> tuple[str, int, bool]:

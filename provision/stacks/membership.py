@@ -1,7 +1,8 @@
 """Says which stack owns which Node, by the labels of Nodes. Pure.
 
 A Node that two stacks select belongs to neither of them: nothing is done about it until one of them lets it go. What
-it has stays as it is.
+it has stays as it is. A stack that cannot be used claims its Nodes as well, so that a mistake in one stack is no order
+to another. A stack that is being deleted has what no other one selects.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from provision.stacks.model import Stack
+    from provision.stacks.model import Stack, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,22 @@ class Membership:
         return tuple(sorted(node for node, stacks in self.disputed.items() if stack in stacks))
 
 
-def members(stacks: Iterable[Stack], labels: Mapping[str, Mapping[str, str]]) -> Membership:
-    """Return who owns which of the Nodes with these ``labels``; a stack that is going owns none."""
+def members(stacks: Iterable[Stack | Unreadable], labels: Mapping[str, Mapping[str, str]]) -> Membership:
+    """Return who owns which of the Nodes with these ``labels``."""
     claims: dict[str, list[str]] = {}
     owned: dict[str, set[str]] = {}
+    going: dict[str, set[str]] = {}
     for stack in stacks:
-        if stack.is_going:
+        if stack.selector is None:
             continue
-        owned[stack.name] = {node for node, each in labels.items() if stack.selector.matches(each)}
-        for node in owned[stack.name]:
+        selected = {node for node, each in labels.items() if stack.selector.matches(each)}
+        (going if stack.is_going else owned)[stack.name] = selected
+        for node in () if stack.is_going else selected:
             claims.setdefault(node, []).append(stack.name)
     disputed = {node: tuple(sorted(names)) for node, names in claims.items() if len(names) > 1}
-    return Membership({name: frozenset(nodes - disputed.keys()) for name, nodes in owned.items()}, disputed)
+    kept = {name: frozenset(nodes - disputed.keys()) for name, nodes in owned.items()}
+    taken = set(claims)
+    for name in sorted(going):
+        kept[name] = frozenset(going[name] - taken)
+        taken |= going[name]
+    return Membership(kept, disputed)

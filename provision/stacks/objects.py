@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 
-from provision.stacks.status import StackStatus
-
 
 class StackMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Tolerant: what is not named is ignored."""
@@ -17,13 +15,14 @@ class StackMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_version: str = ""
     generation: int = 0
     deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
 
 
 class StackObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A GpuStack; `provision.stacks.decode` judges its spec."""
+    """A GpuStack; `provision.stacks.decode` judges its spec, and its status may be what a later version has written."""
 
     api_version: str = ""
     kind: str = ""
     metadata: StackMetadata = StackMetadata()
-    spec: dict[str, Any] = {}
-    status: StackStatus = StackStatus()
+    spec: Any = None
+    status: Any = None

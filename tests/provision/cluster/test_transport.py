@@ -7,12 +7,15 @@ import json
 import socket
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster.errors import KubeconfigError
+from provision.cluster.errors import KubeconfigError, RefusedError
 from provision.cluster.exchange import MERGE_PATCH, Request
 from provision.cluster.kubeconfig import Kubeconfig
 from provision.cluster.transport import Transport
@@ -121,6 +124,48 @@ def test_a_token_that_was_exchanged_meanwhile_is_read_again(server: ThreadingHTT
     server.RequestHandlerClass.accepted = frozenset({"Bearer new"})  # type: ignore[attr-defined] # it is an Echo
 
     assert transport.send(GET).code == 200
+
+
+def test_of_many_threads_whose_token_runs_out_at_once_none_is_told_that_it_is_refused(
+    server: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    """All but the first were: a controller ended with them."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    server.RequestHandlerClass.accepted = frozenset({"Bearer old"})  # type: ignore[attr-defined] # it is an Echo
+    transport = Transport(kubeconfig(server, tokenFile=str(file)))
+    assert transport.send(GET).code == 200
+
+    file.write_text("new")
+    server.RequestHandlerClass.accepted = frozenset({"Bearer new"})  # type: ignore[attr-defined] # it is an Echo
+    together = threading.Barrier(12)
+
+    def ask(number: int) -> int:
+        together.wait()
+        if number % 2:
+            return transport.send(GET).code
+        stream = transport.stream(GET)
+        stream.release()
+        return stream.code
+
+    with ThreadPoolExecutor(12) as pool:
+        assert set(pool.map(ask, range(12))) == {200}
+
+
+def test_a_line_without_an_end_is_not_kept_for_ever(server: ThreadingHTTPServer) -> None:
+    """A container that writes without a line break had the controller keep all of it in memory."""
+
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(b"x" * 65_536)
+
+    server.RequestHandlerClass.do_GET = endless  # type: ignore[attr-defined] # of this server alone
+    stream = Transport(kubeconfig(server)).stream(replace(GET, longest_line=1 << 20))
+    with contextlib.closing(SimpleNamespace(close=stream.release)), pytest.raises(RefusedError, match="a line of more"):
+        list(stream.lines)
 
 
 def test_a_token_that_never_worked_is_not_asked_for_twice(server: ThreadingHTTPServer) -> None:

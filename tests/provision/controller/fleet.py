@@ -10,23 +10,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provision.cluster.connect import open_api
+from provision.cluster.api import Api
+from provision.cluster.kubeconfig import read_kubeconfig
 from provision.cluster.kubernetes_cluster import KubernetesCluster
+from provision.cluster.transport import Transport
 from provision.controller.loop import Controller
 from provision.controller.nodes import AS_DECLARED, NOT_READY
 from provision.controller.rounds import Means
 from provision.node_plan import Disruption, NodePlan
 from provision.payload.model import Artifact, Payload
-from tests.provision.apply.fakes import FakeFleet, FakeNode, item
+from tests.provision.apply.fakes import FakeNode, item
 from tests.provision.cluster.stage import GPU_RULES, NODE_INFO, READY, wait_until
+from tests.provision.controller.machines import Machines
 from tests.provision.stacks.samples import document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from provision.apply.context import Planner
     from provision.apply.declarations import Declarations
-    from provision.cluster.api import Api
+    from provision.cluster.api import Sender
     from provision.cluster.kubernetes_cluster import Held
     from provision.fleet.facts import NodeFacts
     from tests.provision.cluster.stage import Stage
@@ -62,9 +65,10 @@ class World:
 
     stage: Stage
     pool: str
-    machines: FakeFleet = field(default_factory=lambda: FakeFleet({}))
+    machines: Machines = field(default_factory=lambda: Machines({}))
     said: list[str] = field(default_factory=list)
     kubeconfig: Path | None = None
+    wrap: Callable[[Sender], Sender] = lambda sender: sender
 
     def join(self, *packages: str, is_new: bool = False) -> str:
         """Have a machine join the cluster with what is installed on it; return its name."""
@@ -120,11 +124,26 @@ class World:
         """Return the nodes on which a playbook was run, in order."""
         return [node for name, nodes in list(self.machines.runs) if name == playbook for node in nodes]
 
+    def is_out(self, name: str) -> bool:
+        """Tell whether a Node takes no pods."""
+        return bool(self.node(name)["spec"].get("unschedulable", False))
+
+    def is_there(self, kind: str, name: str) -> bool:
+        """Tell whether there is an object of that name."""
+        return bool(self.stage.kubectl("get", kind, name, "--ignore-not-found", "-o", "name").strip())
+
+    def delete(self, name: str | None = None) -> None:
+        """Delete the stack of the pool; its finalizers are not waited for."""
+        self.stage.kubectl("delete", "gpustack", name or self.pool, "--wait=false")
+
+    def wait(self, is_true: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+        """Wait for something, and show what the controller has said where it does not come."""
+        wait_until(is_true, what, timeout_s, explain=lambda: "\n".join(self.said[-30:]))
+
     def api(self) -> Api:
         """Connect as who the controller is: by default the administrator."""
-        found = open_api(self.kubeconfig or self.stage.control_plane.kubeconfig, None, {})
-        assert found is not None
-        return found
+        path = self.kubeconfig or self.stage.control_plane.kubeconfig
+        return Api(self.wrap(Transport(read_kubeconfig((path,), None))))
 
     @contextlib.contextmanager
     def controller(self, holder: str = "controller-a") -> Iterator[Controller]:

@@ -8,7 +8,7 @@ import pytest
 
 from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts, key_of
 from provision.controller.choice import Order, choose
-from provision.controller.fingerprint import of_node, of_stack
+from provision.controller.fingerprint import of_node, of_stack, of_try
 from provision.rollout.model import Phase
 from tests.provision.controller.fleet import PAYLOAD
 from tests.provision.controller.samples import FINGERPRINT, record, seen
@@ -48,13 +48,32 @@ def test_a_node_is_due_where_it_is_not_what_it_was_brought_to(node: SeenNode, *,
 
 
 def test_a_node_that_a_rollout_left_failed_with_this_declaration_waits_for_somebody() -> None:
-    wanted = of_node(FINGERPRINT, seen())
-    left = seen(failed=wanted, record=record(Phase.FAILED))
+    bar = of_try(FINGERPRINT, seen())
+    left = seen(failed=bar, record=record(Phase.FAILED))
     assert order(left).barred == {"n1"}
     assert not order(left).due
     assert order(seen(failed="another", record=record(Phase.FAILED))).due == {"n1"}
-    assert order(seen(failed=wanted, record=record(Phase.FAILED, retry=True))).due == {"n1"}
-    assert order(seen(failed=wanted)).due == {"n1"}, "its record was taken away"
+    assert order(seen(failed=bar, record=record(Phase.FAILED, retry=True))).due == {"n1"}
+    assert order(seen(failed=bar)).due == {"n1"}, "its record was taken away"
+
+
+def test_a_failed_node_that_its_upgrade_has_rebooted_is_not_tried_again_for_that() -> None:
+    """It was: each try rebooted it, and drained it again."""
+    bar = of_try(FINGERPRINT, seen())
+    assert order(seen(failed=bar, record=record(Phase.FAILED), boot="another", kernel="6.13")).barred == {"n1"}
+    assert not order(seen(failed=bar, uid="made-again", record=record(Phase.FAILED))).barred
+
+
+def test_a_node_that_was_left_failed_by_who_was_killed_before_that_was_written_waits_for_somebody() -> None:
+    """It was drained and tried again by the next leader."""
+    target = stack().spec.driver.version
+    assert order(seen(record=record(Phase.FAILED, target=target))).barred == {"n1"}
+    assert order(seen(record=record(Phase.FAILED, target="1.2.3"))).due == {"n1"}, "another driver is declared by now"
+
+
+def test_nothing_is_tried_on_a_node_whose_kubelet_is_silent() -> None:
+    assert not order(seen(is_silent=True)).due
+    assert order(seen(is_silent=True, record=record(Phase.SWAP))).due == {"n1"}, "a rollout has its own patience"
 
 
 def test_only_a_node_that_nobody_has_used_joins() -> None:

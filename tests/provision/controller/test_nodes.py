@@ -7,7 +7,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from provision.cluster.objects import Taint
-from provision.controller.marker import Mark, render_mark
+from provision.controller.marker import Mark, Word, render_mark
 from provision.controller.nodes import NOT_READY, NodeBook, see
 from tests.provision.controller.samples import node
 
@@ -71,7 +71,7 @@ def test_a_mark_is_for_one_object_and_nothing_else_of_it() -> None:
     assert render_mark(mark) == {
         "metadata": {"uid": "uid-n1", "annotations": {"grapnel.dev/as-declared": "f00", "grapnel.dev/failed": None}}
     }
-    assert render_mark(replace(mark, has_failed=True)) == {
+    assert render_mark(replace(mark, word=Word.FAILED)) == {
         "metadata": {"uid": "uid-n1", "annotations": {"grapnel.dev/failed": "f00"}}
     }
 
@@ -80,4 +80,4 @@ def test_the_taint_of_a_node_that_joins_goes_and_those_of_others_stay() -> None:
     patch = render_mark(Mark("n1", "uid-n1", "f00"), tainted())  # type: ignore[arg-type]  # a Node
     assert patch["metadata"]["resourceVersion"] == "1"
     assert patch["spec"] == {"taints": [{"key": "theirs", "effect": "NoExecute", "value": "x"}]}
-    assert "spec" not in render_mark(Mark("n1", "uid-n1", "f", has_failed=True), tainted())  # type: ignore[arg-type]  # a Node
+    assert "spec" not in render_mark(Mark("n1", "uid-n1", "f", Word.FAILED), tainted())  # type: ignore[arg-type]  # a Node

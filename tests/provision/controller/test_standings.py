@@ -10,8 +10,8 @@ import pytest
 from provision.controller.attempts import Attempts, key_of
 from provision.controller.board import Board, combine
 from provision.controller.choice import choose
-from provision.controller.fingerprint import of_node
-from provision.controller.standings import NEXT, stands
+from provision.controller.fingerprint import of_node, of_try
+from provision.controller.standings import NEXT, SILENT, stands
 from provision.rollout.model import Phase
 from provision.rollout.standing import Members, Standing
 from provision.stacks.derive import NodeIs, Stands
@@ -22,7 +22,7 @@ from tests.provision.stacks.samples import stack
 if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
 
-WANTED = of_node(FINGERPRINT, seen())
+WANTED, BAR = of_node(FINGERPRINT, seen()), of_try(FINGERPRINT, seen())
 
 
 def standing(**more: object) -> Standing:
@@ -49,7 +49,9 @@ def standing(**more: object) -> Standing:
         (seen(), ("n1",), standing(waiting={"n1": "no window"}), Stands(NodeIs.WAITING, "no window")),
         (seen(), ("n1",), standing(stop="too many failed"), Stands(NodeIs.WAITING, "too many failed")),
         (seen(problem="its record is broken"), (), None, Stands(NodeIs.FAILED, "its record is broken")),
-        (seen(failed=WANTED, record=record(Phase.FAILED)), (), None, Stands(NodeIs.FAILED, "it broke")),
+        (seen(failed=BAR, record=record(Phase.FAILED)), (), None, Stands(NodeIs.FAILED, "it broke")),
+        (seen(is_silent=True), (), None, Stands(NodeIs.FAILED, SILENT)),
+        (seen(is_silent=True, as_declared=WANTED), (), None, Stands(NodeIs.AS_DECLARED)),
     ],
 )
 def test_a_node_stands_as_what_is_known_of_it(

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +30,18 @@ NAMESPACE = "grapnel-system"
 
 @dataclass
 class FakeKubelet:
-    """A Node whose pods run, or are ``waiting``, and have the log that the test writes."""
+    """A Node whose pods run, or are ``waiting``, and have the log that the test writes.
+
+    ``answers`` is the code with which it answers who asks for a log; while it ``keeps`` pods, none of them ends.
+    """
 
     stage: Stage
     folder: Path
     log: list[bytes] = field(default_factory=list)
     is_open: bool = True
     begins: bool = True
+    answers: int = 200
+    keeps: bool = False
     waiting: dict[str, str] = field(default_factory=dict)
     pods: list[dict[str, Any]] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
@@ -93,6 +99,8 @@ class FakeKubelet:
     def _look(self, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
         if metadata.get("deletionTimestamp"):
+            if self.keeps:
+                return
             self.stage.kubectl("delete", "pod", metadata["name"], "-n", NAMESPACE, "--force", "--ignore-not-found")
         elif self.begins and metadata["uid"] not in self.started:
             self.started.append(metadata["uid"])
@@ -133,9 +141,11 @@ def _container(state: dict[str, Any]) -> dict[str, Any]:
 def _handler(kubelet: FakeKubelet) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(kubelet.answers)
             self.send_header("Content-Type", "text/plain")
             self.end_headers()
+            if kubelet.answers != HTTPStatus.OK:
+                return
             with contextlib.suppress(OSError):
 
                 def send(data: bytes) -> None:

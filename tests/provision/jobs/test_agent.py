@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.cli import main
 from provision.jobs.agent import RequestError, read_request, run_request
 from provision.jobs.wire import SCHEMA, JobRequest, LineReader
 from provision.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
@@ -54,6 +55,20 @@ def told(request: JobRequest, runner: Any, host_pid: int = 1) -> list[Event]:  #
     lines: list[str] = []
     run_request(request, runner, COLLECTION, lines.append, threading.Event(), host_pid=host_pid)
     return list(LineReader("n1").read(line.encode() for line in lines))
+
+
+@pytest.mark.parametrize("data", [b"", b"nothing", gzip.compress(b"{}"), gzip.compress(b"x")[:-12] + b"\0" * 12])
+def test_a_request_of_another_controller_is_refused_as_the_end_of_a_run(
+    data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The agent ended with an error, and was started again for ten minutes."""
+    path = tmp_path / "request.json.gz"
+    path.write_bytes(data)
+    assert main(["agent", "--request", str(path)]) == 0
+    (end,) = LineReader("n1").read(line.encode() for line in capsys.readouterr().out.splitlines())
+    assert isinstance(end, RunFinished)
+    assert end.status is RunStatus.ERROR
+    assert str(path) in end.message
 
 
 def test_a_request_is_run_on_the_host_as_root() -> None:

@@ -7,22 +7,29 @@ import gzip
 import itertools
 import json
 import threading
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.cluster.api import Api
 from provision.cluster.connect import open_api
+from provision.cluster.kubeconfig import read_kubeconfig
+from provision.cluster.transport import Transport
 from provision.jobs import node_run
 from provision.jobs.manifest import JobKind
 from provision.jobs.runner import JobRunner
 from provision.jobs.wire import LineWriter
+from provision.rollout.errors import UnreachableError
 from provision.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from tests.provision.cluster.stage import wait_until
 from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet
 
 if TYPE_CHECKING:
+    from provision.cluster.exchange import Answer, Stream
+    from provision.cluster.exchange import Request as ApiRequest
     from provision.runner import Event
     from tests.provision.cluster.stage import Stage
 
@@ -198,3 +205,89 @@ def test_several_nodes_are_run_beside_one_another(stage: Stage, runner: JobRunne
         events = list(runner.run(request(*names), threading.Event()))
     assert end(events).status is RunStatus.SUCCESSFUL
     assert {event.node for event in events if isinstance(event, TaskDone)} == set(names)
+
+
+def test_a_log_that_cannot_be_read_is_given_up_with_the_reason(
+    runner: JobRunner, kubelet: FakeKubelet, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked for again for hours, and nobody was told why it could not be had."""
+    monkeypatch.setattr(node_run, "UNHEARD_S", 2.0)
+    kubelet.answers = 503
+    with kubelet.running(node):
+        (done,) = [each for each in run(runner, node) if isinstance(each, TaskDone)]
+    assert done.outcome is Outcome.UNREACHABLE
+    assert done.message.startswith("the log of its Job could not be read for 2 s: ")
+    assert "503" in done.message
+
+
+def test_a_line_without_an_end_fails_the_node_that_writes_it(
+    runner: JobRunner, kubelet: FakeKubelet, node: str
+) -> None:
+    """All of it was kept in the controller's memory."""
+    kubelet.log = [b"x" * (1 << 20)]
+    with kubelet.running(node):
+        (done,) = [each for each in run(runner, node) if isinstance(each, TaskDone)]
+    assert "sends a line of more than 65536 bytes" in done.message
+
+
+def test_a_node_that_writes_on_and_on_is_given_up(runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
+    """Only its own kubelet would have ended it."""
+    kubelet.log = [b"working"]
+    hurried = replace(runner, clock=lambda: time.monotonic() + (10_000 if kubelet.streams else 0))
+    with kubelet.running(node):
+        (done,) = [each for each in run(hurried, node) if isinstance(each, TaskDone)]
+    assert done.message == "its Job did not come to its end within 450 s"
+
+
+def test_nothing_is_begun_beside_a_run_that_does_not_end(
+    stage: Stage, runner: JobRunner, kubelet: FakeKubelet, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run was begun beside it after a while."""
+    cancel = threading.Event()
+    with kubelet.running(node):
+        killed = runner.run(request(node), cancel)
+        reading = threading.Thread(target=lambda: next(killed, None), daemon=True)
+        reading.start()
+        wait_until(lambda: kubelet.streams > 0, "the first Job runs")
+        (former,) = left(stage, node)
+        kubelet.keeps = True
+        monkeypatch.setattr(node_run, "GONE_S", 2.0)
+        (done,) = [each for each in run(runner, node) if isinstance(each, TaskDone)]
+        assert done.message.startswith(f"Job {former} of a former run does not end within 2 s")
+        assert len(kubelet.pods) == 1
+        kubelet.keeps = False
+        cancel.set()
+        reading.join(30)
+
+
+def test_what_became_of_a_node_is_known_although_its_job_cannot_be_deleted(
+    stage: Stage, runner: JobRunner, kubelet: FakeKubelet, node: str
+) -> None:
+    """A change that had succeeded was taken for one that had failed, and undone."""
+    kubelet.log = lines()
+    inner = Transport(read_kubeconfig((stage.control_plane.kubeconfig,), None))
+    clumsy = replace(runner, api=Api(WithoutDeletes(inner), sleep=lambda _seconds: None))
+    with kubelet.running(node):
+        assert end(run(clumsy, node)).status is RunStatus.SUCCESSFUL
+        assert len(left(stage, node)) == 1
+        assert end(run(runner, node)).status is RunStatus.SUCCESSFUL, "the next run ends what is left"
+        assert left(stage, node) == []
+
+
+@dataclass(frozen=True)
+class WithoutDeletes:
+    """An API server that is away whenever something is to be deleted."""
+
+    inner: Transport
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def send(self, request: ApiRequest) -> Answer:
+        if request.method == "DELETE":
+            raise UnreachableError("cluster x does not answer: connection refused")
+        return self.inner.send(request)
+
+    def stream(self, request: ApiRequest) -> Stream:
+        return self.inner.stream(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import random
 import zlib
 from pathlib import Path
@@ -10,7 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from provision.jobs.wire import MARK, JobRequest, LineReader, LineWriter, LogError, request_of
+from provision.jobs.wire import (
+    MARK,
+    MAX_LINE_BYTES,
+    MAX_STARTS,
+    JobRequest,
+    LineReader,
+    LineWriter,
+    LogError,
+    request_of,
+)
 from provision.runner import NodeStats, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 
 EVENTS = [
@@ -73,6 +83,18 @@ def test_a_container_that_was_restarted_begins_at_its_beginning() -> None:
 )
 def test_a_log_that_is_not_the_agents_is_an_error(lines: list[bytes], reason: str) -> None:
     with pytest.raises(LogError, match=reason):
+        list(LineReader("n1").read(lines))
+
+
+def test_a_log_that_never_ends_is_not_read_for_ever() -> None:
+    with pytest.raises(LogError, match="it is longer than"):
+        list(LineReader("n1").read(itertools.repeat(b"x" * MAX_LINE_BYTES)))
+
+
+def test_an_agent_that_is_started_all_the_time_is_no_agent() -> None:
+    forever = itertools.count()
+    lines = (line for number in forever for line in written(EVENTS[0], run=f"start-{number}"))
+    with pytest.raises(LogError, match=f"more than {MAX_STARTS} times"):
         list(LineReader("n1").read(lines))
 
 

@@ -37,7 +37,7 @@ def test_every_key_of_the_model_is_in_the_schema() -> None:
 
     (version,) = definition()["spec"]["versions"]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    assert set(spec["properties"]) == {"nodeSelector", *keys(StackSpec)}
+    assert set(spec["properties"]) == {"nodeSelector", "whenDeleted", *keys(StackSpec)}
     assert spec["required"] == ["nodeSelector"]
 
 

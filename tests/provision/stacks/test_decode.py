@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provision.stacks.decode import decode_stack, read_selector
-from provision.stacks.model import Stack, Unreadable
+from provision.stacks.model import Stack, Unreadable, WhenDeleted
 from tests.provision.stacks.samples import samples, stored
 
 
@@ -55,6 +55,10 @@ def test_selectors_mean_what_they_mean_to_kubernetes(
     [
         (None, "is missing"),
         ([], "is no label selector"),
+        ({"matchLabels": ["a"]}, "is no label selector"),
+        ({"matchLabels": {"a": {"b": "c"}}}, "is no label selector"),
+        ({"matchExpressions": ["a"]}, "is no label selector"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": [["x"]]}]}, "is no label selector"),
         ({"matchNames": {}}, "is no label selector"),
         ({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, "'Gt' is no operator"),
         ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "In of a has no values"),
@@ -90,6 +94,23 @@ def test_whoever_writes_a_stack_cannot_have_the_controllers_files_sent_away(path
     assert any("tokenFile" in each and path in each for each in reasons(rollout={"gates": [gate]}))
     kept = {**gate, "tokenFile": "/etc/grapnel/controller/prometheus/token"}
     assert isinstance(decode_stack(stored(rollout={"gates": [kept]})), Stack)
+
+
+def test_what_becomes_of_nodes_is_keep_unless_it_is_declared() -> None:
+    found = [decode_stack(stored(**spec)) for spec in ({}, {"whenDeleted": "Keep"}, {"whenDeleted": "Remove"})]
+    assert [each.when_deleted for each in found if isinstance(each, Stack)] == [
+        WhenDeleted.KEEP,
+        WhenDeleted.KEEP,
+        WhenDeleted.REMOVE,
+    ]
+    assert reasons(whenDeleted="Burn") == ("spec.whenDeleted: is Keep or Remove",)
+
+
+def test_a_stack_that_cannot_be_used_still_says_which_nodes_are_its_own() -> None:
+    found = decode_stack(stored("pool", driver={"version": "535"}))
+    assert isinstance(found, Unreadable)
+    assert found.selector is not None
+    assert found.selector.matches({"pool": "pool"})
 
 
 def test_another_version_of_the_resource_says_so() -> None:

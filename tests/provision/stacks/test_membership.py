@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from provision.spec.label_selector import LabelSelector, Requirement
 from provision.stacks.membership import members
+from provision.stacks.model import Unreadable
 from tests.provision.stacks.samples import stack
 
 LABELS = {"a1": {"pool": "a"}, "a2": {"pool": "a", "rack": "1"}, "b1": {"pool": "b"}, "none": {}}
@@ -25,5 +27,21 @@ def test_what_two_select_belongs_to_neither() -> None:
 
 def test_a_stack_that_is_going_lets_its_nodes_go() -> None:
     found = members([stack("a", is_going=True), stack("all", selector={})], LABELS)
-    assert found.owned == {"all": set(LABELS)}
+    assert found.owned == {"all": set(LABELS), "a": set()}
     assert not found.disputed
+
+
+def test_a_stack_that_is_going_has_what_no_other_one_selects() -> None:
+    rack = stack("rack", selector={"matchLabels": {"rack": "1"}})
+    found = members([stack("z", selector={}, is_going=True), stack("a", is_going=True), rack], LABELS)
+    assert found.owned == {"a": {"a1"}, "rack": {"a2"}, "z": {"b1", "none"}}
+
+
+def test_a_stack_that_cannot_be_used_keeps_its_nodes_from_others() -> None:
+    """They had gone over to the stack that selects everything, and to its driver, for a slip in their own."""
+    mine = LabelSelector((Requirement("pool", frozenset({"a"})),))
+    broken = Unreadable(name="a", uid="u", generation=1, reasons=("no",), selector=mine)
+    found = members([broken, stack("all", selector={})], LABELS)
+    assert found.owned["all"] == {"b1", "none"}
+    assert found.claimed_twice("all") == ("a1", "a2")
+    assert members([Unreadable(name="a", uid="u", generation=1, reasons=("no",))], LABELS).owned == {}

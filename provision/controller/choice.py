@@ -39,7 +39,7 @@ class Order:
 
 
 def choose(
-    stack: Stack, fingerprint: bytes, members: Mapping[str, SeenNode], attempts: Attempts, now_s: float
+    stack: Stack, fingerprint: str, members: Mapping[str, SeenNode], attempts: Attempts, now_s: float
 ) -> Order:
     """Return what is to be done about a stack now."""
     wanted = {name: of_node(fingerprint, node) for name, node in members.items()}

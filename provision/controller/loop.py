@@ -59,7 +59,7 @@ class _StackMemory:
 
     lane: Lane
     attempts: Attempts = field(default_factory=Attempts)
-    fingerprint: bytes = b""
+    fingerprint: str = ""
     fingerprint_of: tuple[str, int] = ("", -1)
     trouble: str = ""
     written_s: float = 0.0
@@ -289,7 +289,12 @@ class Controller:
             return Observed(disputed=disputed)
         nodes = stands(order, memory.lane.busy, self._board.get(name), memory.attempts)
         is_stuck = bool(memory.trouble) and not any(each.how.value == "as declared" for each in nodes.values())
-        return Observed(nodes=nodes, disputed=disputed, trouble=memory.trouble if is_stuck else "")
+        return Observed(
+            nodes=nodes,
+            disputed=disputed,
+            trouble=memory.trouble if is_stuck else "",
+            fingerprint=memory.fingerprint,
+        )
 
     def _write(self, followed: Followed, memory: _StackMemory, observed: Observed) -> None:
         now = self._clock()

@@ -49,12 +49,13 @@ class Observed:
     """What a status is derived from.
 
     ``nodes`` are those that the stack owns, ``disputed`` the stacks that select a Node besides it, by Node. ``trouble``
-    is what went wrong with the stack as a whole.
+    is what went wrong with the stack as a whole, ``fingerprint`` what its nodes are brought to.
     """
 
     nodes: Mapping[str, Stands] = field(default_factory=dict)
     disputed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     trouble: str = ""
+    fingerprint: str = ""
 
 
 def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus, now: datetime) -> StackStatus:
@@ -70,6 +71,7 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
         counts,
         progress=f"{counts.as_declared}/{counts.total}",
         driver=_driver(stack),
+        fingerprint=observed.fingerprint,
         troubles=tuple(_troubles(observed))[:MAX_TROUBLES],
         warnings="; ".join(stack.warnings)[:_LONGEST],
     )
@@ -154,6 +156,7 @@ class _Writer:
         *,
         progress: str = "",
         driver: str = "",
+        fingerprint: str = "",
         troubles: tuple[NodeTrouble, ...] = (),
         warnings: str = "",
     ) -> StackStatus:
@@ -167,6 +170,7 @@ class _Writer:
             message=message,
             progress=progress,
             driver=driver,
+            fingerprint=fingerprint,
             nodes=counts,
             troubles=troubles,
             conditions=(

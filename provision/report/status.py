@@ -31,19 +31,27 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.rollout.model import Record
-    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, WaveStatus
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen, WaveStatus
     from provision.rollout.status.situations import Situation
 
 REASONS_SHOWN: Final = 8  # of one state
 _INDENT: Final = 2
 _HOUR_S: Final = 3600
 _DAY_S: Final = 24 * _HOUR_S
+_STACKS: Final = {
+    "AsDeclared": "bold green",
+    "Changing": "bold yellow",
+    "Waiting": "bold yellow",
+    "Degraded": "bold red",
+    "Refused": "bold red",
+}
 _WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
 
 
 def render_status(status: FleetStatus) -> Iterator[RenderableType]:
     """Yield who is at work, a summary, and the states of the nodes."""
     yield from _head(status)
+    yield from _stacks(status.seen.stacks)
     for situation in SITUATIONS:
         nodes = [node for node in status.nodes if node.situation is situation]
         if nodes:
@@ -112,6 +120,24 @@ def _head(status: FleetStatus) -> Iterator[RenderableType]:
     for wave in status.waves:
         if wave.done + wave.flying + wave.failed > 0 and wave.done < wave.total:
             yield Text(_wave_words(wave))
+
+
+def _stacks(stacks: Sequence[StackSeen]) -> Iterator[RenderableType]:
+    """Yield how GpuStacks stand, each with the nodes that it names."""
+    if not stacks:
+        return
+    yield ""
+    yield Text(count(len(stacks), "stack"), "bold")
+    for stack in stacks:
+        head = Text.assemble((stack.name, "bold cyan"), " ", (stack.state or "not looked at", _STACKS.get(stack.state, "")))
+        parts = [stack.progress, stack.driver, stack.message] if stack.state else ["no controller has looked at it yet"]
+        if stack.is_outdated and stack.state:
+            parts.append("its declaration has changed since")
+        yield hanging(_INDENT, Text.assemble(head, f"  {'  '.join(part for part in parts if part)}"))
+        for trouble in stack.troubles[:REASONS_SHOWN]:
+            yield hanging(2 * _INDENT, Text.assemble((f"{trouble.node}: ", "cyan"), trouble.message))
+        if (rest := len(stack.troubles) - REASONS_SHOWN) > 0:
+            yield hanging(2 * _INDENT, Text(f"and {count(rest, 'node')} more (`kubectl describe gpustack`)", "dim"))
 
 
 def _wave_words(wave: WaveStatus) -> str:

@@ -35,7 +35,7 @@ def load_declaration(path: Path) -> Declaration:
 
     Rules across keys are not looked at: a level of the inventory may still say what the file leaves open.
     """
-    document = read_document(_read(path), str(path))
+    document = read_document(read_file(path), str(path))
     findings = list(document.findings)
     if document.content is not UNREADABLE:
         findings += examine(document.content, GpuStack, document)
@@ -70,7 +70,8 @@ def failed(findings: Iterable[Finding]) -> DeclarationError:
     return DeclarationError(f"{count} in {', '.join(sources)}", ordered)
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return the beginning of a declaration file; raises DeclarationError where there is none, or it cannot be read."""
     try:
         return read_beginning(path, MAX_BYTES + 1)
     except FileNotFoundError as error:

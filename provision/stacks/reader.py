@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from provision.cluster.api import NOT_FOUND
 from provision.cluster.errors import ForbiddenError, RefusedError
-from provision.cluster.exchange import StatusError
+from provision.cluster.exchange import Request, StatusError
 from provision.rollout.status.model import StackSeen, StackTrouble
 from provision.stacks.decode import decode_stack
 from provision.stacks.follower import STACKS, Followed
@@ -16,6 +16,8 @@ from provision.stacks.objects import StackObject
 
 if TYPE_CHECKING:
     from provision.cluster.api import Api
+
+GROUP: Final = "/apis/grapnel.dev"
 
 
 def read_stacks(api: Api) -> dict[str, Followed] | None:
@@ -31,6 +33,8 @@ def see_stacks(api: Api) -> tuple[tuple[StackSeen, ...], str]:
     try:
         objects = _objects(api) or []
     except (ForbiddenError, RefusedError) as error:
+        if not _is_known(api):
+            return (), ""
         hint = f" ({error.hint})" if error.hint else ""
         return (), f"how GpuStacks stand is not known: {error.message}{hint}"
     return tuple(_seen(each) for each in sorted(objects, key=lambda each: each.metadata.name)), ""
@@ -41,6 +45,18 @@ def _objects(api: Api) -> list[StackObject] | None:
         return [each for page in api.pages(STACKS, StackObject, expected=(NOT_FOUND,)) for each in page.items]
     except StatusError:
         return None
+
+
+def _is_known(api: Api) -> bool:
+    """Tell whether the cluster knows GpuStacks, which everybody may ask, unlike which there are."""
+    request = Request(method="GET", path=GROUP)
+    try:
+        api.call(request, msgspec.Raw, expected=(NOT_FOUND,))
+    except StatusError:
+        return False
+    except (ForbiddenError, RefusedError):
+        return True
+    return True
 
 
 def _seen(thing: StackObject) -> StackSeen:

@@ -128,7 +128,11 @@ class ContextBuilder(Protocol):
 
 
 def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
-    """Gather facts, plan, and show the plans."""
+    """Gather facts, plan, and show the plans; of GpuStacks of a cluster, what its controller would do."""
+    from provision.cli.stack_plan import run_if_meant  # noqa: PLC0415 - start-up time
+
+    if (code := run_if_meant(args)) is not None:
+        return code
     fleet = load_fleet(args)
     context = (build or build_context)(args, fleet)
     scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))

@@ -49,8 +49,8 @@ class KubernetesReader:
     """Reads a cluster: it lists Nodes and gets the lease, and needs no other permission.
 
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
-    record or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks, where they are to be shown, and
-    says why they cannot be read.
+    record or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks, where they are to be shown,
+    and says why they cannot be read.
     """
 
     def __init__(
@@ -78,6 +78,21 @@ class KubernetesReader:
         nodes, self._version = self._api.list_moment(NODES, Node)
         self._known = {node.metadata.name: node for node in nodes}
         return self._seen(*lease)
+
+    def look_at_lease(self) -> Seen:
+        """Return who is at work and what that engine says, by the names of Nodes."""
+        lease, complaint = self._lease()
+        standing, unread = (None, "") if lease is None else standing_of(lease)
+        return Seen(
+            place=self._api.name,
+            time=self._api.now(),
+            nodes={},
+            tenant=None if lease is None else self._tenant(lease),
+            standing=standing,
+            pause=None if lease is None else pause_of(lease.metadata.annotations),
+            complaints=tuple(each for each in (complaint, unread) if each),
+            is_lease_known=not complaint,
+        )
 
     def follow(self, timeout_s: float) -> Seen:
         """Return what is true after ``timeout_s``; only changes are sent. It is later where they may not be watched."""

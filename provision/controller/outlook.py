@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from provision.controller.choice import is_outstanding
-from provision.controller.fingerprint import Part, differences, of_node
+from provision.controller.fingerprint import Part, differences, of_node, part
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.hours import opening_hours
@@ -99,7 +99,7 @@ def outlook_of(
     moment: Moment,
 ) -> Outlook:
     """Return what becomes of the nodes of a stack that is brought to ``fingerprint``, in the order of their names."""
-    found = [_node(members[name], of_node(fingerprint, members[name]), moment) for name in sorted(members)]
+    found = [_node(members[name], _wanted(fingerprint, members[name]), moment) for name in sorted(members)]
     due = {node.name for node in found if node.comes in (Comes.DUE, Comes.BUSY)}
     leaving = {name for name in due if not (members[name].is_joining and members[name].record is None)}
     states = _states(spec, views, leaving)
@@ -108,6 +108,13 @@ def outlook_of(
     waves = {state.name: state.wave for state in states if state.name in leaving}
     nodes = [_waiting(node, waves.get(node.name), moment, closed, is_leaving=node.name in leaving) for node in found]
     return Outlook(nodes=tuple(nodes), policy=policy, closed=closed)
+
+
+def _wanted(fingerprint: str, node: SeenNode) -> str:
+    """Return what a node is brought to; where nobody knows what would be deployed, what it has is taken for it."""
+    if not part(fingerprint, Part.DEPLOYED):
+        fingerprint = f"{part(fingerprint, Part.DECLARED)}.{part(node.as_declared, Part.DEPLOYED)}"
+    return of_node(fingerprint, node)
 
 
 def _node(node: SeenNode, wanted: str, moment: Moment) -> NodeOutlook:
@@ -135,7 +142,7 @@ def why_due(node: SeenNode, wanted: str) -> tuple[str, ...]:
     if not node.as_declared:
         found.append(NEVER)
     elif node.as_declared != wanted:
-        found += [_DIFFERS[part] for part in differences(node.as_declared, wanted)]
+        found += [_DIFFERS[each] for each in differences(node.as_declared, wanted)]
     if node.record is not None and node.is_in_flight:
         found.append(f"its upgrade is under way: {node.record.phase}")
     if node.is_retried:
@@ -166,9 +173,7 @@ def _states(
     return in_their_places(with_domains(found, rollout.domains, {}), rollout, {})
 
 
-def _waiting(
-    node: NodeOutlook, wave: int | None, moment: Moment, closed: str, *, is_leaving: bool
-) -> NodeOutlook:
+def _waiting(node: NodeOutlook, wave: int | None, moment: Moment, closed: str, *, is_leaving: bool) -> NodeOutlook:
     """Return a node with what it waits for: a person, the rollout that runs, or a time."""
     if node.comes not in (Comes.DUE, Comes.BUSY):
         return node

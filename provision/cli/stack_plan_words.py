@@ -37,7 +37,7 @@ _STYLES: Final = {
     Comes.SKIPPED: "bold",
     Comes.AS_DECLARED: "bold green",
 }
-_NOT_ASKED: Final = "no node was asked: its Job finds what changes on it, and the waves are those of the most that can come"
+_NOT_ASKED: Final = "no node was asked: its Job finds what changes on it. Waves are told as if all had to leave service"
 _NOTHING_SAID: Final = "which nodes are due was worked out by this grapnel alone: the controller has said nothing of it"
 
 
@@ -120,6 +120,8 @@ def _difference(each: Difference) -> Text:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "1 entry" if len(value) == 1 else f"{len(value)} entries"
     return printable(json.dumps(value), limit=_LONGEST_VALUE)
 
 
@@ -157,7 +159,7 @@ def _waves(outlook: Outlook) -> Iterator[RenderableType]:
     policy, total = outlook.policy, len(outlook.nodes)
     most = f"{min(policy.max_parallel, total)} at a time, at most {min(policy.max_unavailable, total)} of {total} out"
     yield hanging(_INDENT, Text.assemble(("rollout", "bold"), f"  {most}"))
-    if outlook.closed:
+    if outlook.closed and all(node.waits_for != outlook.closed for node in leaving):  # else it was said already
         yield hanging(2 * _INDENT, Text(f"no node leaves service now: {outlook.closed}", "yellow"))
     for index, wave in enumerate(policy.waves):
         members = [node.name for node in leaving if node.wave == index]

@@ -114,6 +114,8 @@ def _head(status: FleetStatus) -> Iterator[RenderableType]:
         if not is_idle and (number := sum(node.situation is situation for node in status.nodes))
     ]
     left = "" if status.left_s is None else f"; about {age(status.left_s)} left, {_measured(status)}"
+    if not status.nodes and status.seen.stacks:
+        return  # those of the stacks are told with them
     yield Text(
         f"{count(len(status.nodes), 'node')}: {', '.join(counts) or 'no upgrade of any is recorded'}{left}", "bold"
     )
@@ -136,9 +138,10 @@ def _stacks(stacks: Sequence[StackSeen]) -> Iterator[RenderableType]:
         if stack.is_outdated and stack.state:
             parts.append("its declaration has changed since")
         yield hanging(_INDENT, Text.assemble(head, f"  {'  '.join(part for part in parts if part)}"))
-        for trouble in stack.troubles[:REASONS_SHOWN]:
-            yield hanging(2 * _INDENT, Text.assemble((f"{trouble.node}: ", "cyan"), trouble.message))
-        if (rest := len(stack.troubles) - REASONS_SHOWN) > 0:
+        told = stack.told
+        for message, nodes in told[:REASONS_SHOWN]:
+            yield hanging(2 * _INDENT, Text.assemble((f"{names(runs(nodes))}: ", "cyan"), message))
+        if rest := sum(len(nodes) for _message, nodes in told[REASONS_SHOWN:]):
             yield hanging(2 * _INDENT, Text(f"and {count(rest, 'node')} more (`kubectl describe gpustack`)", "dim"))
 
 

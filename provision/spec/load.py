@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,10 +38,18 @@ def load_declaration(path: Path) -> Declaration:
     document = read_document(read_file(path), str(path))
     findings = list(document.findings)
     if document.content is not UNREADABLE:
-        findings += examine(document.content, GpuStack, document)
+        findings += [_with_hint(each) for each in examine(document.content, GpuStack, document)]
     if findings:
         raise failed(findings)
     return Declaration(convert(document.content, GpuStack), document)
+
+
+def _with_hint(finding: Finding) -> Finding:
+    """Return a finding with what to do about the one key that a declaration has in a cluster alone."""
+    if finding.key != "spec.nodeSelector":
+        return finding
+    hint = "this is a GpuStack of a cluster: `kubectl apply` it, and see what that brings with `grapnel plan -f`"
+    return replace(finding, hint=hint)
 
 
 def judge_alone(declaration: Declaration) -> list[Finding]:

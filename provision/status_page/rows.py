@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from provision.printable import printable
 from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import SITUATIONS
+from provision.spec.excerpt import few
 from provision.status_page.looks import look_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class StackRow:
-    """How a GpuStack stands; ``troubles`` are some of its nodes with what is wrong with each."""
+    """How a GpuStack stands; ``troubles`` are nodes with what is wrong with them."""
 
     name: str
     state: str
@@ -128,7 +129,7 @@ def _stack_row(stack: StackSeen) -> StackRow:
         progress=stack.progress,
         driver=printable(stack.driver, limit=63),
         message=f"{printable(message)}; its declaration has changed since" if stack.is_outdated else printable(message),
-        troubles=tuple((printable(each.node, limit=253), printable(each.message)) for each in stack.troubles),
+        troubles=tuple((printable(few(nodes)), printable(message)) for message, nodes in stack.told),
     )
 
 

@@ -58,6 +58,14 @@ class StackSeen:
         return f"{self.nodes.get('asDeclared', 0)}/{self.nodes.get('total', 0)}"
 
     @property
+    def told(self) -> list[tuple[str, list[str]]]:
+        """What is said of nodes, with the nodes of which the same is said."""
+        found: dict[str, list[str]] = {}
+        for each in self.troubles:
+            found.setdefault(each.message, []).append(each.node)
+        return list(found.items())
+
+    @property
     def needs_somebody(self) -> bool:
         """Whether it takes a person for it to get on."""
         return self.state in {"Degraded", "Refused"} and not self.is_outdated

@@ -122,7 +122,7 @@ export class Overview {
       element("p", {}, element("b", {}, name), ` ${state}, ${progress} as declared${driver ? `, driver ${driver}` : ""}`),
       message && element("p", { class: "why muted" }, message),
       ...troubles.slice(0, SHOWN).map(([node, why]) => element("p", { class: "why" }, element("b", {}, node), `: ${why}`)),
-      troubles.length > SHOWN ? element("p", { class: "why muted" }, `and ${count(troubles.length - SHOWN, "node")} more`) : "");
+      troubles.length > SHOWN ? element("p", { class: "why muted" }, `and ${count(troubles.length - SHOWN, "other reason")}`) : "");
   }
 
   #needs({ state: key, reason, nodes }) {

@@ -34,6 +34,11 @@ def read_stack_file(path: Path) -> Document | None:
     return document if isinstance(spec, dict) and SELECTOR in spec else None
 
 
+def read_stack_text(text: bytes, name: str) -> Document:
+    """Return the text of a GpuStack that is to be written as the file ``name``."""
+    return read_document(text, name)
+
+
 def judge_stack(document: Document) -> tuple[Stack, list[Finding]]:
     """Return the GpuStack of a text and its warnings; raises DeclarationError with everything that is wrong with it.
 

@@ -85,7 +85,22 @@ class Stage:
     def define(self, definition: Path) -> None:
         """Make a kind of objects known; return when it is served."""
         self.kubectl("apply", "-f", str(definition))
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(definition))
+        self.wait_established("-f", str(definition))
+
+    def wait_established(self, *which: str) -> None:
+        """Return when definitions are served; `kubectl wait` fails on one that has no conditions yet."""
+
+        def is_served() -> bool:
+            found = json.loads(self.kubectl("get", *which, "-o", "json"))
+            return all(
+                any(
+                    each["type"] == "Established" and each["status"] == "True"
+                    for each in one.get("status", {}).get("conditions") or ()
+                )
+                for one in found.get("items", [found])
+            )
+
+        wait_until(is_served, f"{' '.join(which)} is served")
 
     def make_pod(self, node: str, *, name: str = "", gpus: str = "1", labels: Mapping[str, str] | None = None) -> str:
         """Make a pod that is bound to ``node`` already; return its name."""

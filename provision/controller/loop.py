@@ -22,10 +22,13 @@ from provision.cluster.watcher import Source, Watcher
 from provision.controller.attempts import Attempts, key_of
 from provision.controller.board import Board
 from provision.controller.choice import Order, choose
+from provision.controller.counts import Counts, StackCounts, nodes_by_stand
+from provision.controller.event_writer import EventWriter
 from provision.controller.fingerprint import of_node, of_stack
 from provision.controller.lane import Lane, LaneTenure, Told
 from provision.controller.marker import Mark, Marker
 from provision.controller.nodes import NodeBook
+from provision.controller.stack_news import StackKnown, known_before, known_now, news
 from provision.controller.standings import stands
 from provision.rollout.errors import ClusterError, HeldError
 from provision.stacks.derive import Observed, status_of
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from provision.controller.rounds import Means
     from provision.stacks.follower import Followed
     from provision.stacks.membership import Membership
+    from provision.stacks.status import StackStatus
 
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
 STATUS_S: Final = 1.0  # between two statuses of the same stack
@@ -64,16 +68,9 @@ class _StackMemory:
     trouble: str = ""
     written_s: float = 0.0
     is_unwritten: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What probes and metrics tell: nodes by stack and how they stand; whether this process leads."""
-
-    is_leader: bool = False
-    nodes: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    rounds: int = 0
-    turns: int = 0
+    known: StackKnown | None = None
+    done: int = 0
+    failures: int = 0
 
 
 class Controller:
@@ -130,6 +127,7 @@ class Controller:
 
     def _lead(self, tenure: Tenure) -> None:
         marker = Marker(self._api.guarded(tenure.check), self._nodes, self._say)
+        events = EventWriter(self._api.guarded(tenure.check), self._say)
         watchers: list[Watcher[Any]] = [
             Watcher(self._api, Source(path=NODES, item=Node), self._nodes),
             Watcher(self._api, Source(path=STACKS, item=StackObject), self._stacks),
@@ -141,11 +139,12 @@ class Controller:
                 tenure.check()
                 for watcher in watchers:
                     watcher.check()
-                self._turn(tenure, marker)
+                self._turn(tenure, marker, events)
                 self._rest()
         finally:
             self.counts = Counts()
             self._end(watchers, marker)
+            events.close()
 
     def _end(self, watchers: list[Watcher[Any]], marker: Marker) -> None:
         for memory in self._memory.values():
@@ -168,14 +167,14 @@ class Controller:
         self._stop.wait(REST_S)
         self._wake.clear()
 
-    def _turn(self, tenure: Tenure, marker: Marker) -> None:
+    def _turn(self, tenure: Tenure, marker: Marker, events: EventWriter) -> None:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
         self._hear(marker)
         nodes, followed = self._nodes.all(), self._stacks.all()
         stacks = [each.stack for each in followed.values() if isinstance(each.stack, Stack)]
         membership = members(stacks, {name: node.labels for name, node in nodes.items()})
-        numbers: dict[tuple[str, str], int] = {}
+        counted: dict[str, StackCounts] = {}
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
             stack = each.stack
@@ -187,15 +186,41 @@ class Controller:
             else:
                 memory.lane.stop()
             observed = self._observed(name, memory, order, membership)
-            for stand in observed.nodes.values():
-                numbers[name, stand.how.value] = numbers.get((name, stand.how.value), 0) + 1
-            self._write(each, memory, observed)
+            status = status_of(stack, observed, each.status, datetime.now(UTC))
+            self._announce(each, status, observed, events)
+            self._write(each, memory, status)
+            counted[name] = self._count(name, memory, order, observed, status)
         for name in [name for name, memory in self._memory.items() if name not in followed]:
             self._memory[name].lane.stop()
             if self._memory[name].lane.is_idle:
                 del self._memory[name]
         rounds = sum(not memory.lane.is_idle for memory in self._memory.values())
-        self.counts = Counts(is_leader=True, nodes=numbers, rounds=rounds, turns=self.counts.turns + 1)
+        turns = self.counts.turns + 1
+        self.counts = Counts(is_leader=True, stacks=counted, rounds=rounds, turns=turns, turn=time.time())
+
+    def _count(
+        self, name: str, memory: _StackMemory, order: Order | None, observed: Observed, status: StackStatus
+    ) -> StackCounts:
+        """Return what metrics tell of a stack."""
+        members = () if order is None else order.members.values()
+        return StackCounts(
+            state=status.state,
+            nodes=nodes_by_stand(observed),
+            claimed=len(observed.disputed),
+            drifted=sum(node.is_drifted for node in members),
+            joining=sum(node.is_joining for node in members),
+            done=memory.done,
+            failures=memory.failures,
+            rollout=self._board.get(name),
+        )
+
+    def _announce(self, followed: Followed, status: StackStatus, observed: Observed, events: EventWriter) -> None:
+        """Tell what has happened to a stack since the last turn; what a former leader has told already is no news."""
+        name, memory = followed.stack.name, self._memory[followed.stack.name]
+        now = known_now(status, observed, self._board.get(name))
+        for each in news(memory.known or known_before(followed.status), now):
+            events.tell(name, followed.stack.uid, each)
+        memory.known = now
 
     def _remember(self, name: str, tenure: Tenure) -> _StackMemory:
         holding: Callable[[], Any] = lambda: lane.hold  # noqa: E731 - the lane that is made below
@@ -248,6 +273,7 @@ class Controller:
             return  # another declaration by now
         fingerprint = of_node(memory.fingerprint, seen)  # it may have been rebooted meanwhile
         memory.attempts.succeeded(node, key_of(seen, fingerprint), self._clock())
+        memory.done += 1
         marker.mark(Mark(node, seen.uid, fingerprint))
 
     def _ended(self, result: NodeResult, order: Order, memory: _StackMemory, marker: Marker, stop: str) -> None:
@@ -279,6 +305,7 @@ class Controller:
         if seen is not None:
             key = key_of(seen, order.wanted[node])
             memory.attempts.failed(node, key, reason, self._clock(), needs_somebody=needs_somebody)
+            memory.failures += 1
 
     def _observed(self, name: str, memory: _StackMemory, order: Order | None, membership: Membership) -> Observed:
         disputed = {
@@ -296,9 +323,8 @@ class Controller:
             fingerprint=memory.fingerprint,
         )
 
-    def _write(self, followed: Followed, memory: _StackMemory, observed: Observed) -> None:
+    def _write(self, followed: Followed, memory: _StackMemory, status: StackStatus) -> None:
         now = self._clock()
-        status = status_of(followed.stack, observed, followed.status, datetime.now(UTC))
         memory.is_unwritten = status != followed.status
         if not memory.is_unwritten or now - memory.written_s < STATUS_S:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from provision.cli import main
-from provision.cli.status import open_reader
+from provision.cli.status import configure, open_reader
 from provision.cluster.permissions import VIEW_GRANT
 from provision.errors import ExitCode
 from provision.status_page.feed import Feed
@@ -21,7 +22,6 @@ from tests.provision.controller.fleet import NEW, OLD, World, driver
 from tests.provision.stacks.samples import document
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from tests.provision.cluster.stage import Stage
@@ -171,13 +171,36 @@ def test_status_and_its_page_show_the_stacks(world: World, shell: Shell) -> None
 
 
 def _arguments(world: World) -> argparse.Namespace:
-    import argparse
-
-    from provision.cli.status import configure
-
     parser = argparse.ArgumentParser()
     configure(parser)
     return parser.parse_args(["--kubeconfig", str(world.stage.control_plane.kubeconfig)])
+
+
+def test_kubectl_describe_tells_what_has_happened(world: World) -> None:
+    bad = world.join(driver(OLD))
+    world.machines.nodes[bad].broken = driver(NEW)
+    world.declare(driver={"version": NEW}, rollout={"soakMinutes": 0})
+    with world.controller():
+        world.wait_for("Degraded")
+        wait_until(lambda: "NodeFailed" in described(world), "the failure is told", explain=lambda: described(world))
+        assert "RolloutBegan" in described(world)
+        assert f"{bad}: " in described(world)
+    told = described(world).count("NodeFailed")
+    with world.controller("controller-b"):
+        world.wait_for("Degraded")
+        world.machines.nodes[bad].broken = ""
+        world.declare(driver={"version": NEW}, rollout={"soakMinutes": 0}, plugin={"metricsAddress": "0.0.0.0:9400"})
+        world.wait_for("AsDeclared")
+        wait_until(lambda: "AsDeclared  " in events(world), "the end is told", explain=lambda: described(world))
+    assert described(world).count("NodeFailed") == told, "what the former leader has told is no news"
+
+
+def described(world: World) -> str:
+    return world.stage.kubectl("describe", "gpustack", world.pool)
+
+
+def events(world: World) -> str:
+    return described(world).partition("Events:")[2]
 
 
 def test_who_may_look_may_plan(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from provision.controller.fingerprint import Part, differences, of_node, of_payload, of_spec, of_stack, part
@@ -62,8 +63,6 @@ def test_a_fingerprint_says_in_which_part_it_differs() -> None:
 
 
 def replace_unit(unit: str) -> str:
-    import msgspec
-
     return of_payload(msgspec.structs.replace(PAYLOAD, unit=unit))
 
 

@@ -19,7 +19,7 @@ from provision.cluster.objects import Node
 from provision.cluster.reader import KubernetesReader
 from provision.controller.outlook import Moment
 from provision.controller.stack_plans import Planning
-from provision.errors import ExitCode, GrapnelError, UsageError
+from provision.errors import GrapnelError, UsageError
 from provision.report import make_console, show
 from provision.stacks.file import judge_stack, read_stack_file
 from provision.stacks.reader import read_stacks
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from provision.stacks.model import Stack
 
 
-def run_if_meant(args: argparse.Namespace) -> int | None:
+def run_if_meant(args: argparse.Namespace) -> ClusterPlan | None:
     """Plan GpuStacks where they are meant: by a file with a nodeSelector, or where there is no file and no inventory.
 
-    None where they are not.
+    Return what was shown; None where they are not meant.
     """
     is_named = args.file != DECLARATION or args.file.exists()
     document = read_stack_file(args.file) if is_named else None
@@ -44,7 +44,7 @@ def run_if_meant(args: argparse.Namespace) -> int | None:
     return run(args, document)
 
 
-def run(args: argparse.Namespace, document: Document | None) -> int:
+def run(args: argparse.Namespace, document: Document | None) -> ClusterPlan:
     """Show what the controller would do; with a file, if that was applied."""
     _require_no_machines(args)
     declared = None
@@ -67,9 +67,7 @@ def run(args: argparse.Namespace, document: Document | None) -> int:
         print(cluster_plan_document(plan))
     else:
         show(make_console(sys.stdout), render_cluster_plan(plan, "" if document is None else str(args.file)))
-    if any(each.is_stuck for each in plan.stacks):
-        return ExitCode.FAILED
-    return ExitCode.CHANGES if args.exit_code and any(each.is_change for each in plan.stacks) else ExitCode.DONE
+    return plan
 
 
 def _require_no_machines(args: argparse.Namespace) -> None:

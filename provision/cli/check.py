@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from provision.fleet.model import Fleet, FleetNode
+    from provision.spec.document import Document
     from provision.spec.findings import Finding
     from provision.spec.model import Driver, StackSpec
 
@@ -58,6 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from provision.stacks.file import read_stack_file  # noqa: PLC0415 - start-up time
+
+    if (document := read_stack_file(args.file)) is not None:
+        return _check_stack(args, document)
     inventories = inventories_of(args)
     if inventories:
         return _check_fleet(args, inventories)
@@ -67,6 +72,26 @@ def _run(args: argparse.Namespace) -> int:
         hint = "name one with `--inventory`; `grapnel check FILE --explain` explains the file alone"
         raise UsageError("--explain NODE needs an inventory", hint=hint)
     return _check_file(args)
+
+
+def _check_stack(args: argparse.Namespace, document: Document) -> int:
+    """Check a GpuStack of a cluster, by the rules that its API server and its controller have."""
+    from provision.stacks.file import judge_stack  # noqa: PLC0415 - start-up time
+
+    if args.inventory or args.limit or args.explain is not None:
+        raise UsageError(
+            "a GpuStack of a cluster has no machines of an inventory",
+            hint=f"leave out --inventory, --limit and --explain; `grapnel plan -f {args.file}` shows its Nodes",
+        )
+    stack, warnings = judge_stack(document)
+    if args.json:
+        _print_json(ok=True, file=str(args.file), nodes=None, findings=_describe(warnings))
+        return ExitCode.DONE
+    print_findings(warnings)
+    say(f"{args.file}: ok{_count(warnings)}")
+    say(f"  {summarise(stack.spec)}")
+    print("  a GpuStack of a cluster: `grapnel plan -f` of it shows what its controller would do")
+    return ExitCode.DONE
 
 
 def _check_file(args: argparse.Namespace) -> int:

@@ -27,6 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="look at these machines, and declare what they are already; may be repeated; beside FILE, "
         "FILE-groups.yaml has what differs between them",
     )
+    parser.add_argument(
+        "--from-gpu-operator",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="write the GpuStacks of what NVIDIA's GPU operator was told: a file with its ClusterPolicy, NVIDIADrivers "
+        "and ConfigMaps, - for standard input, or the word cluster; may be repeated",
+    )
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach that cluster")
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
     parser.add_argument("--limit", default="", metavar="PATTERN", help="only these hosts, as in ansible --limit")
     parser.add_argument("--payload", type=Path, metavar="DIR", help="archives for nodes, as for plan")
     parser.add_argument("--json", action="store_true", help="print what was found, and could not be said, as JSON")
@@ -35,6 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and tell what to do next."""
+    if args.from_gpu_operator:
+        from provision.cli import init_operator  # noqa: PLC0415 - start-up time
+
+        if args.from_inventory or args.limit or args.payload:
+            raise UsageError("--from-gpu-operator looks at no machine", hint="leave out what is about an inventory")
+        return init_operator.run(args, write_declaration)
+    if args.kubeconfig or args.context:
+        raise UsageError("--kubeconfig and --context are about a cluster", hint="add `--from-gpu-operator cluster`")
     if args.from_inventory:
         from provision.cli import init_inventory  # noqa: PLC0415 - start-up time
 

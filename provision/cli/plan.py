@@ -129,7 +129,13 @@ class ContextBuilder(Protocol):
 
 
 def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
-    """Gather facts, plan, and show the plans."""
+    """Gather facts, plan, and show the plans; of GpuStacks of a cluster, what its controller would do."""
+    from provision.cli.stack_plan import run_if_meant  # noqa: PLC0415 - start-up time
+
+    if (shown := run_if_meant(args)) is not None:
+        if any(each.is_stuck for each in shown.stacks):
+            return ExitCode.FAILED
+        return ExitCode.CHANGES if args.exit_code and any(each.is_change for each in shown.stacks) else ExitCode.DONE
     fleet = load_fleet(args)
     context = (build or build_context)(args, fleet)
     scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))

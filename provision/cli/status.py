@@ -78,13 +78,14 @@ def open_reader(args: argparse.Namespace) -> Reader:
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
+    from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     if not args.no_cluster and _has_no_inventory(args):
         api = open_api(args.kubeconfig, args.context, os.environ)
         if api is not None:
-            return KubernetesReader(api, None, {})
+            return KubernetesReader(api, None, {}, stacks=see_stacks)
     fleet = load_fleet(args)
     if args.no_cluster:
         return _state_file_reader(fleet, fleet.nodes, None)
@@ -95,7 +96,7 @@ def open_reader(args: argparse.Namespace) -> Reader:
     machines = {name: Machine(addresses=each) for name, each in addresses.items()}
     if api is None:
         return _state_file_reader(fleet, fleet.nodes, machines)
-    kubernetes = KubernetesReader(api, [node.name for node in theirs], machines)
+    kubernetes = KubernetesReader(api, [node.name for node in theirs], machines, stacks=see_stacks)
     others = [node for node in fleet.nodes if node not in theirs]
     if not others:
         return kubernetes

@@ -17,7 +17,7 @@ import msgspec
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Request, StatusError
 from provision.cluster.objects import Metadata, Page, Status, WatchEvent
-from provision.cluster.permissions import GRANT, missing_permission
+from provision.cluster.permissions import grant_of, missing_permission
 from provision.rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
@@ -265,7 +265,8 @@ class Api:
         if code == FORBIDDEN and (missing := missing_permission(status.message)) is not None:
             user, permission = missing
             return ForbiddenError(
-                f"{user} may not {permission} on {self.name}", hint=f"{GRANT} grants it; the rule: {permission.rule}"
+                f"{user} may not {permission} on {self.name}",
+                hint=f"{grant_of(permission)} grants it; the rule: {permission.rule}",
             )
         if code in expected:
             return StatusError(code, status)

@@ -93,6 +93,7 @@ ASKING: Final = (
 VIEWING: Final = (
     Permission(verb="list", resource="nodes"),
     Permission(verb="watch", resource="nodes"),
+    Permission(verb="list", resource="gpustacks", group="grapnel.dev"),
     _lease("get"),
 )
 
@@ -141,3 +142,8 @@ def missing_permission(message: str) -> tuple[str, Permission] | None:
         verb=found["verb"], resource=found["resource"], group=found["group"], namespace=found["namespace"] or ""
     )
     return found["user"], permission
+
+
+def grant_of(permission: Permission) -> str:
+    """Return the file of roles that grants a permission; what only looking needs is in one of its own."""
+    return VIEW_GRANT if permission in VIEWING and permission not in NEEDED else GRANT

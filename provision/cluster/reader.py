@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from provision.cluster.objects import Lease
     from provision.rollout.cluster import Cluster
     from provision.rollout.standing import Standing
+    from provision.rollout.status.model import StackSeen
 
 LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be watched
 
@@ -48,7 +49,8 @@ class KubernetesReader:
     """Reads a cluster: it lists Nodes and gets the lease, and needs no other permission.
 
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
-    record or that the engine speaks of, by its own name.
+    record or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks, where they are to be shown,
+    and says why they cannot be read.
     """
 
     def __init__(
@@ -57,8 +59,11 @@ class KubernetesReader:
         nodes: Collection[str] | None,
         machines: Mapping[str, Machine],
         sleep: Callable[[float], None] = time.sleep,
+        *,
+        stacks: Callable[[Api], tuple[tuple[StackSeen, ...], str]] | None = None,
     ) -> None:
         self._api = api
+        self._stacks = stacks
         self._nodes = nodes
         self._machines = machines
         self._sleep = sleep
@@ -73,6 +78,21 @@ class KubernetesReader:
         nodes, self._version = self._api.list_moment(NODES, Node)
         self._known = {node.metadata.name: node for node in nodes}
         return self._seen(*lease)
+
+    def look_at_lease(self) -> Seen:
+        """Return who is at work and what that engine says, by the names of Nodes."""
+        lease, complaint = self._lease()
+        standing, unread = (None, "") if lease is None else standing_of(lease)
+        return Seen(
+            place=self._api.name,
+            time=self._api.now(),
+            nodes={},
+            tenant=None if lease is None else self._tenant(lease),
+            standing=standing,
+            pause=None if lease is None else pause_of(lease.metadata.annotations),
+            complaints=tuple(each for each in (complaint, unread) if each),
+            is_lease_known=not complaint,
+        )
 
     def follow(self, timeout_s: float) -> Seen:
         """Return what is true after ``timeout_s``; only changes are sent. It is later where they may not be watched."""
@@ -94,7 +114,8 @@ class KubernetesReader:
         return self._seen(*self._lease())
 
     def _seen(self, lease: Lease | None, complaint: str) -> Seen:
-        standing, unread = (None, "") if lease is None else _standing(lease)
+        standing, unread = (None, "") if lease is None else standing_of(lease)
+        stacks, untold = ((), "") if self._stacks is None else self._stacks(self._api)
         found = self._found(standing)
         names = {each.metadata.name: name for name, each in found.items() if not isinstance(each, NodeProblem)}
         return Seen(
@@ -104,7 +125,8 @@ class KubernetesReader:
             tenant=None if lease is None else self._tenant(lease),
             standing=None if standing is None else _renamed(standing, names),
             pause=None if lease is None else pause_of(lease.metadata.annotations),
-            complaints=tuple(each for each in (complaint, unread, self._unwatched) if each),
+            complaints=tuple(each for each in (complaint, unread, untold, self._unwatched) if each),
+            stacks=stacks,
             is_lease_known=not complaint,
         )
 
@@ -226,7 +248,7 @@ class StateFileReader:
         return None
 
 
-def _standing(lease: Lease) -> tuple[Standing | None, str]:
+def standing_of(lease: Lease) -> tuple[Standing | None, str]:
     """Return what the engine published, and why it cannot be read."""
     text = lease.metadata.annotations.get(PROGRESS)
     if text is None:

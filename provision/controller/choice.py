@@ -45,9 +45,7 @@ class Order:
         return not is_outstanding(self.members[name], self.wanted[name])
 
 
-def choose(
-    stack: Stack, fingerprint: bytes, members: Mapping[str, SeenNode], attempts: Attempts, now_s: float
-) -> Order:
+def choose(stack: Stack, fingerprint: str, members: Mapping[str, SeenNode], attempts: Attempts, now_s: float) -> Order:
     """Return what is to be done about a stack now."""
     wanted = {name: of_node(fingerprint, node) for name, node in members.items()}
     keys = {name: key_of(node, wanted[name]) for name, node in members.items()}

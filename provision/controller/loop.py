@@ -9,8 +9,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.informer import NODES
@@ -20,22 +20,22 @@ from provision.cluster.progress import encode_progress
 from provision.cluster.watcher import Source, Watcher
 from provision.controller.board import Board
 from provision.controller.choice import Order, choose
+from provision.controller.counts import Counts
+from provision.controller.event_writer import EventWriter
 from provision.controller.fingerprint import of_stack
 from provision.controller.keeper import Keeper
 from provision.controller.lane import Lane, LaneTenure, Told
 from provision.controller.leaving import leave
 from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
+from provision.controller.publisher import STATUS_S, Publisher
 from provision.controller.reports import Reports, StackMemory
-from provision.controller.standings import stands
 from provision.controller.tenants import TenancyDesk
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
-from provision.stacks.derive import Observed, status_of
 from provision.stacks.follower import STACKS, StackBook, require_served
 from provision.stacks.membership import members
 from provision.stacks.model import Stack
 from provision.stacks.objects import StackObject
-from provision.stacks.writer import write_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,25 +45,11 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes_cluster import Held
     from provision.controller.nodes import SeenNode
     from provision.controller.rounds import Means
-    from provision.stacks.derive import TenancyStands
     from provision.stacks.follower import Followed
-    from provision.stacks.membership import Membership
 
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
-STATUS_S: Final = 1.0  # between two statuses of the same stack
-REFUSED_S: Final = 30.0  # where one could not be written
 LONGEST_S: Final = 30.0  # without a turn
 STUCK_S: Final = 300.0  # without a turn, a request that waits for an API server included
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What probes and metrics tell: nodes by stack and how they stand; whether this process leads."""
-
-    is_leader: bool = False
-    nodes: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    rounds: int = 0
-    turns: int = 0
 
 
 class Controller:
@@ -130,6 +116,8 @@ class Controller:
         self._keeper = Keeper(acting, self._stacks)
         reports = Reports(self._nodes, marker, self._say, self._clock)
         desk = TenancyDesk(acting, wake=self._wake.set, say=self._say, clock=self._clock)
+        events = EventWriter(acting, self._say)
+        publisher = Publisher(self._api, self._stacks, self._board, events, desk, self._say, self._clock)
         watchers: list[Watcher[Any]] = [
             Watcher(self._api, Source(path=NODES, item=Node), self._nodes),
             Watcher(self._api, Source(path=STACKS, item=StackObject), self._stacks),
@@ -140,14 +128,14 @@ class Controller:
             while not self._stop.is_set():
                 tenure.check()
                 if self._are_fresh(watchers):
-                    self._turn(tenure, reports, desk)
+                    self._turn(tenure, reports, publisher)
                 self._rest()
         except UnreachableError as error:  # at its start: nothing was begun, and nothing is lost with the lease
             raise ClusterError(error.message, hint=error.hint) from error
         finally:
             self.counts = Counts()
             self._end(watchers, reports)
-            desk.close()
+            publisher.close()
 
     def _are_fresh(self, watchers: Sequence[Watcher[Any]]) -> bool:
         """Tell whether what is known is up to date. An API server that restarts is waited for as long as the lease is.
@@ -189,7 +177,7 @@ class Controller:
         self._stop.wait(REST_S)
         self._wake.clear()
 
-    def _turn(self, tenure: Tenure, reports: Reports, desk: TenancyDesk) -> None:
+    def _turn(self, tenure: Tenure, reports: Reports, publisher: Publisher) -> None:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
         self._hear(reports)
@@ -197,7 +185,6 @@ class Controller:
         nodes, followed = self._nodes.all(), self._stacks.all()
         labels = {name: node.labels for name, node in nodes.items()}
         membership = members([each.stack for each in followed.values()], labels)
-        numbers: dict[tuple[str, str], int] = {}
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
             own = {node: nodes[node] for node in sorted(membership.owned.get(name, ()))}
@@ -206,18 +193,16 @@ class Controller:
             self._offer(each, memory, order, nodes.keys() - own.keys())
             if order is not None:
                 reports.adopt(order, memory)
-            observed = self._observed(name, memory, order, membership, reports.marker.unwritten())
-            observed = replace(observed, tenancy=_tenancy(order, desk))
-            for stand in observed.nodes.values():
-                numbers[name, stand.how.value] = numbers.get((name, stand.how.value), 0) + 1
-            self._write(each, memory, observed)
-        desk.forget_others(followed)
+            publisher.look(each, memory, order, membership, reports.marker.unwritten())
+        publisher.desk.forget_others(followed)
         for name in [name for name, memory in self._memory.items() if name not in followed]:
             self._memory[name].lane.wind_down("its GpuStack is gone")
             if self._memory[name].lane.is_idle:
                 del self._memory[name]
         rounds = sum(not memory.lane.is_idle for memory in self._memory.values())
-        self.counts = Counts(is_leader=True, nodes=numbers, rounds=rounds, turns=self.counts.turns + 1)
+        counted = {name: self._memory[name].counts for name in followed}
+        turns = self.counts.turns + 1
+        self.counts = Counts(is_leader=True, stacks=counted, rounds=rounds, turns=turns, turn=time.time())
 
     def _offer(self, followed: Followed, memory: StackMemory, order: Order | None, strangers: AbstractSet[str]) -> None:
         """Begin, or end, what a stack asks for. ``strangers`` are the Nodes that are not its own."""
@@ -278,47 +263,3 @@ class Controller:
             memory = self._memory.get(told.order.stack.name)
             if memory is not None:
                 reports.take(told, memory)
-
-    def _observed(
-        self,
-        name: str,
-        memory: StackMemory,
-        order: Order | None,
-        membership: Membership,
-        unmarked: Mapping[str, str],
-    ) -> Observed:
-        disputed = {
-            node: [other for other in membership.disputed[node] if other != name]
-            for node in membership.claimed_twice(name)
-        }
-        if order is None:
-            return Observed(disputed=disputed)
-        nodes = stands(order, memory.lane.busy, self._board.get(name), memory.attempts, unmarked)
-        trouble = memory.why_not_kept or memory.trouble
-        is_stuck = bool(trouble) and not any(each.how.value == "as declared" for each in nodes.values())
-        return Observed(nodes=nodes, disputed=disputed, trouble=trouble if is_stuck else "")
-
-    def _write(self, followed: Followed, memory: StackMemory, observed: Observed) -> None:
-        now = self._clock()
-        status = status_of(followed.stack, observed, followed.status, datetime.now(UTC))
-        memory.is_unwritten = status != followed.status
-        if not memory.is_unwritten or now < memory.next_write_s:
-            return
-        memory.next_write_s = now + STATUS_S
-        try:
-            written = write_status(self._api, followed.stack.name, followed.stack.uid, status)
-        except ClusterError as error:
-            self._say(f"{followed.stack.name}: its status is not written: {error.message}")
-            memory.next_write_s = now + REFUSED_S  # such as for a permission that is missing
-            return
-        if written is not None:
-            self._stacks.put(written)
-            memory.is_unwritten = False
-
-
-def _tenancy(order: Order | None, desk: TenancyDesk) -> TenancyStands | None:
-    """Have a look taken at what a stack declares for tenants, and return how it stands; what is deleted is left."""
-    if order is None or order.stack.is_going:
-        return None
-    desk.offer(order.stack)
-    return desk.stands(order.stack)

@@ -7,16 +7,16 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
+from provision.controller.metrics import render_controller
 from provision.errors import GrapnelError
-from provision.rollout.status.metrics import CONTENT_TYPE, Family, render_families
+from provision.rollout.status.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from provision.controller.loop import Controller, Counts
+    from provision.controller.loop import Controller
 
-PREFIX: Final = "grapnel_controller_"
 _PLAIN: Final = "text/plain; charset=utf-8"
 _TIMEOUT_S: Final = 10
 
@@ -79,19 +79,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
         """Write no line for each probe."""
-
-
-def render_controller(counts: Counts) -> bytes:
-    """Return the page of metrics."""
-    nodes = tuple(
-        ((("stack", stack), ("state", state)), float(number)) for (stack, state), number in sorted(counts.nodes.items())
-    )
-    return render_families(
-        [
-            Family(f"{PREFIX}leader", "Whether this process leads.", (((), float(counts.is_leader)),)),
-            Family(
-                f"{PREFIX}rounds", "Stacks whose nodes are looked at or changed now.", (((), float(counts.rounds)),)
-            ),
-            Family(f"{PREFIX}nodes", "Nodes by stack and how they stand.", nodes),
-        ]
-    )

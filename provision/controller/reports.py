@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
 from provision.controller.attempts import Attempts, key_of
+from provision.controller.counts import StackCounts
 from provision.controller.fingerprint import of_node
 from provision.controller.marker import Mark, Word
 from provision.rollout.errors import ClusterError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from provision.controller.lane import Lane, Told
     from provision.controller.marker import Marker
     from provision.controller.nodes import NodeBook
+    from provision.controller.stack_news import StackKnown
 
 _NOBODY: Final = frozenset({Status.CANCELED})
 
@@ -27,19 +29,25 @@ _NOBODY: Final = frozenset({Status.CANCELED})
 class StackMemory:
     """What the loop knows of one stack beside its object. ``removed`` are UIDs of Nodes that grapnel was taken off.
 
-    ``trouble`` is what went wrong in its last round, ``why_not_kept`` why its finalizer cannot be written.
+    ``trouble`` is what went wrong in its last round, ``why_not_kept`` why its finalizer cannot be written. ``done`` and
+    ``failures`` count nodes, ``known`` and ``counts`` are what was told of it last.
     """
 
     lane: Lane
     attempts: Attempts = field(default_factory=Attempts)
-    fingerprint: bytes = b""
+    fingerprint: str = ""
     fingerprint_of: tuple[str, int] = ("", -1)
     trouble: str = ""
     why_not_kept: str = ""
     removed: set[str] = field(default_factory=set)
     adopted: set[str] = field(default_factory=set)
+    next_look_s: float = 0.0
     next_write_s: float = 0.0
     is_unwritten: bool = False
+    known: StackKnown | None = None
+    counts: StackCounts = field(default_factory=StackCounts)
+    done: int = 0
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ class Reports:
             return  # another declaration by now
         fingerprint = of_node(memory.fingerprint, seen)  # it may have been rebooted meanwhile
         memory.attempts.succeeded(node, key_of(seen, fingerprint), self.clock())
+        memory.done += 1
         self.marker.mark(Mark(node, seen.uid, fingerprint))
 
     def _left_failed(self, node: str, order: Order) -> None:
@@ -137,3 +146,4 @@ class Reports:
         if seen is not None:
             key = key_of(seen, order.wanted[node])
             memory.attempts.failed(node, key, reason, self.clock(), needs_somebody=needs_somebody)
+            memory.failures += 1

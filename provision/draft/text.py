@@ -28,7 +28,7 @@ def render_declaration(draft: FleetDraft) -> str:
     """Return the declaration: what is said for all nodes."""
     nodes = sum(len(group.nodes) for group in draft.groups)
     lines = [
-        *_comment(
+        *comment_lines(
             f"What {nodes} node{'s were' if nodes != 1 else ' was'} when `grapnel init --from-inventory` looked at "
             "them. A key that does not stand here has its default, and `grapnel init` writes a file with all of them.",
             "",
@@ -47,7 +47,7 @@ def render_groups(draft: FleetDraft, declaration: str) -> str | None:
     differing = [group for group in draft.groups if group.own]
     if not differing:
         return None
-    lines = _comment(
+    lines = comment_lines(
         f"What nodes have that others do not, beside {declaration}. Name this file as a second inventory: "
         "grapnel plan -i INVENTORY -i THIS_FILE.",
         "",
@@ -66,15 +66,17 @@ def _keys(said: Sequence[Said], indent: str) -> Iterator[str]:
     for section, of_section in groupby(by_section, key=lambda each: each.path[0]):
         yield f"{indent}{section}:"
         for each in of_section:
-            yield from _comment(each.reason, f"{indent}  ")
-            yield f"{indent}  {each.path[1]}: {_value(each.value)}"
+            yield from comment_lines(each.reason, f"{indent}  ")
+            yield f"{indent}  {each.path[1]}: {value_text(each.value)}"
 
 
-def _comment(text: str, indent: str) -> list[str]:
+def comment_lines(text: str, indent: str) -> list[str]:
+    """Return a text as comments of YAML, wrapped."""
     return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a value as YAML on one line."""
     return _text(value) if isinstance(value, str) else json.dumps(value)
 
 

@@ -31,19 +31,27 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.rollout.model import Record
-    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, WaveStatus
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen, WaveStatus
     from provision.rollout.status.situations import Situation
 
 REASONS_SHOWN: Final = 8  # of one state
 _INDENT: Final = 2
 _HOUR_S: Final = 3600
 _DAY_S: Final = 24 * _HOUR_S
+_STACKS: Final = {
+    "AsDeclared": "bold green",
+    "Changing": "bold yellow",
+    "Waiting": "bold yellow",
+    "Degraded": "bold red",
+    "Refused": "bold red",
+}
 _WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
 
 
 def render_status(status: FleetStatus) -> Iterator[RenderableType]:
     """Yield who is at work, a summary, and the states of the nodes."""
     yield from _head(status)
+    yield from _stacks(status.seen.stacks)
     for situation in SITUATIONS:
         nodes = [node for node in status.nodes if node.situation is situation]
         if nodes:
@@ -106,12 +114,35 @@ def _head(status: FleetStatus) -> Iterator[RenderableType]:
         if not is_idle and (number := sum(node.situation is situation for node in status.nodes))
     ]
     left = "" if status.left_s is None else f"; about {age(status.left_s)} left, {_measured(status)}"
+    if not status.nodes and status.seen.stacks:
+        return  # those of the stacks are told with them
     yield Text(
         f"{count(len(status.nodes), 'node')}: {', '.join(counts) or 'no upgrade of any is recorded'}{left}", "bold"
     )
     for wave in status.waves:
         if wave.done + wave.flying + wave.failed > 0 and wave.done < wave.total:
             yield Text(_wave_words(wave))
+
+
+def _stacks(stacks: Sequence[StackSeen]) -> Iterator[RenderableType]:
+    """Yield how GpuStacks stand, each with the nodes that it names."""
+    if not stacks:
+        return
+    yield ""
+    yield Text(count(len(stacks), "stack"), "bold")
+    for stack in stacks:
+        head = Text.assemble(
+            (stack.name, "bold cyan"), " ", (stack.state or "not looked at", _STACKS.get(stack.state, ""))
+        )
+        parts = [stack.progress, stack.driver, stack.message] if stack.state else ["no controller has looked at it yet"]
+        if stack.is_outdated and stack.state:
+            parts.append("its declaration has changed since")
+        yield hanging(_INDENT, Text.assemble(head, f"  {'  '.join(part for part in parts if part)}"))
+        told = stack.told
+        for message, nodes in told[:REASONS_SHOWN]:
+            yield hanging(2 * _INDENT, Text.assemble((f"{names(runs(nodes))}: ", "cyan"), message))
+        if rest := sum(len(nodes) for _message, nodes in told[REASONS_SHOWN:]):
+            yield hanging(2 * _INDENT, Text(f"and {count(rest, 'node')} more (`kubectl describe gpustack`)", "dim"))
 
 
 def _wave_words(wave: WaveStatus) -> str:

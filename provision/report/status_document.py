@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from provision.rollout.pause import Pause
-    from provision.rollout.status.model import FleetStatus, NodeStatus, Tenant
+    from provision.rollout.status.model import FleetStatus, NodeStatus, StackSeen, Tenant
     from provision.runs.history import History
     from provision.runs.model import RunReport
 
@@ -107,6 +107,28 @@ class LastResultDocument(msgspec.Struct, frozen=True, kw_only=True, rename="came
     as_declared: bool
 
 
+class StackTroubleDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Why one node of a stack is not as declared."""
+
+    node: str
+    message: str
+
+
+class StackDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a GpuStack of the cluster says that it stands. ``state`` is empty where no controller has looked at it.
+
+    ``outdated``: that is about an earlier declaration.
+    """
+
+    name: str
+    state: str
+    message: str
+    driver: str
+    nodes: dict[str, int]
+    troubles: tuple[StackTroubleDocument, ...] = ()
+    outdated: bool = False
+
+
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How the upgrade of a fleet stands. ``states`` explains the states of its nodes.
 
@@ -128,6 +150,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: list[NodeDocument]
     unnamed: list[UnnamedDocument]
     complaints: list[str]
+    stacks: list[StackDocument] = []
     last_run: LastRunDocument | None = None
     last_results: list[LastResultDocument] = []
 
@@ -160,6 +183,7 @@ def status_document(status: FleetStatus, history: History | None = None) -> str:
         nodes=[_node(node) for node in status.nodes],
         unnamed=[UnnamedDocument(reason=reason, count=count) for reason, count in status.unnamed],
         complaints=list(seen.complaints),
+        stacks=[_stack(stack) for stack in seen.stacks],
         last_run=None if history is None or history.last is None else _last_run(history.last),
         last_results=[] if history is None else _last_results(history, [node.name for node in status.nodes]),
     )
@@ -186,6 +210,18 @@ def _last_results(history: History, nodes: Sequence[str]) -> list[LastResultDocu
 
 def _engine(tenant: Tenant) -> EngineDocument:
     return EngineDocument(holder=tenant.holder, since=tenant.since, heard=tenant.heard, at_work=tenant.is_at_work)
+
+
+def _stack(stack: StackSeen) -> StackDocument:
+    return StackDocument(
+        name=stack.name,
+        state=stack.state,
+        message=stack.message,
+        driver=stack.driver,
+        nodes=dict(stack.nodes),
+        troubles=tuple(StackTroubleDocument(node=each.node, message=each.message) for each in stack.troubles),
+        outdated=stack.is_outdated,
+    )
 
 
 def _pause(pause: Pause) -> PauseDocument:

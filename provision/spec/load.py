@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,13 +36,21 @@ def load_declaration(path: Path) -> Declaration:
 
     Rules across keys are not looked at: a level of the inventory may still say what the file leaves open.
     """
-    document = read_document(_read(path), str(path))
+    document = read_document(read_file(path), str(path))
     findings = list(document.findings)
     if document.content is not UNREADABLE:
-        findings += examine(document.content, GpuStack, document)
+        findings += [_with_hint(each) for each in examine(document.content, GpuStack, document)]
     if findings:
         raise failed(findings)
     return Declaration(convert(document.content, GpuStack), document)
+
+
+def _with_hint(finding: Finding) -> Finding:
+    """Return a finding with what to do about the one key that a declaration has in a cluster alone."""
+    if finding.key != "spec.nodeSelector":
+        return finding
+    hint = "this is a GpuStack of a cluster: `kubectl apply` it, and see what that brings with `grapnel plan -f`"
+    return replace(finding, hint=hint)
 
 
 def judge_alone(declaration: Declaration) -> list[Finding]:
@@ -71,7 +79,8 @@ def failed(findings: Iterable[Finding]) -> DeclarationError:
     return DeclarationError(f"{count} in {', '.join(sources)}", ordered)
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return the beginning of a declaration file; raises DeclarationError where there is none, or it cannot be read."""
     try:
         return read_beginning(path, MAX_BYTES + 1)
     except FileNotFoundError as error:

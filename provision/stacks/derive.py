@@ -57,14 +57,15 @@ class Observed:
     """What a status is derived from.
 
     ``nodes`` are those that the stack owns; of one that is deleted, those that are waited for. ``disputed`` are the
-    stacks that select a Node besides it, by Node. ``trouble`` is what went wrong with the stack as a whole. ``tenancy``
-    is None where nothing is declared of it.
+    stacks that select a Node besides it, by Node. ``trouble`` is what went wrong with the stack as a whole,
+    ``fingerprint`` what its nodes are brought to. ``tenancy`` is None where nothing is declared of it.
     """
 
     nodes: Mapping[str, Stands] = field(default_factory=dict)
     disputed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     trouble: str = ""
     tenancy: TenancyStands | None = None
+    fingerprint: str = ""
 
 
 def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus, now: datetime) -> StackStatus:
@@ -80,6 +81,7 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
         counts,
         progress=f"{counts.as_declared}/{counts.total}",
         driver=_driver(stack),
+        fingerprint=observed.fingerprint,
         troubles=tuple(_troubles(observed))[:MAX_TROUBLES],
         warnings="; ".join(stack.warnings)[:_LONGEST],
         tenancy=observed.tenancy,
@@ -178,6 +180,7 @@ class _Writer:
         *,
         progress: str = "",
         driver: str = "",
+        fingerprint: str = "",
         troubles: tuple[NodeTrouble, ...] = (),
         warnings: str = "",
         tenancy: TenancyStands | None = None,
@@ -192,6 +195,7 @@ class _Writer:
             message=message,
             progress=progress,
             driver=driver,
+            fingerprint=fingerprint,
             nodes=counts,
             troubles=troubles,
             conditions=(

@@ -77,6 +77,9 @@ class StackStatus(_Part, frozen=True, kw_only=True):
     message: Annotated[str, doc("The same in a sentence.")] = ""
     progress: Annotated[str, doc("How many of its nodes are as declared, such as 37/40.")] = ""
     driver: Annotated[str, doc("The driver that its nodes are to have.")] = ""
+    fingerprint: Annotated[
+        str, doc("What its nodes are brought to: the beginning of their annotation grapnel.dev/as-declared.")
+    ] = ""
     nodes: Annotated[NodeCounts, doc("How many nodes stand how.")] = NodeCounts()
     troubles: Annotated[
         tuple[NodeTrouble, ...], doc(f"Nodes that are not as declared, and why: the first {MAX_TROUBLES}.")

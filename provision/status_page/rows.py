@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 from provision.printable import printable
 from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import SITUATIONS
+from provision.spec.excerpt import few
 from provision.status_page.looks import look_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen
 
+_STACK_TONES: Final = {  # as in `Look`
+    "AsDeclared": "ok",
+    "Changing": "work",
+    "Waiting": "wait",
+    "Degraded": "bad",
+    "Refused": "bad",
+}
 STEADY_S: Final = 20  # an estimate that moves by less is not sent again
 
 
@@ -49,6 +57,19 @@ class Notice:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class StackRow:
+    """How a GpuStack stands; ``troubles`` are nodes with what is wrong with them."""
+
+    name: str
+    state: str
+    tone: str
+    progress: str
+    driver: str
+    message: str
+    troubles: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """What is said of the fleet as a whole."""
@@ -62,6 +83,7 @@ class Head:
     measured: int
     waves: tuple[tuple[str, int, int, int, int], ...]
     unnamed: tuple[tuple[str, int], ...]
+    stacks: tuple[StackRow, ...] = ()
 
 
 def row_of(node: NodeStatus, seen: Seen) -> Row:
@@ -94,6 +116,20 @@ def head_of(status: FleetStatus) -> Head:
         measured=status.measured,
         waves=tuple((printable(one.title), one.total, one.done, one.flying, one.failed) for one in status.waves),
         unnamed=tuple((printable(reason), count) for reason, count in status.unnamed),
+        stacks=tuple(_stack_row(stack) for stack in seen.stacks),
+    )
+
+
+def _stack_row(stack: StackSeen) -> StackRow:
+    message = stack.message if stack.state else "no controller has looked at it yet"
+    return StackRow(
+        name=printable(stack.name, limit=63),
+        state=printable(stack.state, limit=63) or "not looked at",
+        tone=_STACK_TONES.get(stack.state, "off"),
+        progress=stack.progress,
+        driver=printable(stack.driver, limit=63),
+        message=f"{printable(message)}; its declaration has changed since" if stack.is_outdated else printable(message),
+        troubles=tuple((printable(few(nodes)), printable(message)) for message, nodes in stack.told),
     )
 
 
@@ -137,6 +173,10 @@ def head_document(head: Head) -> dict[str, Any]:
         "measured": head.measured,
         "waves": [list(wave) for wave in head.waves],
         "unnamed": [list(entry) for entry in head.unnamed],
+        "stacks": [
+            [each.name, each.state, each.tone, each.progress, each.driver, each.message, each.troubles]
+            for each in head.stacks
+        ],
     }
 
 

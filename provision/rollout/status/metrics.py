@@ -52,6 +52,7 @@ class Family:
     name: str
     help: str
     samples: tuple[tuple[tuple[tuple[str, str], ...], float], ...]
+    kind: str = "gauge"
 
 
 def render_metrics(status: FleetStatus) -> bytes:
@@ -157,7 +158,7 @@ def _one(name: str, about: str, value: float) -> Family:
 
 
 def _lines(family: Family) -> Iterator[str]:
-    yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} gauge\n"
+    yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
     for labels, value in family.samples:
         text = ",".join(f'{key}="{said.translate(_IN_LABEL)}"' for key, said in labels)
         number = str(int(value)) if value.is_integer() else repr(value)

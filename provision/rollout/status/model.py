@@ -28,13 +28,57 @@ class Tenant:
     is_at_work: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class StackTrouble:
+    """Why one node of a stack is not as declared."""
+
+    node: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSeen:
+    """How a GpuStack of the cluster says that it stands.
+
+    ``state`` is empty where no controller has looked at it yet, and what is said ``is_outdated`` where it is about an
+    earlier declaration. ``nodes`` are numbers by how nodes stand, and ``total``; ``troubles`` name some of the nodes.
+    """
+
+    name: str
+    state: str = ""
+    message: str = ""
+    driver: str = ""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    troubles: tuple[StackTrouble, ...] = ()
+    is_outdated: bool = False
+
+    @property
+    def progress(self) -> str:
+        """How many of its nodes are as declared, such as 37/40."""
+        return f"{self.nodes.get('asDeclared', 0)}/{self.nodes.get('total', 0)}"
+
+    @property
+    def told(self) -> list[tuple[str, list[str]]]:
+        """What is said of nodes, with the nodes of which the same is said."""
+        found: dict[str, list[str]] = {}
+        for each in self.troubles:
+            found.setdefault(each.message, []).append(each.node)
+        return list(found.items())
+
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether it takes a person for it to get on."""
+        return self.state in {"Degraded", "Refused"} and not self.is_outdated
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What was read at ``time``, by the clock of the place that keeps it.
 
     ``tenant`` is None when nobody holds the lease, ``standing`` when nothing was published, ``pause`` when
     nobody has paused it. ``complaints`` are what
-    could not be read, and why; ``is_lease_known`` is false when that was the lease.
+    could not be read, and why; ``is_lease_known`` is false when that was the lease. ``stacks`` are the GpuStacks of a
+    cluster, in the order of their names.
     """
 
     place: str
@@ -45,6 +89,7 @@ class Seen:
     pause: Pause | None = None
     complaints: tuple[str, ...] = ()
     is_lease_known: bool = True
+    stacks: tuple[StackSeen, ...] = ()
 
 
 class Reader(Protocol):
@@ -106,6 +151,8 @@ class FleetStatus:
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether it takes a person for every node to get on."""
+        """Whether it takes a person for every node, and every stack, to get on."""
         is_paused = self.seen.pause is not None
+        if any(stack.needs_somebody for stack in self.seen.stacks):
+            return True
         return any(node.situation.needs_somebody or (is_paused and node.situation is WAITING) for node in self.nodes)

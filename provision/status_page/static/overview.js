@@ -4,6 +4,7 @@ import { count, duration, element, mark, prose, segment } from "/format.js";
 import { byReason } from "/store.js";
 
 const TONES = [["ok", "done"], ["work", "out of service"], ["wait", "waiting"], ["warn", "stuck"], ["bad", "failed"], ["off", "not part of it"]];
+const STACK_MARKS = { ok: "✓", work: "●", bad: "✕" };
 const SHOWN = 5;
 const NAMED = 4;
 
@@ -86,6 +87,8 @@ export class Overview {
 
   #boards(nodes) {
     const { states } = this.store;
+    const stacks = this.store.head.stacks ?? [];
+    this.#board("stacks", count(stacks.length, "stack"), stacks, (stack) => this.#stack(stack));
     const needy = nodes.filter((node) => states[node.state].needsSomebody);
     const rank = Object.keys(states);
     const groups = byReason(needy).sort((one, other) => rank.indexOf(one.state) - rank.indexOf(other.state));
@@ -112,6 +115,14 @@ export class Overview {
       if (!this.unfolded.delete(id)) this.unfolded.add(id);
       this.draw();
     };
+  }
+
+  #stack([name, state, tone, progress, driver, message, troubles]) {
+    return element("li", {}, mark({ tone, mark: STACK_MARKS[tone] ?? "·" }),
+      element("p", {}, element("b", {}, name), ` ${state}, ${progress} as declared${driver ? `, driver ${driver}` : ""}`),
+      message && element("p", { class: "why muted" }, message),
+      ...troubles.slice(0, SHOWN).map(([node, why]) => element("p", { class: "why" }, element("b", {}, node), `: ${why}`)),
+      troubles.length > SHOWN ? element("p", { class: "why muted" }, `and ${count(troubles.length - SHOWN, "other reason")}`) : "");
   }
 
   #needs({ state: key, reason, nodes }) {

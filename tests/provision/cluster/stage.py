@@ -12,7 +12,7 @@ from provision.cluster.kubernetes_cluster import KubernetesCluster
 from provision.cluster.others import EVERYTHING, Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from lab.cluster import ControlPlane
@@ -85,12 +85,21 @@ class Stage:
     def define(self, definition: Path) -> None:
         """Make a kind of objects known; return when it is served."""
         self.kubectl("apply", "-f", str(definition))
-        # Not `kubectl wait`: it fails on an object that has no conditions yet, as on a busy machine.
-        wait_until(lambda: self._is_served(definition), f"{definition.name} is served")
+        self.wait_established("-f", str(definition))
 
-    def _is_served(self, definition: Path) -> bool:
-        found = self.get("-f", str(definition)).get("status", {}).get("conditions") or ()
-        return any(each["type"] == "Established" and each["status"] == "True" for each in found)
+    def wait_established(self, *which: str) -> None:
+        """Return when definitions are served; `kubectl wait` fails on one that has no conditions yet."""
+        wait_until(lambda: self._is_served(which), f"{' '.join(which)} is served")
+
+    def _is_served(self, which: Sequence[str]) -> bool:
+        found = self.get(*which)
+        return all(
+            any(
+                each["type"] == "Established" and each["status"] == "True"
+                for each in one.get("status", {}).get("conditions") or ()
+            )
+            for one in found.get("items", [found])
+        )
 
     def make_pod(self, node: str, *, name: str = "", gpus: str = "1", labels: Mapping[str, str] | None = None) -> str:
         """Make a pod that is bound to ``node`` already; return its name."""

@@ -9,7 +9,7 @@ from provision.controller.nodes import SeenNode
 from provision.rollout.model import Phase, Record
 from tests.provision.rollout.fakes import NEW, NOON, OLD
 
-FINGERPRINT = b"stack"
+FINGERPRINT = "declared.deployed"
 
 
 def seen(name: str = "n1", **more: object) -> SeenNode:

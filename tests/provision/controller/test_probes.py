@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.controller.loop import Counts
-from provision.controller.probes import Probes, render_controller
+from provision.controller.counts import Counts, StackCounts
+from provision.controller.metrics import render_controller
+from provision.controller.probes import Probes
 from provision.errors import GrapnelError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Subject:
     """A controller of which only this is asked."""
 
     def __init__(self) -> None:
-        self.counts = Counts(is_leader=True, nodes={("a", "changing"): 2}, rounds=1)
+        self.counts = Counts(is_leader=True, stacks={"a": StackCounts(nodes={"changing": 2})}, rounds=1)
         self.stuck = ""
 
     def trouble(self) -> str:

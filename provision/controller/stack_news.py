@@ -1,0 +1,79 @@
+"""Says what about a stack is news for whoever looks at it: the Events of `kubectl describe gpustack`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from provision.spec.excerpt import few
+from provision.stacks.derive import NodeIs
+from provision.stacks.status import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from provision.rollout.standing import Standing
+    from provision.stacks.derive import Observed
+    from provision.stacks.status import StackStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackEvent:
+    """Something that has happened to a stack; ``node`` is the one that it is about."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackKnown:
+    """What is known of a stack at one moment, as far as news is made of it. ``failed`` are nodes with why."""
+
+    state: str = ""
+    message: str = ""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    claimed: frozenset[str] = frozenset()
+    began: datetime | None = None
+    stop: str = ""
+
+
+def known_before(status: StackStatus) -> StackKnown:
+    """Return what was known when a stack got its status, by whoever led then: it is no news any more."""
+    failed = {each.node: each.message for each in status.troubles}
+    return StackKnown(state=status.state, message=status.message, failed=failed)
+
+
+def known_now(status: StackStatus, observed: Observed, standing: Standing | None) -> StackKnown:
+    """Return what is known of a stack now."""
+    return StackKnown(
+        state=status.state,
+        message=status.message,
+        failed={name: each.reason for name, each in observed.nodes.items() if each.how is NodeIs.FAILED},
+        claimed=frozenset(observed.disputed),
+        began=None if standing is None else standing.began,
+        stop="" if standing is None else standing.stop,
+    )
+
+
+def news(before: StackKnown, now: StackKnown) -> Iterator[StackEvent]:
+    """Yield what has happened between two moments."""
+    if now.state == State.REFUSED and (before.state, before.message) != (now.state, now.message):
+        yield StackEvent(reason="Refused", message=now.message, is_warning=True)
+    if before.state == State.REFUSED and now.state != State.REFUSED:
+        yield StackEvent(reason="Accepted", message="the declaration is used again")
+    if now.began is not None and now.began != before.began:
+        yield StackEvent(reason="RolloutBegan", message="a rollout has begun: nodes leave service in turn")
+    if now.stop and now.stop != before.stop:
+        yield StackEvent(reason="RolloutStopped", message=f"no further node begins: {now.stop}", is_warning=True)
+    for name, why in now.failed.items():
+        if name not in before.failed:  # another word for the same failure is no news
+            yield StackEvent(reason="NodeFailed", message=f"{name}: {why}" if why else name, is_warning=True)
+    if claimed := sorted(now.claimed - before.claimed):
+        message = f"another stack selects {few(claimed)} as well: nothing is done about what two stacks select"
+        yield StackEvent(reason="ClaimedTwice", message=message, is_warning=True)
+    if before.began is not None and now.began is None:
+        yield StackEvent(reason="RolloutEnded", message=f"the rollout has ended: {now.message}")
+    if now.state == State.AS_DECLARED and before.state not in (State.AS_DECLARED, ""):
+        yield StackEvent(reason="AsDeclared", message=now.message)

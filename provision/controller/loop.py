@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +31,7 @@ from provision.controller.standings import stands
 from provision.rollout.errors import ClusterError, HeldError
 from provision.stacks.derive import Observed, status_of
 from provision.stacks.follower import STACKS, StackBook
-from provision.stacks.membership import members
+from provision.stacks.membership import Membership, members
 from provision.stacks.model import Stack
 from provision.stacks.objects import StackObject
 from provision.stacks.writer import write_status
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
     from provision.controller.rounds import Means
     from provision.stacks.follower import Followed
-    from provision.stacks.membership import Membership
+    from provision.stacks.model import Unreadable
 
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
-STATUS_S: Final = 1.0  # between two statuses of the same stack
+STATUS_S: Final = 1.0  # between two looks at how all nodes of a stack stand, for its status
 LONGEST_S: Final = 30.0  # without a turn
 STUCK_S: Final = 300.0  # without a turn, a request that waits for an API server included
 _NOBODY: Final = frozenset({Status.CANCELED})
@@ -62,7 +63,9 @@ class _StackMemory:
     fingerprint: bytes = b""
     fingerprint_of: tuple[str, int] = ("", -1)
     trouble: str = ""
-    written_s: float = 0.0
+    order: Order | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)  # of nodes, by how they stand
+    looked_s: float = 0.0
     is_unwritten: bool = False
 
 
@@ -96,6 +99,8 @@ class Controller:
         self._inbox: queue.Queue[Told] = queue.Queue()
         self._nodes, self._stacks = NodeBook(self._wake.set), StackBook(self._wake.set)
         self._board = Board()
+        self._membership = Membership()
+        self._membership_of: tuple[int, tuple[tuple[str, int, bool], ...]] = (-1, ())
         self._memory: dict[str, _StackMemory] = {}
         self.counts = Counts()
         self._turned_s = clock()
@@ -172,30 +177,35 @@ class Controller:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
         self._hear(marker)
-        nodes, followed = self._nodes.all(), self._stacks.all()
-        stacks = [each.stack for each in followed.values() if isinstance(each.stack, Stack)]
-        membership = members(stacks, {name: node.labels for name, node in nodes.items()})
-        numbers: dict[tuple[str, str], int] = {}
+        moves, nodes, followed = self._nodes.moves, self._nodes.all(), self._stacks.all()
+        membership = self._members(moves, nodes, [each.stack for each in followed.values()])
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
             stack = each.stack
-            order = None
             if isinstance(stack, Stack) and not stack.is_going:
-                own = {node: nodes[node] for node in sorted(membership.owned.get(name, ()))}
-                order = self._order(stack, memory, own)
-                memory.lane.offer(order)
+                own = {node: nodes[node] for node in membership.owned[name] if node in nodes}
+                memory.order = self._order(stack, memory, own)
+                memory.lane.offer(memory.order)
             else:
+                memory.order = None
                 memory.lane.stop()
-            observed = self._observed(name, memory, order, membership)
-            for stand in observed.nodes.values():
-                numbers[name, stand.how.value] = numbers.get((name, stand.how.value), 0) + 1
-            self._write(each, memory, observed)
+            self._look(each, memory, membership)
         for name in [name for name, memory in self._memory.items() if name not in followed]:
             self._memory[name].lane.stop()
             if self._memory[name].lane.is_idle:
                 del self._memory[name]
+        numbers = {(name, how): n for name in followed for how, n in self._memory[name].numbers.items()}
         rounds = sum(not memory.lane.is_idle for memory in self._memory.values())
         self.counts = Counts(is_leader=True, nodes=numbers, rounds=rounds, turns=self.counts.turns + 1)
+
+    def _members(self, moves: int, nodes: Mapping[str, SeenNode], found: list[Stack | Unreadable]) -> Membership:
+        """Return who owns which Node: found out where a Node or a stack has changed in what decides it."""
+        stacks = [stack for stack in found if isinstance(stack, Stack)]
+        what = moves, tuple((stack.uid, stack.generation, stack.is_going) for stack in stacks)
+        if what != self._membership_of:
+            self._membership = members(stacks, {name: node.labels for name, node in nodes.items()})
+            self._membership_of = what
+        return self._membership
 
     def _remember(self, name: str, tenure: Tenure) -> _StackMemory:
         holding: Callable[[], Any] = lambda: lane.hold  # noqa: E731 - the lane that is made below
@@ -209,7 +219,7 @@ class Controller:
             memory.fingerprint = of_stack(stack.spec, memory.lane.means.payload)
             memory.fingerprint_of, memory.trouble = (stack.uid, stack.generation), ""
         memory.attempts.forget_others(own.keys())
-        return choose(stack, memory.fingerprint, own, memory.attempts, self._clock())
+        return choose(stack, memory.fingerprint, own, memory.attempts, self._clock(), former=memory.order)
 
     def _tell(self, told: Told) -> None:
         self._inbox.put(told)
@@ -262,7 +272,7 @@ class Controller:
         is_left = seen is not None and seen.is_left_failed
         if seen is not None and (is_left or result.status is Status.RETURNED):
             # Before anything else is begun: what a rollout has left failed is not tried again by itself.
-            self._write_mark(marker, Mark(result.node, seen.uid, order.wanted[result.node], has_failed=True))
+            self._write_mark(marker, Mark(result.node, seen.uid, order.targets[result.node].wanted, has_failed=True))
         needs_somebody = is_left or result.status in {Status.SKIPPED, Status.WAITING, Status.RETURNED}
         self._failed(result.node, order, memory, reason, needs_somebody=needs_somebody)
 
@@ -277,27 +287,36 @@ class Controller:
     ) -> None:
         seen = self._nodes.get(node)
         if seen is not None:
-            key = key_of(seen, order.wanted[node])
+            key = key_of(seen, order.targets[node].wanted)
             memory.attempts.failed(node, key, reason, self._clock(), needs_somebody=needs_somebody)
 
-    def _observed(self, name: str, memory: _StackMemory, order: Order | None, membership: Membership) -> Observed:
+    def _look(self, followed: Followed, memory: _StackMemory, membership: Membership) -> None:
+        """Find out how the nodes of a stack stand, and write it: now and then, for it takes a look at each of them."""
+        now = self._clock()
+        if now - memory.looked_s < STATUS_S:
+            memory.is_unwritten = True
+            return
+        memory.looked_s = now
+        observed = self._observed(followed.stack.name, memory, membership)
+        memory.numbers = Counter(stand.how.value for stand in observed.nodes.values())
+        self._write(followed, memory, observed)
+
+    def _observed(self, name: str, memory: _StackMemory, membership: Membership) -> Observed:
         disputed = {
             node: [other for other in membership.disputed[node] if other != name]
             for node in membership.claimed_twice(name)
         }
-        if order is None:
+        if memory.order is None:
             return Observed(disputed=disputed)
-        nodes = stands(order, memory.lane.busy, self._board.get(name), memory.attempts)
+        nodes = stands(memory.order, memory.lane.busy, self._board.get(name), memory.attempts)
         is_stuck = bool(memory.trouble) and not any(each.how.value == "as declared" for each in nodes.values())
         return Observed(nodes=nodes, disputed=disputed, trouble=memory.trouble if is_stuck else "")
 
     def _write(self, followed: Followed, memory: _StackMemory, observed: Observed) -> None:
-        now = self._clock()
         status = status_of(followed.stack, observed, followed.status, datetime.now(UTC))
         memory.is_unwritten = status != followed.status
-        if not memory.is_unwritten or now - memory.written_s < STATUS_S:
+        if not memory.is_unwritten:
             return
-        memory.written_s = now
         try:
             written = write_status(self._api, followed.stack.name, followed.stack.uid, status)
         except ClusterError as error:

@@ -22,19 +22,19 @@ def stands(order: Order, busy: Collection[str], standing: Standing | None, attem
 
 
 def _stands(name: str, order: Order, busy: Collection[str], standing: Standing | None, attempts: Attempts) -> Stands:
-    node = order.members[name]
+    node, target = order.members[name], order.targets[name]
     if standing is not None and name in standing.out:
         return Stands(NodeIs.CHANGING, standing.waiting.get(name, ""))
-    if name in order.barred:
+    if target.is_barred:
         return Stands(NodeIs.FAILED, "" if node.record is None else node.record.complaint)
     if node.problem:
         return Stands(NodeIs.FAILED, node.problem)
-    if order.is_as_declared(name):
+    if not target.is_outstanding:
         return Stands(NodeIs.AS_DECLARED)
     if standing is not None and (reason := standing.waiting.get(name) or standing.stop):
         return Stands(NodeIs.WAITING, reason)
     if name in busy:
         return Stands(NodeIs.CHANGING)
-    if reason := attempts.reason(name, order.keys[name]):
+    if reason := attempts.reason(name, target.key):
         return Stands(NodeIs.FAILED, reason)
     return Stands(NodeIs.WAITING, NEXT)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """``owned`` are the Nodes of each stack by its name, ``disputed`` the names of the stacks that select a Node."""
+    """``owned``: the Nodes of each stack, in order; ``disputed``: the stacks that select a Node; both by their names."""
 
-    owned: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    owned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     disputed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def claimed_twice(self, stack: str) -> tuple[str, ...]:
@@ -38,4 +38,4 @@ def members(stacks: Iterable[Stack], labels: Mapping[str, Mapping[str, str]]) ->
         for node in owned[stack.name]:
             claims.setdefault(node, []).append(stack.name)
     disputed = {node: tuple(sorted(names)) for node, names in claims.items() if len(names) > 1}
-    return Membership({name: frozenset(nodes - disputed.keys()) for name, nodes in owned.items()}, disputed)
+    return Membership({name: tuple(sorted(nodes - disputed.keys())) for name, nodes in owned.items()}, disputed)

@@ -41,6 +41,25 @@ def test_heartbeats_wake_nobody() -> None:
     assert (bell.rung, book.all()) == (3, {})
 
 
+def test_only_what_decides_who_owns_a_node_moves_it() -> None:
+    book = NodeBook(lambda: None)
+    book.put(node("n1"))
+    book.put(node("n2"))
+    moves = book.moves
+    book.put(node("n1", version=2, as_declared="f"))
+    assert book.moves == moves
+    labelled = node("n1", version=3)
+    book.put(structs.replace(labelled, metadata=structs.replace(labelled.metadata, labels={"pool": "a"})))
+    assert book.moves > moves
+    moves = book.moves
+    book.change("DELETED", node("n1", version=4))
+    assert book.moves > moves
+    moves = book.moves
+    book.begin()
+    book.settle("9")
+    assert (book.all(), book.moves > moves) == ({}, True)
+
+
 def test_an_older_version_never_replaces_a_newer_one() -> None:
     book = NodeBook(lambda: None)
     book.put(node(version=5, as_declared="new"))

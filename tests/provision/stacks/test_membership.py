@@ -10,14 +10,14 @@ LABELS = {"a1": {"pool": "a"}, "a2": {"pool": "a", "rack": "1"}, "b1": {"pool": 
 
 def test_each_stack_owns_what_its_selector_selects() -> None:
     found = members([stack("a"), stack("b")], LABELS)
-    assert found.owned == {"a": {"a1", "a2"}, "b": {"b1"}}
+    assert found.owned == {"a": ("a1", "a2"), "b": ("b1",)}
     assert not found.disputed
 
 
 def test_what_two_select_belongs_to_neither() -> None:
     rack = stack("rack", selector={"matchLabels": {"rack": "1"}})
     found = members([stack("a"), rack], LABELS)
-    assert found.owned == {"a": {"a1"}, "rack": set()}
+    assert found.owned == {"a": ("a1",), "rack": ()}
     assert found.disputed == {"a2": ("a", "rack")}
     assert found.claimed_twice("rack") == ("a2",)
     assert found.claimed_twice("b") == ()
@@ -25,5 +25,5 @@ def test_what_two_select_belongs_to_neither() -> None:
 
 def test_a_stack_that_is_going_lets_its_nodes_go() -> None:
     found = members([stack("a", is_going=True), stack("all", selector={})], LABELS)
-    assert found.owned == {"all": set(LABELS)}
+    assert found.owned == {"all": tuple(sorted(LABELS))}
     assert not found.disputed

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.cluster.api import PAGE
 from provision.cluster.exchange import Request
 
 if TYPE_CHECKING:
     from provision.cluster.api import Api
 
 EVERY_S: Final = 120.0
+PAGE: Final = 500
 LISTED: Final = ("/api/v1/nodes", "/api/v1/pods")
 
 

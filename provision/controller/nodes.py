@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from sys import intern
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes_cluster import view_of
@@ -75,7 +76,7 @@ def see(node: Node) -> SeenNode:
         name=meta.name,
         uid=meta.uid,
         version=number(meta.resource_version),
-        labels=meta.labels,
+        labels={intern(key): intern(value) for key, value in meta.labels.items()},  # most are those of every Node
         boot=info.boot_id,
         kernel=info.kernel_version,
         is_ready=node.is_ready,

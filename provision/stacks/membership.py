@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """``owned``: the Nodes of each stack, in order; ``disputed``: the stacks that select a Node; both by their names."""
+    """``owned`` are the Nodes of each stack, in order, ``disputed`` the names of the stacks that select a Node."""
 
     owned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     disputed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,7 @@ def main() -> int:
         for path in draw(msgspec.json.decode(args.source.read_bytes(), type=Found).sizes, args.draw):
             print(path)
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started ends as well
     found = measure(args)
     if args.save:
         args.save.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")

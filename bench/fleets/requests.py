@@ -24,7 +24,7 @@ def parse_requests(metrics: str) -> Counter[str]:
         labels = dict(_LABEL.findall(line["labels"]))
         resource = labels.get("resource") or labels.get("scope", "")
         if part := labels.get("subresource"):
-            resource = f"{resource}/{part}"
+            resource = f"{resource}/{part}" if resource else part
         found[f"{labels.get('verb', '')} {resource}"] += int(float(line["count"]))
     return found
 

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from bench.fleets.machines import Machines
     from provision.cluster.api import Api
 
-HEARTBEAT_MS: Final = 300_000  # a kubelet's nodeStatusReportFrequency
-SPREAD_MS: Final = 60_000
+HEARTBEAT_MS: Final = (
+    300_000  # a kubelet's nodeStatusReportFrequency, on average: so that they are spread from the start
+)
 JOB_MS: Final = 200  # from the start of a Job's pod to its end
 END_S: Final = 20.0
 
@@ -100,7 +101,7 @@ def stages() -> list[dict[str, Any]]:
     """Return what KWOK does about Nodes and pods. Pure."""
     lives = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
     job = _is(".metadata.ownerReferences.[].kind", "Job")
-    delay = {"durationMilliseconds": HEARTBEAT_MS - SPREAD_MS, "jitterDurationMilliseconds": HEARTBEAT_MS + SPREAD_MS}
+    delay = {"durationMilliseconds": 1000, "jitterDurationMilliseconds": 2 * HEARTBEAT_MS}
     return [
         _stage(
             *("heartbeat", "Node", _is(".status.phase", "Running")),

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
     from provision.controller.rounds import Means
     from provision.stacks.follower import Followed
-    from provision.stacks.model import Unreadable
 
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
 STATUS_S: Final = 1.0  # between two looks at how all nodes of a stack stand, for its status
@@ -100,7 +99,6 @@ class Controller:
         self._nodes, self._stacks = NodeBook(self._wake.set), StackBook(self._wake.set)
         self._board = Board()
         self._membership = Membership()
-        self._membership_of: tuple[int, tuple[tuple[str, int, bool], ...]] = (-1, ())
         self._memory: dict[str, _StackMemory] = {}
         self.counts = Counts()
         self._turned_s = clock()
@@ -177,13 +175,15 @@ class Controller:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
         self._hear(marker)
-        moves, nodes, followed = self._nodes.moves, self._nodes.all(), self._stacks.all()
-        membership = self._members(moves, nodes, [each.stack for each in followed.values()])
+        nodes, followed = self._nodes.all(), self._stacks.all()
+        stacks = [each.stack for each in followed.values() if isinstance(each.stack, Stack)]
+        labels = {name: node.labels for name, node in nodes.items()}
+        membership = self._membership = members(stacks, labels, self._membership)
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
             stack = each.stack
             if isinstance(stack, Stack) and not stack.is_going:
-                own = {node: nodes[node] for node in membership.owned[name] if node in nodes}
+                own = {node: nodes[node] for node in membership.owned[name]}
                 memory.order = self._order(stack, memory, own)
                 memory.lane.offer(memory.order)
             else:
@@ -197,15 +197,6 @@ class Controller:
         numbers = {(name, how): n for name in followed for how, n in self._memory[name].numbers.items()}
         rounds = sum(not memory.lane.is_idle for memory in self._memory.values())
         self.counts = Counts(is_leader=True, nodes=numbers, rounds=rounds, turns=self.counts.turns + 1)
-
-    def _members(self, moves: int, nodes: Mapping[str, SeenNode], found: list[Stack | Unreadable]) -> Membership:
-        """Return who owns which Node: found out where a Node or a stack has changed in what decides it."""
-        stacks = [stack for stack in found if isinstance(stack, Stack)]
-        what = moves, tuple((stack.uid, stack.generation, stack.is_going) for stack in stacks)
-        if what != self._membership_of:
-            self._membership = members(stacks, {name: node.labels for name, node in nodes.items()})
-            self._membership_of = what
-        return self._membership
 
     def _remember(self, name: str, tenure: Tenure) -> _StackMemory:
         holding: Callable[[], Any] = lambda: lane.hold  # noqa: E731 - the lane that is made below

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
@@ -106,12 +106,6 @@ class NodeBook:
         self._mutex = threading.Lock()
         self._nodes: dict[str, SeenNode] = {}
         self._listed: set[str] | None = None
-        self._moves = 0
-
-    @property
-    def moves(self) -> int:
-        """How often a Node has come, gone, or got other labels: what decides which stack owns which."""
-        return self._moves
 
     def all(self) -> dict[str, SeenNode]:
         """Return every Node by its name."""
@@ -130,8 +124,9 @@ class NodeBook:
             former = self._nodes.get(seen.name)
             if former is not None and former.version > seen.version:
                 return
+            if former is not None and former.labels == seen.labels:
+                seen = replace(seen, labels=former.labels)  # known by being the same object, as well
             self._nodes[seen.name] = seen
-            self._moves += former is None or former.labels != seen.labels
             is_news = former is None or not _same(former, seen)
         if is_news:
             self._wake()
@@ -155,7 +150,6 @@ class NodeBook:
             ]
             for name in gone:
                 del self._nodes[name]
-            self._moves += len(gone)
         self._wake()
 
     def change(self, kind: str, thing: Node) -> None:
@@ -168,7 +162,6 @@ class NodeBook:
             if former is None or former.version > number(thing.metadata.resource_version):
                 return
             del self._nodes[thing.metadata.name]
-            self._moves += 1
         self._wake()
 
     def reach(self, version: str) -> None:

@@ -41,23 +41,15 @@ def test_heartbeats_wake_nobody() -> None:
     assert (bell.rung, book.all()) == (3, {})
 
 
-def test_only_what_decides_who_owns_a_node_moves_it() -> None:
-    book = NodeBook(lambda: None)
-    book.put(node("n1"))
-    book.put(node("n2"))
-    moves = book.moves
-    book.put(node("n1", version=2, as_declared="f"))
-    assert book.moves == moves
-    labelled = node("n1", version=3)
-    book.put(structs.replace(labelled, metadata=structs.replace(labelled.metadata, labels={"pool": "a"})))
-    assert book.moves > moves
-    moves = book.moves
-    book.change("DELETED", node("n1", version=4))
-    assert book.moves > moves
-    moves = book.moves
-    book.begin()
-    book.settle("9")
-    assert (book.all(), book.moves > moves) == ({}, True)
+def test_labels_that_are_the_same_are_one_object() -> None:
+    book, plain = NodeBook(lambda: None), node("n1")
+    first = structs.replace(plain, metadata=structs.replace(plain.metadata, labels={"pool": "a"}))
+    book.put(first)
+    labels = book.all()["n1"].labels
+    book.put(structs.replace(first, metadata=structs.replace(first.metadata, labels={"pool": "a"})))
+    assert book.all()["n1"].labels is labels
+    book.put(structs.replace(first, metadata=structs.replace(first.metadata, labels={"pool": "b"})))
+    assert book.all()["n1"].labels == {"pool": "b"}
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:

@@ -27,3 +27,15 @@ def test_a_stack_that_is_going_lets_its_nodes_go() -> None:
     found = members([stack("a", is_going=True), stack("all", selector={})], LABELS)
     assert found.owned == {"all": tuple(sorted(LABELS))}
     assert not found.disputed
+
+
+def test_what_has_the_same_labels_as_before_is_taken_from_then() -> None:
+    first = members([stack("a"), stack("b")], LABELS)
+    moved = {**LABELS, "a2": {"pool": "b"}}
+    del moved["none"]
+    second = members([stack("b"), stack("a")], moved, first)
+    assert second.owned == {"a": ("a1",), "b": ("a2", "b1")}
+    assert second.claims["a1"] is first.claims["a1"]
+    wider = stack("a", selector={}, generation=2)
+    assert members([wider, stack("b")], moved, second).owned == {"a": ("a1",), "b": ()}
+    assert members([], moved, second).owned == {}

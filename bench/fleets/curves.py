@@ -25,6 +25,7 @@ SETTINGS: Final[Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#e4e4e4",
     "legend.frameon": False,
 }
@@ -50,7 +51,7 @@ def draw(sizes: Sequence[Size], folder: Path, suffix: str = "svg") -> Iterator[P
 
 def _line(axes: Axes, sizes: Sequence[Size], of: Callable[[Size], float], label: str, color: str) -> None:
     style = {"linestyle": "--"} if color == LIMIT else {"marker": "o"}
-    axes.plot([size.nodes for size in sizes], list(map(of, sizes)), label=label, color=color, **style)  # type: ignore[arg-type] # by name
+    axes.plot([size.nodes for size in sizes], list(map(of, sizes)), label=label, color=color, clip_on=False, **style)  # type: ignore[arg-type] # by name
 
 
 def _memory(axes: Axes, sizes: Sequence[Size]) -> None:

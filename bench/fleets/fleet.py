@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 SETTLE_S: Final = 2.0
 BETWEEN_S: Final = 0.3  # two changes, so that none is looked at with the one before
 PEER_ROUNDS: Final = 3
+PARALLEL: Final = 50  # nodes that are worked on at once, at least
+PART: Final = 25  # ... and one of so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,19 @@ class Fleet:
         time.sleep(SETTLE_S)
         alone = self._server_rate()
         others = self._peer(alone)
-        stage.send("POST", objects.STACKS, objects.stack(objects.OLD))
+        _say(f"{self.nodes} nodes and {pods} pods in {created_s:.0f} s; a list of all every 120 s: {others}")
+        parallel = max(PARALLEL, self.nodes // PART)
+        stage.send("POST", objects.STACKS, objects.stack(objects.OLD, parallel=parallel))
         with Lead.running(stage.control_plane.kubeconfig) as lead:
             looked_at_s = stage.wait_for("AsDeclared", self.nodes)
             looked_at_cpu_s = cpu_s(lead.pid)
+            _say(f"all looked at in {looked_at_s:.0f} s")
             stage.wait_for_marks(self.nodes)
             time.sleep(SETTLE_S)
             idle, memory = self._idle(lead, alone), memory_mib(lead.pid)
+            _say(f"nothing changes: {memory:.1f} MiB, {idle}")
             noticed, each = self._notice(lead)
+            _say(f"noticed after {min(noticed):.2f} to {max(noticed):.2f} s; now the roll-out")
             rolled = self._roll(lead)
             peak = memory_mib(lead.pid, at_most=True)
         return Size(
@@ -131,3 +139,8 @@ class Fleet:
             cpu_s=(time.process_time() - own) * part,
             server_cpu_s=(self.stage.server_cpu_s() - server - idle) * part,
         )
+
+
+def _say(text: str) -> None:
+    """Tell whoever waits how far it is."""
+    print(f"... {text}", file=sys.stderr, flush=True)

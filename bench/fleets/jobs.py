@@ -12,7 +12,7 @@ from bench.fleets.requests import served
 if TYPE_CHECKING:
     from bench.fleets.stage import Stage
 
-AT_ONCE: Final = "50%"
+OUT: Final = "50%"
 MADE: Final = "POST jobs"
 OWN: Final = "GET gpustacks"  # of this process, which waits
 
@@ -20,7 +20,7 @@ OWN: Final = "GET gpustacks"  # of this process, which waits
 def measure(stage: Stage, nodes: int) -> JobCosts:
     """Look at every node and roll another driver out, all by Jobs."""
     stage.make(nodes, pods_per_node=0)
-    stage.send("POST", objects.STACKS, objects.stack(objects.OLD, AT_ONCE))
+    stage.send("POST", objects.STACKS, objects.stack(objects.OLD, out=OUT))
     failing = sum(map(objects.is_faulty, objects.names_of(nodes)))
     with Lead.running(stage.control_plane.kubeconfig, "--jobs", objects.NAMESPACE) as lead:
         stage.wait_for("AsDeclared", nodes)

@@ -70,11 +70,11 @@ def pod(node: str, number: int) -> dict[str, Any]:
     }
 
 
-def stack(version: str, at_once: str = "20%") -> dict[str, Any]:
-    """Return the stack of all nodes, as many of which may be out of service ``at_once``."""
+def stack(version: str, *, out: str = "20%", parallel: int = 50) -> dict[str, Any]:
+    """Return the stack of all nodes: how many may be ``out`` of service, and how many are worked on in ``parallel``."""
     rollout = {
-        "maxUnavailable": at_once,
-        "maxParallel": 50,
+        "maxUnavailable": out,
+        "maxParallel": parallel,
         "soakMinutes": 0,
         "maxFailures": 100_000,
         "nodeEvents": False,

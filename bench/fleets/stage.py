@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from provision.cluster.api import Api
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-AT_ONCE: Final = 8  # who make objects
+AT_ONCE: Final = 24  # who make objects
 ROLLED_S: Final = 3600.0
 SERVER: Final = ("kube-apiserver", "etcd")
 MANAGER: Final = "kube-controller-manager"

@@ -23,6 +23,7 @@ KUBERNETES_VERSION = "1.36.3"  # unless the setting names another
 KUBERNETES_ROLES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 CONTAINERD_VERSION = "2.2.1"
 RUNC_VERSION = "1.3.6"
+KWOK_VERSION = "0.8.0"
 GIB = 1 << 30
 GO_DIRECTIVE = re.compile(r"^go (\S+)$", re.MULTILINE)
 
@@ -141,4 +142,21 @@ def runc() -> Program:
         memory_bytes=1 * GIB,
         disk_bytes=1 * GIB,
         has_c=True,
+    )
+
+
+def kwok() -> Program:
+    """Return KWOK, which plays the kubelets of Nodes without machines."""
+    home = MODULES / "kwok" / KWOK_VERSION
+    return Program(
+        name="kwok",
+        version=KWOK_VERSION,
+        sources=(home / "go.mod", home / "go.sum"),
+        target="tool",
+        variables={"sigs.k8s.io/kwok/pkg/consts.Version": f"v{KWOK_VERSION}"},
+        files=("kwok",),
+        probe=("kwok", "--version"),
+        answer=f"v{KWOK_VERSION}",
+        memory_bytes=1 * GIB,
+        disk_bytes=2 * GIB,
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provision.cluster.exchange import Stream
 
 PATIENCE_S: Final = 30.0  # an API server that restarts is back by then
-PAGE: Final = 500  # objects, as kubectl asks for
+PAGE: Final = 200  # objects; a Node is up to 20 kB, and a page is held in memory twice
 UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404

@@ -13,61 +13,101 @@ if TYPE_CHECKING:
 
     from provision.controller.attempts import Attempts
     from provision.controller.nodes import SeenNode
+    from provision.spec.model import StackSpec
     from provision.stacks.model import Stack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What follows from one node and what its stack declares.
+
+    ``wanted`` is the fingerprint that it is brought to, ``key`` what it is tried with, ``bar`` what says on its Node
+    that a rollout has left it failed with this declaration; ``is_barred``: that is so. ``is_outstanding``: something is
+    left to do about it.
+    """
+
+    wanted: str
+    key: str
+    bar: str
+    is_outstanding: bool
+    is_barred: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What is to be brought about: a stack, with its nodes.
 
-    ``members`` are all of them, ``wanted`` what each is brought to, ``keys`` what each is tried with. ``due`` are those
-    that a round is needed for now, ``joining`` those of them that nobody uses yet. ``barred`` are those that a rollout
-    has left failed with this declaration; ``bars`` is what says so on a Node. ``left`` are those that a stack that was
-    deleted waits for.
+    ``members`` are all of them, ``targets`` what follows for each from ``fingerprint``, which is the stack's. ``due``
+    are those that a round is needed for now, ``joining`` those of them that nobody uses yet. ``left`` are those that a
+    stack that was deleted waits for.
     """
 
     stack: Stack
+    fingerprint: str
     members: Mapping[str, SeenNode]
-    wanted: Mapping[str, str]
-    keys: Mapping[str, str]
+    targets: Mapping[str, Target]
     due: frozenset[str]
     joining: frozenset[str]
-    barred: frozenset[str]
-    bars: Mapping[str, str]
     left: frozenset[str] = frozenset()
+
+    @property
+    def barred(self) -> frozenset[str]:
+        """The nodes that a rollout has left failed with this declaration."""
+        return frozenset(name for name, target in self.targets.items() if target.is_barred)
 
     def without(self, nodes: Collection[str]) -> Order:
         """Return what is left of it while something else is done about these nodes."""
         return replace(self, due=self.due.difference(nodes), joining=self.joining.difference(nodes))
 
-    def is_as_declared(self, name: str) -> bool:
-        """Tell whether a node is what the stack declares, as far as that is known without asking it."""
-        return not is_outstanding(self.members[name], self.wanted[name])
 
+def choose(  # noqa: PLR0913 - what a choice depends on
+    stack: Stack,
+    fingerprint: str,
+    members: Mapping[str, SeenNode],
+    attempts: Attempts,
+    now_s: float,
+    *,
+    former: Order | None = None,
+) -> Order:
+    """Return what is to be done about a stack now.
 
-def choose(stack: Stack, fingerprint: str, members: Mapping[str, SeenNode], attempts: Attempts, now_s: float) -> Order:
-    """Return what is to be done about a stack now."""
-    wanted = {name: of_node(fingerprint, node) for name, node in members.items()}
-    keys = {name: key_of(node, wanted[name]) for name, node in members.items()}
-    bars = {name: of_try(fingerprint, node) for name, node in members.items()}
-    barred = frozenset(name for name, node in members.items() if _is_barred(node, bars[name], stack))
+    What ``former``, an earlier order of the stack, knows of nodes that have not changed since is taken from it: of
+    thousands, few change between two turns.
+    """
+    if former is None or former.fingerprint != fingerprint:
+        targets = {name: _target(stack, fingerprint, node) for name, node in members.items()}
+    else:
+        seen, known = former.members, former.targets
+        targets = {
+            name: known[name] if seen.get(name) is node else _target(stack, fingerprint, node)
+            for name, node in members.items()
+        }
     due = frozenset(
         name
-        for name, node in members.items()
-        if name not in barred
-        and (is_outstanding(node, wanted[name]) or node.is_drifted)
-        and not is_out_of_reach(node)
-        and attempts.is_due(name, keys[name], now_s)
+        for name, target in targets.items()
+        if not target.is_barred
+        and (target.is_outstanding or members[name].is_drifted)
+        and not is_out_of_reach(members[name])
+        and attempts.is_due(name, target.key, now_s)
     )
     return Order(
         stack=stack,
+        fingerprint=fingerprint,
         members=members,
-        wanted=wanted,
-        keys=keys,
+        targets=targets,
         due=due,
         joining=frozenset(name for name in due if members[name].is_joining and members[name].record is None),
-        barred=barred,
-        bars=bars,
+    )
+
+
+def _target(stack: Stack, fingerprint: str, node: SeenNode) -> Target:
+    wanted, bar = of_node(fingerprint, node), of_try(fingerprint, node)
+    return Target(
+        wanted=wanted,
+        key=key_of(node, wanted),
+        bar=bar,
+        is_outstanding=is_outstanding(node, wanted),
+        is_barred=is_barred(node, bar, stack.spec),
     )
 
 
@@ -81,7 +121,7 @@ def is_out_of_reach(node: SeenNode) -> bool:
     return node.is_silent and not node.is_in_flight
 
 
-def _is_barred(node: SeenNode, bar: str, stack: Stack) -> bool:
+def is_barred(node: SeenNode, bar: str, spec: StackSpec) -> bool:
     """Tell whether a node was left failed by a rollout to this declaration.
 
     Where nothing says by which one, because whoever left it was killed before that was written, or was a person, the
@@ -91,5 +131,5 @@ def _is_barred(node: SeenNode, bar: str, stack: Stack) -> bool:
         return False
     if node.failed:
         return node.failed == bar
-    version = stack.spec.driver.version if stack.spec.driver.enabled else None
+    version = spec.driver.version if spec.driver.enabled else None
     return version is None or node.record.target == version

@@ -37,15 +37,18 @@ def leave(order: Order, removed: Collection[str], attempts: Attempts, now_s: flo
     due = frozenset(
         name
         for name in left
-        if not is_out_of_reach(order.members[name]) and attempts.is_due(name, order.keys[name], now_s)
+        if not is_out_of_reach(order.members[name]) and attempts.is_due(name, order.targets[name].key, now_s)
     )
     return replace(order, due=due, joining=frozenset(), left=frozenset(left))
 
 
 def _removing(order: Order) -> Order:
     """Return the order with keys of tries that stay the same when a node is rebooted by one."""
-    keys = {name: key_of(node, order.bars[name]) for name, node in order.members.items()}
-    return replace(order, wanted=order.bars, keys=keys)
+    targets = {
+        name: replace(target, wanted=target.bar, key=key_of(order.members[name], target.bar))
+        for name, target in order.targets.items()
+    }
+    return replace(order, targets=targets)
 
 
 def is_let_go(node: SeenNode, deleted_for_s: float) -> bool:

@@ -33,7 +33,7 @@ from provision.controller.reports import Reports, StackMemory
 from provision.controller.tenants import TenancyDesk
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
 from provision.stacks.follower import STACKS, StackBook, require_served
-from provision.stacks.membership import members
+from provision.stacks.membership import Membership, members
 from provision.stacks.model import Stack
 from provision.stacks.objects import StackObject
 
@@ -72,6 +72,7 @@ class Controller:
         self._inbox: queue.Queue[Told] = queue.Queue()
         self._nodes, self._stacks = NodeBook(self._wake.set), StackBook(self._wake.set)
         self._board = Board()
+        self._membership = Membership()
         self._memory: dict[str, StackMemory] = {}
         self._keeper = Keeper(api, self._stacks)
         self._is_away = False
@@ -184,10 +185,10 @@ class Controller:
         reports.marker.again()
         nodes, followed = self._nodes.all(), self._stacks.all()
         labels = {name: node.labels for name, node in nodes.items()}
-        membership = members([each.stack for each in followed.values()], labels)
+        membership = self._membership = members([each.stack for each in followed.values()], labels, self._membership)
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
-            own = {node: nodes[node] for node in sorted(membership.owned.get(name, ()))}
+            own = {node: nodes[node] for node in membership.owned.get(name, ())}
             order = self._order(each, memory, own)
             memory.lane.miss(memory.lane.busy - nodes.keys())
             self._offer(each, memory, order, nodes.keys() - own.keys())
@@ -239,7 +240,7 @@ class Controller:
             memory.removed.clear()
         memory.attempts.forget_others(own.keys())
         now = self._clock()
-        order = choose(stack, memory.fingerprint, own, memory.attempts, now)
+        order = memory.order = choose(stack, memory.fingerprint, own, memory.attempts, now, former=memory.order)
         return leave(order, memory.removed, memory.attempts, now, self._age_s(followed)) if stack.is_going else order
 
     def _age_s(self, followed: Followed) -> float:

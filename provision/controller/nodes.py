@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes_cluster import view_of
@@ -77,7 +78,7 @@ def see(node: Node) -> SeenNode:
         name=meta.name,
         uid=meta.uid,
         version=number(meta.resource_version),
-        labels=meta.labels,
+        labels={intern(key): intern(value) for key, value in meta.labels.items()},  # most are those of every Node
         boot=info.boot_id,
         kernel=info.kernel_version,
         is_ready=node.is_ready,
@@ -126,6 +127,8 @@ class NodeBook:
             former = self._nodes.get(seen.name)
             if former is not None and former.version > seen.version:
                 return
+            if former is not None and former.labels == seen.labels:
+                seen = replace(seen, labels=former.labels)  # known by being the same object, as well
             self._nodes[seen.name] = seen
             is_news = former is None or not _same(former, seen)
         if is_news:

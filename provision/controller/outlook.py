@@ -12,8 +12,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.choice import is_outstanding
-from provision.controller.fingerprint import Part, differences, of_node, part
+from provision.controller.choice import is_barred, is_outstanding
+from provision.controller.fingerprint import Part, differences, of_node, of_try, part
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.hours import opening_hours
@@ -99,7 +99,7 @@ def outlook_of(
     moment: Moment,
 ) -> Outlook:
     """Return what becomes of the nodes of a stack that is brought to ``fingerprint``, in the order of their names."""
-    found = [_node(members[name], _wanted(fingerprint, members[name]), moment) for name in sorted(members)]
+    found = [_node(members[name], fingerprint, spec, moment) for name in sorted(members)]
     due = {node.name for node in found if node.comes in (Comes.DUE, Comes.BUSY)}
     leaving = {name for name in due if not (members[name].is_joining and members[name].record is None)}
     states = _states(spec, views, leaving)
@@ -110,19 +110,21 @@ def outlook_of(
     return Outlook(nodes=tuple(nodes), policy=policy, closed=closed)
 
 
-def _wanted(fingerprint: str, node: SeenNode) -> str:
-    """Return what a node is brought to; where nobody knows what would be deployed, what it has is taken for it."""
-    if not part(fingerprint, Part.DEPLOYED):
-        fingerprint = f"{part(fingerprint, Part.DECLARED)}.{part(node.as_declared, Part.DEPLOYED)}"
-    return of_node(fingerprint, node)
+def _completed(fingerprint: str, node: SeenNode) -> str:
+    """Return a stack's fingerprint; where nobody knows what would be deployed, what a node has is taken for it."""
+    if part(fingerprint, Part.DEPLOYED):
+        return fingerprint
+    return f"{part(fingerprint, Part.DECLARED)}.{part(node.as_declared, Part.DEPLOYED)}"
 
 
-def _node(node: SeenNode, wanted: str, moment: Moment) -> NodeOutlook:
+def _node(node: SeenNode, fingerprint: str, spec: StackSpec, moment: Moment) -> NodeOutlook:
+    fingerprint = _completed(fingerprint, node)
+    wanted = of_node(fingerprint, node)
     if node.problem:
         return NodeOutlook(name=node.name, comes=Comes.UNCLEAR, why=(node.problem,))
     if moment.standing is not None and node.name in moment.standing.out:
         return NodeOutlook(name=node.name, comes=Comes.BUSY, why=why_due(node, wanted))
-    if node.failed == wanted and node.is_left_failed:
+    if is_barred(node, of_try(fingerprint, node), spec):
         record = node.record
         reason = "" if record is None else record.complaint
         hint = f"it is not tried again by itself: `grapnel retry {node.name}`, or another declaration"

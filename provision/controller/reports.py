@@ -30,10 +30,11 @@ class StackMemory:
     """What the loop knows of one stack beside its object. ``removed`` are UIDs of Nodes that grapnel was taken off.
 
     ``trouble`` is what went wrong in its last round, ``why_not_kept`` why its finalizer cannot be written. ``done`` and
-    ``failures`` count nodes, ``known`` and ``counts`` are what was told of it last.
+    ``failures`` count nodes, ``order`` is what was to be brought about last, ``known`` and ``counts`` what was told.
     """
 
     lane: Lane
+    order: Order | None = None
     attempts: Attempts = field(default_factory=Attempts)
     fingerprint: str = ""
     fingerprint_of: tuple[str, int] = ("", -1)
@@ -83,7 +84,7 @@ class Reports:
             node = order.members[name]
             if not node.failed and node.uid not in memory.adopted:
                 memory.adopted.add(node.uid)
-                self.marker.mark(Mark(name, node.uid, order.bars[name], Word.FAILED))
+                self.marker.mark(Mark(name, node.uid, order.targets[name].bar, Word.FAILED))
 
     def _done(self, node: str, order: Order, memory: StackMemory) -> None:
         """Know that a node is as declared."""
@@ -101,8 +102,8 @@ class Reports:
     def _left_failed(self, node: str, order: Order) -> None:
         """Write on a Node that a rollout has left it failed: at once, since the rollout may go on for days."""
         seen, former = self.nodes.get(node), order.members.get(node)
-        if seen is not None and former is not None and seen.uid == former.uid and node in order.bars:
-            self._write(Mark(node, seen.uid, order.bars[node], Word.FAILED))
+        if seen is not None and former is not None and seen.uid == former.uid and node in order.targets:
+            self._write(Mark(node, seen.uid, order.targets[node].bar, Word.FAILED))
 
     def _ended(self, result: NodeResult, order: Order, memory: StackMemory, stop: str) -> None:
         if result.status in _NOBODY or result.node not in order.due:
@@ -144,6 +145,6 @@ class Reports:
     ) -> None:
         seen = self.nodes.get(node)
         if seen is not None:
-            key = key_of(seen, order.wanted[node])
+            key = key_of(seen, order.targets[node].wanted)
             memory.attempts.failed(node, key, reason, self.clock(), needs_somebody=needs_somebody)
             memory.failures += 1

@@ -92,7 +92,7 @@ class Planning:
         if former is None:
             return replace(plan, is_proposed=True, is_new=True)
         now = former.stack
-        own, then = after.owned.get(stack.name, frozenset()), before.owned.get(stack.name, frozenset())
+        own, then = set(after.owned.get(stack.name, ())), set(before.owned.get(stack.name, ()))
         return replace(
             plan,
             is_proposed=True,
@@ -109,7 +109,7 @@ class Planning:
         status = StackStatus() if former is None else former.status
         if isinstance(stack, Unreadable) or stack.is_going:
             return StackPlan(stack=stack, status=status)
-        own = membership.owned.get(stack.name, frozenset())
+        own = membership.owned.get(stack.name, ())
         fingerprint, is_guessed = _fingerprint(stack, former)
         return StackPlan(
             stack=stack,

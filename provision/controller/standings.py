@@ -36,7 +36,7 @@ def stands(
 
 
 def _leaves(name: str, order: Order, busy: Collection[str], standing: Standing | None, attempts: Attempts) -> Stands:
-    reason = attempts.reason(name, order.keys[name])
+    reason = attempts.reason(name, order.targets[name].key)
     if standing is not None and (waits := standing.waiting.get(name) or standing.stop):
         return Stands(NodeIs.CHANGING if name in standing.out else NodeIs.WAITING, waits)
     if name in busy:
@@ -54,14 +54,14 @@ def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
     attempts: Attempts,
     unmarked: Mapping[str, str],
 ) -> Stands:
-    node = order.members[name]
+    node, target = order.members[name], order.targets[name]
     if standing is not None and name in standing.out:
         return Stands(NodeIs.CHANGING, standing.waiting.get(name, ""))
-    if name in order.barred:
+    if target.is_barred:
         return Stands(NodeIs.FAILED, "" if node.record is None else node.record.complaint)
     if node.problem:
         return Stands(NodeIs.FAILED, node.problem)
-    if order.is_as_declared(name):
+    if not target.is_outstanding:
         return Stands(NodeIs.AS_DECLARED)
     if standing is not None and (reason := standing.waiting.get(name) or standing.stop):
         return Stands(NodeIs.WAITING, reason)
@@ -71,6 +71,6 @@ def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
         return Stands(NodeIs.FAILED, unmarked[name])
     if is_out_of_reach(node):
         return Stands(NodeIs.FAILED, SILENT)
-    if reason := attempts.reason(name, order.keys[name]):
+    if reason := attempts.reason(name, target.key):
         return Stands(NodeIs.FAILED, reason)
     return Stands(NodeIs.WAITING, NEXT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from provision.spec.excerpt import few
@@ -82,7 +83,7 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
         progress=f"{counts.as_declared}/{counts.total}",
         driver=_driver(stack),
         fingerprint=observed.fingerprint,
-        troubles=tuple(_troubles(observed))[:MAX_TROUBLES],
+        troubles=tuple(islice(_troubles(observed), MAX_TROUBLES)),
         warnings="; ".join(stack.warnings)[:_LONGEST],
         tenancy=observed.tenancy,
     )

@@ -29,7 +29,7 @@ ONE_ROUND = {
     "simulation": ("--nodes", "60", "--domains", "6"),
     "shares": ("--calls", "10"),
     "gpushare": ("--rounds", "1"),
-    "scale": ("--nodes", "20", "--changes", "2", "--idle-seconds", "1"),
+    "scale": ("--nodes", "20", "--changes", "2", "--idle-seconds", "1", "--job-nodes", "2"),
     "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
 VERDICTS = {
@@ -41,7 +41,7 @@ VERDICTS = {
     "simulation": ("60 nodes in 6 domains", "of CPU"),
     "gpushare": ("filter, 1000 nodes", "bind, 50 at the same moment"),
     "shares": ("prefer 2", "800 shares are allocatable", "list of 8 GPUs"),
-    "scale": ("20 nodes", "a change is acted on after", "a controller that lists every"),
+    "scale": ("20 nodes, 80 pods", "a change is acted on after", "a controller that lists every", "2 nodes rolled out"),
     "fleet": ("an empty node is released", "80 evictions, 70 writes", "within 200 MiB"),
 }
 

@@ -76,7 +76,16 @@ def test_runc_is_pinned_and_built_with_its_part_in_c() -> None:
     assert environment(has_c=program.has_c)["CGO_ENABLED"] == "1"
 
 
-@pytest.mark.parametrize("program", [programs.containerd(), programs.kubernetes(programs.KUBERNETES_VERSION)])
+def test_kwok_is_pinned_and_says_its_version() -> None:
+    program = programs.kwok()
+    assert "\ntool sigs.k8s.io/kwok/cmd/kwok\n" in program.sources[0].read_text()
+    assert f"sigs.k8s.io/kwok v{program.version} h1:" in program.sources[1].read_text()
+    assert f"-X sigs.k8s.io/kwok/pkg/consts.Version=v{program.version}" in program.flags[-1]
+
+
+@pytest.mark.parametrize(
+    "program", [programs.containerd(), programs.kwok(), programs.kubernetes(programs.KUBERNETES_VERSION)]
+)
 def test_what_has_no_part_in_c_is_built_without_a_compiler_for_it(program: programs.Program) -> None:
     assert environment(has_c=program.has_c)["CGO_ENABLED"] == "0"
     assert not any("tags" in flag or "static" in flag for flag in program.flags)

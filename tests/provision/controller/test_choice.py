@@ -76,6 +76,18 @@ def test_nothing_is_tried_on_a_node_whose_kubelet_is_silent() -> None:
     assert order(seen(is_silent=True, record=record(Phase.SWAP))).due == {"n1"}, "a rollout has its own patience"
 
 
+def test_what_has_not_changed_since_the_order_before_is_taken_from_it() -> None:
+    one, other = as_declared("n1"), as_declared("n2")
+    first = order(one, other)
+    moved = seen("n2", as_declared=one.as_declared, kernel="6.13")
+    second = choose(stack(), FINGERPRINT, {"n1": one, "n2": moved}, Attempts(), 0.0, former=first)
+    assert second.targets["n1"] is first.targets["n1"]
+    assert (second.due, second.targets) == ({"n2"}, order(one, moved).targets)
+    another = choose(stack(), b"another", {"n1": one, "n2": moved}, Attempts(), 0.0, former=second)
+    assert another.due == {"n1", "n2"}
+    assert choose(stack(), b"another", {"n3": seen("n3")}, Attempts(), 0.0, former=another).targets.keys() == {"n3"}
+
+
 def test_only_a_node_that_nobody_has_used_joins() -> None:
     assert order(seen(is_joining=True)).joining == {"n1"}
     assert not order(seen(is_joining=True, record=record(Phase.DONE))).joining

@@ -41,6 +41,17 @@ def test_heartbeats_wake_nobody() -> None:
     assert (bell.rung, book.all()) == (3, {})
 
 
+def test_labels_that_are_the_same_are_one_object() -> None:
+    book, plain = NodeBook(lambda: None), node("n1")
+    first = structs.replace(plain, metadata=structs.replace(plain.metadata, labels={"pool": "a"}))
+    book.put(first)
+    labels = book.all()["n1"].labels
+    book.put(structs.replace(first, metadata=structs.replace(first.metadata, labels={"pool": "a"})))
+    assert book.all()["n1"].labels is labels
+    book.put(structs.replace(first, metadata=structs.replace(first.metadata, labels={"pool": "b"})))
+    assert book.all()["n1"].labels == {"pool": "b"}
+
+
 def test_an_older_version_never_replaces_a_newer_one() -> None:
     book = NodeBook(lambda: None)
     book.put(node(version=5, as_declared="new"))

@@ -57,7 +57,7 @@ def test_a_node_that_does_not_answer_is_not_waited_for_for_ever(node: SeenNode, 
 def test_a_removal_that_fails_is_not_tried_again_at_once_because_it_has_rebooted_the_node() -> None:
     attempts = Attempts()
     first = order(seen(), going=REMOVE, attempts=attempts)
-    attempts.failed("n1", first.keys["n1"], "no", 0.0)
+    attempts.failed("n1", first.targets["n1"].key, "no", 0.0)
     assert not order(seen(boot="another"), going=REMOVE, attempts=attempts).due
     assert order(seen(is_ready=False), going=REMOVE, attempts=attempts).due == {"n1"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from provision.controller.fingerprint import Part, differences, of_node, of_payload, of_spec, of_stack, part
+from provision.controller.fingerprint import Part, differences, of_node, of_payload, of_spec, of_stack, of_try, part
 from provision.controller.outlook import ASKED, DRIFTED, JOINS, NEVER, Comes, Moment, Outlook, outlook_of
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
@@ -93,7 +93,7 @@ OTHER = of_stack(make_stack(driver={"version": "570.133.20"}), PAYLOAD)
         ),
         pytest.param(seen(is_skipped=True), Comes.SKIPPED, (NEVER,), id="skipped"),
         pytest.param(
-            seen(failed=of_node(STACK, seen()), record=record(Phase.FAILED)),
+            seen(failed=of_try(STACK, seen()), record=record(Phase.FAILED)),
             Comes.LEFT_FAILED,
             ("it broke",),
             id="left failed with this declaration",
@@ -106,7 +106,7 @@ def test_what_becomes_of_a_node_and_why(node: SeenNode, comes: Comes, why: tuple
 
 
 def test_a_node_that_is_left_failed_and_one_that_is_skipped_say_what_ends_that() -> None:
-    failed = seen("n1", failed=of_node(STACK, seen("n1")), record=record(Phase.FAILED))
+    failed = seen("n1", failed=of_try(STACK, seen("n1")), record=record(Phase.FAILED))
     found = outlook(failed, seen("n2", is_skipped=True))
     assert "`grapnel retry n1`" in found.nodes[0].waits_for
     assert "`grapnel skip --undo n2`" in found.nodes[1].waits_for

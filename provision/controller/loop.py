@@ -6,6 +6,7 @@ that it knew is kept, and everything that matters stands in the cluster.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -166,7 +167,19 @@ class Controller:
         for watcher in watchers:
             watcher.join()
         self._hear(reports)  # what the rounds have said last is known to the next leader
+        self._let_go()
         reports.marker.close()
+
+    def _let_go(self) -> None:
+        """Keep no stack from going that needs no more: there may be no next leader."""
+        nodes, followed = self._nodes.all(), self._stacks.all()
+        labels = {name: node.labels for name, node in nodes.items()}
+        owned = members([each.stack for each in followed.values()], labels).owned
+        for name, memory in self._memory.items():
+            if (each := followed.get(name)) is not None:
+                order = self._order(each, memory, {node: nodes[node] for node in owned.get(name, ())})
+                with contextlib.suppress(ClusterError):
+                    self._keeper.settle(each, order, is_idle=memory.lane.is_idle)
 
     def _rest(self) -> None:
         """Wait for something to happen, or for the next try."""

@@ -131,9 +131,8 @@ def _stacks(stacks: Sequence[StackSeen]) -> Iterator[RenderableType]:
     yield ""
     yield Text(count(len(stacks), "stack"), "bold")
     for stack in stacks:
-        head = Text.assemble(
-            (stack.name, "bold cyan"), " ", (stack.state or "not looked at", _STACKS.get(stack.state, ""))
-        )
+        state = (stack.state or "not looked at", _STACKS.get(stack.state, ""))
+        head = Text.assemble((stack.name, "bold cyan"), "  ", state)
         parts = [stack.progress, stack.driver, stack.message] if stack.state else ["no controller has looked at it yet"]
         if stack.is_outdated and stack.state:
             parts.append("its declaration has changed since")

@@ -18,7 +18,7 @@ from provision.fleet.sources import inventory_key
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
 from provision.rollout.standing import Members
-from provision.rollout.status.model import Seen, Tenant
+from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
 from tests.provision.contracts.schemas import CONTRACTS
 from tests.provision.rollout.fakes import MINUTE, NOON, record, view
 from tests.provision.rollout.status.test_derive import ADA, KILLED, NOW, TOOK, standing
@@ -100,6 +100,41 @@ def read(capsys: pytest.CaptureFixture[str]) -> str:
 def test_equal_nodes_read_like_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert show(DRAINING) == 0
     assert read(capsys) == PICTURE
+
+
+OF_STACKS = """\
+cluster test
+grapnel-controller-0 is at work, since 2026-05-04 12:00:00 UTC (10m00s); it
+prepares, or has published nothing yet
+
+2 stacks
+  serving  Degraded  37/40  550.163.01  37 of 40 nodes as declared
+    gpu07: 3 of 4 GPUs answer
+    gpu08, gpu09: cannot be reached
+  training  not looked at  no controller has looked at it yet
+"""
+
+
+def test_stacks_are_shown_with_what_is_said_of_their_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    serving = StackSeen(
+        name="serving",
+        state="Degraded",
+        message="37 of 40 nodes as declared",
+        driver="550.163.01",
+        nodes={"total": 40, "asDeclared": 37},
+        troubles=(
+            StackTrouble("gpu07", "3 of 4 GPUs answer"),
+            StackTrouble("gpu08", "cannot be reached"),
+            StackTrouble("gpu09", "cannot be reached"),
+        ),
+    )
+    looked = seen(tenant=replace(ADA, holder="grapnel-controller-0"), stacks=(serving, StackSeen(name="training")))
+    assert show(looked) == 1, "one of them needs somebody"
+    assert read(capsys) == OF_STACKS
+    assert show(looked, as_json=True) == 1
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert [stack["name"] for stack in document["stacks"]] == ["serving", "training"]
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_an_event_is_about_the_stack_and_counts_up() -> None:
     assert server.asked[1].path.endswith(body["metadata"]["name"])
 
 
-def test_an_event_that_the_api_server_has_forgotten_is_written_anew() -> None:
+def test_an_event_that_the_api_server_has_forgotten_is_written_again() -> None:
     server = Server(201, 404)
     write(server, FAILED, FAILED)
     assert [request.method for request in server.asked] == ["POST", "PATCH", "POST"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from provision.rollout.model import NodeView, Phase, Record
 from provision.rollout.standing import Members, Standing
-from provision.rollout.status.model import Seen, Tenant
+from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD
 
 if TYPE_CHECKING:
@@ -175,3 +175,20 @@ def _domains(named: list[tuple[str, str]]) -> tuple[Members, ...]:
     for name, domain in named:
         found.setdefault(domain, []).append(name)
     return tuple(Members(title, tuple(members)) for title, members in found.items())
+
+
+STACKS = (
+    StackSeen(
+        name="serving",
+        state="Degraded",
+        message="37 of 40 nodes as declared, gpu07 failed: <b>3 of 4 GPUs answer</b>",
+        driver=NEW,
+        nodes={"total": 40, "asDeclared": 37, "failed": 3},
+        troubles=(
+            StackTrouble("gpu07", "<b>3 of 4 GPUs answer</b>"),
+            StackTrouble("gpu08", "cannot be reached"),
+            StackTrouble("gpu09", "cannot be reached"),
+        ),
+    ),
+    StackSeen(name="training", is_outdated=True),
+)

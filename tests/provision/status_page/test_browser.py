@@ -14,7 +14,7 @@ from lab.browser import NETWORK_CHANGED, Browser
 from provision.rollout.model import Phase
 from provision.status_page.feed import Feed
 from provision.status_page.server import PageServer, Settings
-from tests.provision.status_page.fleets import FakeReader, changed, fleet, in_drain, record
+from tests.provision.status_page.fleets import STACKS, FakeReader, changed, fleet, in_drain, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,6 +121,19 @@ def test_five_thousand_nodes_are_seen(browser: Browser, size: tuple[int, int], s
         contrasts = browser.run(CONTRAST)
         assert len(contrasts) > 8
         assert [each for each in contrasts if each[1] < 4.5] == [], "marks can be read"
+
+
+def test_stacks_are_seen_with_what_is_wrong(browser: Browser) -> None:
+    with stage(replace(fleet(40, 4), stacks=STACKS)) as served:
+        opened(browser, served)
+
+        assert browser.run("document.getElementById('stacks-title').textContent") == "2 stacks"
+        texts = browser.run("[...document.querySelectorAll('#stacks li')].map((each) => each.innerText)")
+        assert "serving Degraded, 37/40 as declared" in texts[0]
+        assert "gpu08, gpu09: cannot be reached" in texts[0]
+        assert "no controller has looked at it yet" in texts[1]
+        assert "<b>3 of 4 GPUs answer</b>" in texts[0], "what a node says is text"
+        assert "false" not in "".join(texts)
 
 
 def test_a_change_touches_the_cells_of_its_nodes_alone(browser: Browser) -> None:

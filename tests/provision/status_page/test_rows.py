@@ -16,7 +16,7 @@ from provision.status_page.details import node_document, timeline
 from provision.status_page.feed import Log, LogLine
 from provision.status_page.looks import look_of
 from provision.status_page.rows import head_of, states_document, steady
-from tests.provision.status_page.fleets import NOW, TOOK, fleet, record
+from tests.provision.status_page.fleets import NOW, STACKS, TOOK, fleet, record
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.key)
@@ -132,3 +132,11 @@ def test_an_estimate_is_told_again_when_it_has_really_moved(
     before: int | None, after: int | None, told: int | None
 ) -> None:
     assert steady(before, after) == told
+
+
+def test_stacks_are_told_with_the_nodes_of_which_the_same_is_said() -> None:
+    serving, training = head_of(fleet_status(replace(fleet(40, 4), stacks=STACKS))).stacks
+    assert (serving.state, serving.tone, serving.progress) == ("Degraded", "bad", "37/40")
+    assert serving.troubles[1] == ("gpu08, gpu09", "cannot be reached")
+    assert (training.state, training.tone) == ("not looked at", "off")
+    assert training.message == "no controller has looked at it yet; its declaration has changed since"

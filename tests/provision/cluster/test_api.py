@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.cluster.api import PATIENCE_S, Api
+from provision.cluster.api import PAGE, PATIENCE_S, Api
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Request, StatusError
 from provision.cluster.objects import Node
@@ -134,9 +134,9 @@ def test_a_list_is_read_page_by_page() -> None:
 
     assert [node.metadata.name for node in found] == ["a", "b", "c"]
     assert [request.query for request in server.requests] == [
-        {"limit": 500, "fieldSelector": "a=b"},
-        {"limit": 500, "fieldSelector": "a=b", "continue": "t1"},
-        {"limit": 500, "fieldSelector": "a=b", "continue": "t2"},
+        {"limit": PAGE, "fieldSelector": "a=b"},
+        {"limit": PAGE, "fieldSelector": "a=b", "continue": "t1"},
+        {"limit": PAGE, "fieldSelector": "a=b", "continue": "t2"},
     ]
 
 

@@ -5,8 +5,9 @@ ansible-inventory, and the process itself waits until it is told which playbook 
 ansible-playbook would have been, with the same arguments, environment, output and marker; ansible-runner watches a
 shell that waits for its end. Where anything else is asked of it than it was started for, it is not used.
 
-What it reads: on standard input one line of JSON (``command``, ``environment``, ``output``); it ends when the pipe does,
-before that line or after it. What it writes: the inventory on standard output and error, its status on a descriptor.
+What it reads: on standard input one line of JSON (``command``, ``environment``, ``output``); it ends when the pipe
+does, before that line or after it. What it writes: the inventory on standard output and error, its status on a
+descriptor.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from provision.fleet.ansible import run_program
-from provision.runner.environment import MARKER, build_environment, callback_variables
+from provision.runner.environment import build_environment, callback_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

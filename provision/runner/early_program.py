@@ -58,7 +58,7 @@ def _read_inventory(command: list[str]) -> NoReturn:
 
 
 def _end_with(pipe: int) -> None:
-    """Have the kernel send SIGTERM as soon as nobody has the other end of a pipe: who asks has no other way, if killed."""
+    """Have the kernel send SIGTERM as soon as nobody has the other end of a pipe, as when who asks was killed."""
     if hasattr(fcntl, "F_SETSIG"):  # Linux
         fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGTERM)

@@ -76,7 +76,7 @@ class _Process:
 
     @contextlib.contextmanager
     def _command(self, command: list[str]) -> Iterator[list[str]]:
-        """Have ansible-playbook run with its output in a file, in the process that was started early if there is one."""
+        """Run ansible-playbook with its output in a file, in the process that was started early if there is any."""
         if self.early is None:
             yield ["/bin/sh", "-c", _INTO_FILE, str(self.output), *command]
             return

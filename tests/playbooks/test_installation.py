@@ -184,7 +184,7 @@ def test_a_link_that_is_made_again_is_read_by_systemd(machine: Machine) -> None:
 def test_a_unit_that_does_not_start_is_named(machine: Machine) -> None:
     teach_units(machine, enabled="")
     machine.teach(f"systemctl enable --now {' '.join(UNITS)}", stderr="Job failed.", return_code=1)
-    with pytest.raises(InstallationError, match=r"enable --now grapnel-inventory\.service grapnel-inventory\.path failed"):
+    with pytest.raises(InstallationError, match=r"enable --now .+ grapnel-inventory\.path failed"):
         install_units(machine.host, "hook", UNITS)
 
 

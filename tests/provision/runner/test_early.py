@@ -66,7 +66,7 @@ def test_a_broken_inventory_is_an_error_and_leaves_no_process(stage: Stage) -> N
     early = EarlyAnsible()
     with pytest.raises(InventoryError) as caught:
         read(early, request)
-    assert f"inventory {request.inventory[0]}:1:" in caught.value.message
+    assert caught.value.message.startswith(f"inventory {request.inventory[0]}: ")
     assert early._waiting is None
     assert processes_with(request.inventory[0]) == []
 

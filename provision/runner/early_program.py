@@ -23,7 +23,7 @@ def main() -> None:
     if not inventory:
         _read_inventory(sys.argv[2:])
     _open_as(os.devnull, os.O_WRONLY, 1, 2)
-    from ansible.cli.playbook import PlaybookCLI  # type: ignore[import-not-found] # noqa: PLC0415 - meanwhile
+    from ansible.cli.playbook import PlaybookCLI  # noqa: PLC0415 - meanwhile
 
     _, status = os.waitpid(inventory, 0)
     os.write(ended, b"%d" % os.waitstatus_to_exitcode(status))
@@ -46,7 +46,7 @@ def _read_inventory(command: list[str]) -> NoReturn:
     status = 1
     try:
         _open_as(os.devnull, os.O_RDONLY, 0)
-        from ansible.cli.inventory import InventoryCLI  # type: ignore[import-not-found] # noqa: PLC0415 - here alone
+        from ansible.cli.inventory import InventoryCLI  # noqa: PLC0415 - here alone
 
         InventoryCLI.cli_executor(command)
     except SystemExit as end:
@@ -75,6 +75,6 @@ def _open_as(path: str, flags: int, *descriptors: int) -> None:
 
 
 if __name__ == "__main__":
-    import ansible.cli  # type: ignore[import-not-found] # noqa: F401 - what both need, before the fork
+    import ansible.cli  # noqa: F401 - what both need, before the fork
 
     main()

@@ -97,7 +97,9 @@ def test_the_whole_way_knows_every_role_that_plans_name() -> None:
 def test_the_units_that_are_linked_travel_in_the_hooks_archive() -> None:
     (task,) = read("roles/runtime/tasks/hook.yml")
 
-    assert sorted(task["grapnel.node.installation"]["units"]) == [unit.name for unit in find_sources(Path(__file__).parents[2]).hook_units]
+    assert sorted(task["grapnel.node.installation"]["units"]) == [
+        unit.name for unit in find_sources(Path(__file__).parents[2]).hook_units
+    ]
 
 
 # What runs on the controller alone, or says what runs next.

@@ -32,6 +32,7 @@ class Cost:
 def measure(command: Sequence[str]) -> Cost:
     """Run a command in the checkout; raises SystemExit with its output when it fails."""
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start compiles what an installation has compiled
     began = time.monotonic()
     with tempfile.TemporaryFile(mode="w+") as output:
         process = subprocess.Popen(list(command), cwd=CHECKOUT, env=environment, stdout=output, stderr=output)

@@ -69,6 +69,7 @@ class Playbooks:
             timeout_s=FACTS_TIMEOUT_S,
             environment=self.environment,
             keep=frozenset({RESULT}),
+            only_reads=True,
         )
 
     def apply(

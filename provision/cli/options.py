@@ -61,9 +61,15 @@ def load_fleet(args: argparse.Namespace) -> Fleet:
     Warnings are printed. Raises DeclarationError with all findings, or InventoryError.
     """
     from provision.cli.terminal import print_findings  # noqa: PLC0415 - start-up time
+    from provision.fleet.ansible import run_program  # noqa: PLC0415 - start-up time
     from provision.fleet.load import load  # noqa: PLC0415 - start-up time
+    from provision.runner.early import EarlyAnsible  # noqa: PLC0415 - start-up time
 
-    fleet = load(args.file, inventories_of(args), limit=args.limit, directory=Path.cwd(), environ=os.environ)
+    inventories = inventories_of(args)
+    if "early" in args:  # facts follow, in the process that has read the inventory
+        args.early = EarlyAnsible()
+    run = args.early.read_inventory if "early" in args else run_program
+    fleet = load(args.file, inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ, run=run)
     print_findings(fleet.warnings)
     return fleet
 

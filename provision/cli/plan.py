@@ -88,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that verbs share beyond the choice of nodes; `build_context` reads them."""
-    parser.set_defaults(bundle=None, force=False, most_artifacts=None)
+    parser.set_defaults(bundle=None, force=False, most_artifacts=None, early=None)
     parser.add_argument(
         "--payload",
         type=Path,
@@ -244,7 +244,7 @@ def build_context(
         },
         offline_nodes=frozenset(node.name for node in fleet.nodes if declared_bundle(node.stack.driver) is not None),
     )
-    runner = AnsibleRunner(collection, args.keep_artifacts, args.most_artifacts)
+    runner = AnsibleRunner(collection, args.keep_artifacts, args.most_artifacts, args.early)
     bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
     stacks = {node.name: node.stack for node in fleet.nodes}
     if bundle is not None:

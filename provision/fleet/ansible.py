@@ -1,4 +1,4 @@
-"""Runs `ansible-inventory`: the only place of this part that starts a process.
+"""Runs `ansible-inventory`: the only place of this part that starts a process, unless the caller has one that reads it.
 
 Ansible stays the one that understands inventories (plugins, ranges, group_vars, vault). Its answer is returned as text;
 `provision.fleet.inventory` reads it. Of the many lines that it says about a broken inventory, the useful one is
@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from provision.fleet.errors import InventoryError
 
@@ -41,6 +41,15 @@ _ORIGIN: Final = re.compile(r"^Origin: (.+:\d+:\d+)$", re.MULTILINE)
 _UNMATCHED: Final = re.compile(r"Could not match supplied host pattern, ignoring: (\S+)")
 
 
+class InventoryProgram(Protocol):
+    """Runs `ansible-inventory` to its end: `run_program`, or somebody who has Ansible running already."""
+
+    def __call__(
+        self, command: Sequence[str], *, directory: Path, environ: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Return what it printed; raises TimeoutExpired, or OSError when it does not start."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What ansible-inventory printed: the inventory as JSON, and the parts of `--limit` that matched nothing."""
@@ -49,24 +58,37 @@ class Answer:
     unmatched: tuple[str, ...]
 
 
-def export_inventory(
-    sources: Sequence[str], *, limit: str, directory: Path, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S
+def run_program(
+    command: Sequence[str], *, directory: Path, environ: Mapping[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with nothing to read from."""
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+def export_inventory(  # noqa: PLR0913 - by name
+    sources: Sequence[str],
+    *,
+    limit: str,
+    directory: Path,
+    environ: Mapping[str, str],
+    timeout_s: float = TIMEOUT_S,
+    run: InventoryProgram = run_program,
 ) -> Answer:
     """Return the inventory as Ansible reads it; raises InventoryError with the useful line of what Ansible said."""
     command = [_find_program(environ), "--list", "--export", *(f"--inventory={each}" for each in sources)]
     command += [f"--limit={limit}"] if limit else []
     try:
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            env={**environ, **_SETTINGS},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-        )
+        done = run(command, directory=directory, environ={**environ, **_SETTINGS}, timeout_s=timeout_s)
     except subprocess.TimeoutExpired as error:
         raise InventoryError(f"{PROGRAM} did not answer within {timeout_s:.0f} s", hint=_paste(command)) from error
     except OSError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.fleet.ansible import export_inventory
+from provision.fleet.ansible import export_inventory, run_program
 from provision.fleet.domains import judge_domain, members_by_group
 from provision.fleet.endpoint import Endpoint
 from provision.fleet.errors import InventoryError
@@ -33,15 +33,24 @@ from provision.spec.validate import examine, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from provision.fleet.ansible import InventoryProgram
     from provision.fleet.levels import Contribution
 
 _PREFIX: KeyPath = (VARIABLE,)
 
 
-def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path, environ: Mapping[str, str]) -> Fleet:
+def load(  # noqa: PLR0913 - by name
+    file: Path,
+    inventories: Sequence[str],
+    *,
+    limit: str,
+    directory: Path,
+    environ: Mapping[str, str],
+    run: InventoryProgram = run_program,
+) -> Fleet:
     """Return the selected machines; raises DeclarationError with every finding, or InventoryError.
 
-    `inventories` come from `choose_inventories`, `limit` is a host pattern of Ansible.
+    `inventories` come from `choose_inventories`, `limit` is a host pattern of Ansible, `run` reads the inventory.
     """
     if not inventories:
         hint = "name one with `--inventory`; by default inventory[.yaml], hosts.yaml (or .yml) or ansible.cfg's is read"
@@ -51,9 +60,9 @@ def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path,
     except DeclarationError as error:
         if not error.findings:
             raise
-        inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
+        inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ, run=run)
         raise failed([*error.findings, *_examine_variables(inventory)]) from error
-    inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
+    inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ, run=run)
     return assemble(declaration, inventory, inventories, is_whole=not limit)
 
 
@@ -84,10 +93,17 @@ def without_inventory(declaration: Declaration) -> FleetNode:
     return merge_node(Host("every node", (), Endpoint("")), [_said_in_file(declaration)])
 
 
-def read_inventory(inventories: Sequence[str], *, limit: str, directory: Path, environ: Mapping[str, str]) -> Inventory:
+def read_inventory(
+    inventories: Sequence[str],
+    *,
+    limit: str,
+    directory: Path,
+    environ: Mapping[str, str],
+    run: InventoryProgram = run_program,
+) -> Inventory:
     """Return the inventory; raises InventoryError where it is broken, empty, or has no host for a part of `limit`."""
     try:
-        answer = export_inventory(inventories, limit=limit, directory=directory, environ=environ)
+        answer = export_inventory(inventories, limit=limit, directory=directory, environ=environ, run=run)
     except InventoryError as error:
         raise _with_place(error, inventories) from error
     inventory = parse_inventory(answer.text)

@@ -6,6 +6,7 @@ says about a node's state is decided by the caller; nothing here knows about pla
 
 from provision.runner.ansible import AnsibleRunner
 from provision.runner.collection import find_collection
+from provision.runner.early import EarlyAnsible
 from provision.runner.model import (
     Event,
     NodeStats,
@@ -20,6 +21,7 @@ from provision.runner.processes import end_processes
 
 __all__ = [
     "AnsibleRunner",
+    "EarlyAnsible",
     "Event",
     "NodeStats",
     "Outcome",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.runner.channel import KEYS_VARIABLE, VARIABLE, open_channel
-from provision.runner.environment import CALLBACK, CALLBACK_FOLDER, MARKER, build_environment, forced_by_ansible_runner
+from provision.runner.environment import MARKER, build_environment, callback_variables, forced_by_ansible_runner
 from provision.runner.frames import FrameError
 from provision.runner.model import Event, NodeStats, RunFinished, RunRequest, RunStatus
 from provision.runner.processes import end_processes
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from provision.runner.channel import Channel
+    from provision.runner.early import EarlyAnsible, EarlyProcess
 
 # How often ansible-runner asks whether it is to stop.
 _POLL_S = 0.5
@@ -52,6 +53,7 @@ class _Process:
     arguments: dict[str, Any]
     variables: dict[str, str]
     output: Path
+    early: EarlyProcess | None = None
     ended: _Ended = field(default_factory=_Ended)
 
     def execute(self, channel: Channel, is_to_stop: Callable[[], bool]) -> None:
@@ -63,13 +65,23 @@ class _Process:
             for name in forced_by_ansible_runner(os.environ):
                 runner.config.env.pop(name, None)
             runner.config.env.update(self.variables)
-            runner.config.command = ["/bin/sh", "-c", _INTO_FILE, str(self.output), *runner.config.command]
-            runner.run()
+            with self._command(runner.config.command) as command:
+                runner.config.command = command
+                runner.run()
             self.ended.status, self.ended.return_code = runner.status, runner.rc
         except Exception as error:  # noqa: BLE001 - whatever the library raises has to reach the reader
             self.ended.error = error
         finally:
             channel.finish()
+
+    @contextlib.contextmanager
+    def _command(self, command: list[str]) -> Iterator[list[str]]:
+        """Run ansible-playbook with its output in a file, in the process that was started early if there is any."""
+        if self.early is None:
+            yield ["/bin/sh", "-c", _INTO_FILE, str(self.output), *command]
+            return
+        with self.early.become(command, self.variables, self.output, self.output.with_name("end")) as wait:
+            yield wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +89,14 @@ class AnsibleRunner:
     """Runs playbooks of the ``grapnel.node`` collection, or any other playbook.
 
     ``collection`` is the root of that collection; ``keep`` the folder that receives output and events of every run, or,
-    where there is a ``most``, of the first that many and of those that fail.
+    where there is a ``most``, of the first that many and of those that fail. The first run that only
+    reads is carried out by ``early``.
     """
 
     collection: Path | None = None
     keep: Path | None = None
     most: int | None = None
+    early: EarlyAnsible | None = None
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         """Yield the events of a run; the last one is always ``RunFinished``.
@@ -95,7 +109,8 @@ class AnsibleRunner:
 
 
 def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, runner: AnsibleRunner) -> Iterator[Event]:
-    marker = uuid.uuid4().hex
+    early = runner.early.take(request.environment) if runner.early is not None and request.only_reads else None
+    marker = uuid.uuid4().hex if early is None else early.marker
     closed = threading.Event()
 
     def is_to_stop() -> bool:
@@ -105,7 +120,12 @@ def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, run
         return True
 
     workspace.write_variables(request.extra_vars)
-    process = _Process(_arguments(request, workspace, marker), _own_variables(request, workspace), workspace.output)
+    process = _Process(
+        _arguments(request, workspace, marker),
+        {**request.environment, **_own_variables(request, workspace)},
+        workspace.output,
+        early,
+    )
     ended, translator = process.ended, Translator(frozenset(request.nodes))
     with open_channel(workspace.events) as channel:
         thread = threading.Thread(target=process.execute, args=(channel, is_to_stop), name=f"run-{marker[:8]}")
@@ -154,10 +174,8 @@ def _arguments(request: RunRequest, workspace: Workspace, marker: str) -> dict[s
 
 def _own_variables(request: RunRequest, workspace: Workspace) -> dict[str, str]:
     """Return what replaces ansible-runner's own choice of a callback."""
-    folders = [str(CALLBACK_FOLDER), os.environ.get("ANSIBLE_CALLBACK_PLUGINS", "")]
     return {
-        "ANSIBLE_STDOUT_CALLBACK": CALLBACK,
-        "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(filter(None, folders)),
+        **callback_variables(os.environ),
         VARIABLE: str(workspace.events),
         KEYS_VARIABLE: ",".join(sorted(request.keep)),
     }

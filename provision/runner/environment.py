@@ -53,6 +53,12 @@ def build_environment(
     }
 
 
+def callback_variables(user: Mapping[str, str]) -> dict[str, str]:
+    """Return what makes Ansible write the events of a run, with the user's own callbacks beside that."""
+    folders = [str(CALLBACK_FOLDER), user.get("ANSIBLE_CALLBACK_PLUGINS", "")]
+    return {"ANSIBLE_STDOUT_CALLBACK": CALLBACK, "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(filter(None, folders))}
+
+
 def forced_by_ansible_runner(user: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of variables that ansible-runner sets on its own and that must be taken away again.
 

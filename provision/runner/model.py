@@ -22,6 +22,7 @@ class RunRequest:
     ``inventory`` holds absolute paths, or lists of hosts with a comma, and is handed to Ansible as it is, so that
     group_vars beside it, plugins and scripts work. ``nodes`` are inventory names; empty means every node. ``keep``
     names the keys of a task's result that ``TaskDone.values`` carries: everything else of a result stays behind.
+    ``only_reads`` says that the run changes nothing, and so may end at any moment, as with whoever asked for it.
     """
 
     playbook: Path
@@ -33,6 +34,7 @@ class RunRequest:
     timeout_s: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     keep: frozenset[str] = frozenset()
+    only_reads: bool = False
 
 
 class Outcome(Enum):

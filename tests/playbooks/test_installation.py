@@ -10,6 +10,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.installation import (
     InstallationError,
     install_part,
+    install_units,
     read_installations,
     read_inventory,
 )
@@ -138,3 +139,57 @@ def test_the_inventory_tells_its_driver(machine: Machine) -> None:
     machine.write("/run/grapnel/inventory.json", '{"driver_version": "550.163.01"}')
 
     assert read_inventory(machine.host) == {"driver_version": "550.163.01"}
+
+
+UNITS = ["grapnel-inventory.service", "grapnel-inventory.path"]
+
+
+def teach_units(machine: Machine, *, enabled: str) -> None:
+    for unit in UNITS:
+        machine.teach(f"systemctl show --property UnitFileState --value {unit}", f"{enabled}\n")
+    machine.teach(f"systemctl enable --now {' '.join(UNITS)}")
+    machine.teach("systemctl daemon-reload")
+    (machine.root / "etc/systemd/system").mkdir(parents=True)
+
+
+def told(machine: Machine) -> list[str]:
+    return [call for call in machine.calls if " show " not in call]
+
+
+def test_units_of_a_part_are_linked_and_started_with_one_reload_of_systemd(machine: Machine) -> None:
+    teach_units(machine, enabled="")
+    (machine.root / "etc/systemd/system/grapnel-inventory.path").write_text("a copy that an older one left\n")
+    assert install_units(machine.host, "hook", UNITS)
+    for unit in UNITS:
+        link = machine.root / "etc/systemd/system" / unit
+        assert str(link.readlink()) == f"/usr/lib/grapnel/hook/systemd/{unit}"
+    assert told(machine) == ["systemctl enable --now grapnel-inventory.service grapnel-inventory.path"]
+
+
+def test_units_that_are_there_are_started_without_a_reload(machine: Machine) -> None:
+    """A reload resets device rules that systemd does not know."""
+    teach_units(machine, enabled="enabled")
+    for unit in UNITS:
+        (machine.root / "etc/systemd/system" / unit).symlink_to(f"/usr/lib/grapnel/hook/systemd/{unit}")
+    assert not install_units(machine.host, "hook", UNITS)
+    assert told(machine) == ["systemctl enable --now grapnel-inventory.service grapnel-inventory.path"]
+
+
+def test_a_link_that_is_made_again_is_read_by_systemd(machine: Machine) -> None:
+    teach_units(machine, enabled="enabled")
+    assert install_units(machine.host, "hook", UNITS)
+    assert told(machine)[0] == "systemctl daemon-reload"
+
+
+def test_a_unit_that_does_not_start_is_named(machine: Machine) -> None:
+    teach_units(machine, enabled="")
+    machine.teach(f"systemctl enable --now {' '.join(UNITS)}", stderr="Job failed.", return_code=1)
+    with pytest.raises(InstallationError, match=r"enable --now .+ grapnel-inventory\.path failed"):
+        install_units(machine.host, "hook", UNITS)
+
+
+@pytest.mark.parametrize("name", ["--root=/", "../x.service", "sshd.service"])
+def test_what_is_no_unit_of_grapnel_is_refused(machine: Machine, name: str) -> None:
+    with pytest.raises(InstallationError, match="is not the name of a unit"):
+        install_units(machine.host, "hook", [name])
+    assert machine.calls == []

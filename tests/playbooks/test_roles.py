@@ -95,10 +95,11 @@ def test_the_whole_way_knows_every_role_that_plans_name() -> None:
 
 
 def test_the_units_that_are_linked_travel_in_the_hooks_archive() -> None:
-    (block,) = (task["block"] for task in read("roles/runtime/tasks/hook.yml"))
-    (linked,) = (task["loop"] for task in block if "loop" in task)
+    (task,) = read("roles/runtime/tasks/hook.yml")
 
-    assert linked == [unit.name for unit in find_sources(Path(__file__).parents[2]).hook_units]
+    assert sorted(task["grapnel.node.installation"]["units"]) == [
+        unit.name for unit in find_sources(Path(__file__).parents[2]).hook_units
+    ]
 
 
 # What runs on the controller alone, or says what runs next.

@@ -11,6 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
     apply_changes,
     pending_steps,
     rehearse,
+    settle_timer,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
@@ -447,3 +448,21 @@ def test_device_classes_are_told_without_what_lies_beside_them(machine: Machine)
     found = [path for path in read_files(machine.host, []) if path.startswith("/etc/grapnel/devices.d/")]
 
     assert found == ["/etc/grapnel/devices.d/rdma-shared.json"]
+
+
+TIMER = "grapnel-drift.timer"
+
+
+@pytest.mark.parametrize(
+    ("enabled", "active", "was", "steps"),
+    [
+        pytest.param(True, "inactive", "disabled", ["enable", "start"], id="runs with its service"),
+        pytest.param(True, "active", "enabled", [], id="runs already"),
+        pytest.param(False, "active", "enabled", ["disable", "stop"], id="stops with its service"),
+    ],
+)
+def test_a_timer_follows_its_service(machine: Machine, enabled: bool, active: str, was: str, steps: list[str]) -> None:  # noqa: FBT001 - a table
+    Systemd(machine, TIMER, active=active, enabled=was)
+    assert settle_timer(machine.host, service(enabled=enabled), TIMER) == steps
+    assert [call for call in machine.calls if " show " not in call] == [f"systemctl {step} {TIMER}" for step in steps]
+    assert not is_restart_due(machine.host, TIMER)

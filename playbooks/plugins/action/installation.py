@@ -20,6 +20,7 @@ _ARGUMENTS = {
     "digest": {"type": "str", "required": True},
     "archive": {"type": "path", "required": True},
     "unit": {"type": "str", "default": ""},
+    "units": {"type": "list", "elements": "str", "default": []},
 }
 
 

@@ -129,6 +129,15 @@ def apply_changes(
         clear_restart(host, service.unit)
 
 
+def settle_timer(host: Host, service: Service, timer: str) -> list[str]:
+    """Have a timer of a service run, or not run, as the service does; returns what systemctl was told."""
+    own = Service(timer, "", service.enabled, restart=False, timeout_s=service.timeout_s)
+    steps = pending_steps(host, own)
+    if steps:
+        apply_changes(host, own, [])
+    return steps
+
+
 def _remember(host: Host, service: Service, changes: list[Change]) -> None:
     try:
         if service.engine and service.unit:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -22,7 +25,10 @@ _INVENTORY = "/run/grapnel/inventory.json"
 _PARTS = ("driver", "hook", "node")
 _HOOK = "grapnel-hook"
 _DIGEST_LENGTH = 12
+_UNITS = "/etc/systemd/system"
+_UNIT = re.compile(r"grapnel-[a-z-]+\.(?:service|path)")
 _UNPACK_TIMEOUT_S = 120.0
+_SYSTEMCTL_TIMEOUT_S = 120.0
 _COMPILE_TIMEOUT_S = 300.0
 _PYTHON = "/usr/bin/python3"  # the one that the launchers name
 
@@ -59,6 +65,41 @@ def install_part(host: Host, part: str, digest: str, archive: str) -> None:
         _unpack(host, name, digest, archive)
     _make_current(host, part, name)
     _remove_old(host, part, name)
+
+
+def install_units(host: Host, part: str, units: list[str]) -> bool:
+    """Link units of an installed part, have them started at boot, and start them now; raises `InstallationError`.
+
+    Not copied: the units belong to the installed version, and the next one brings its own, which systemd reads when it
+    is reloaded for another reason. A reload resets device rules that systemd does not know, so it is not done for that.
+    Returns whether anything was changed.
+    """
+    if strange := [unit for unit in units if not _UNIT.fullmatch(unit)]:
+        raise InstallationError(f"{strange[0]!r} is not the name of a unit")
+    linked = [unit for unit in units if _link_unit(host, part, unit)]
+    enabled = [unit for unit in units if unit_property(host, unit, "UnitFileState") == "enabled"]
+    if linked and len(enabled) == len(units):  # else systemctl reloads when it enables
+        _systemctl(host, "daemon-reload")
+    _systemctl(host, "enable", "--now", *units)
+    return bool(linked) or len(enabled) < len(units)
+
+
+def _link_unit(host: Host, part: str, unit: str) -> bool:
+    """Return whether a unit's link was made, or led elsewhere before."""
+    link, target = host.path(f"{_UNITS}/{unit}"), f"{_HOME}/{part}/systemd/{unit}"
+    if link.is_symlink() and str(link.readlink()) == target:
+        return False
+    beside = host.path(f"{_UNITS}/.{unit}.new")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(target)
+    beside.replace(link)
+    return True
+
+
+def _systemctl(host: Host, *arguments: str) -> None:
+    done = host.run(["systemctl", *arguments], _SYSTEMCTL_TIMEOUT_S)
+    if done.return_code:
+        raise InstallationError(f"systemctl {' '.join(arguments)} failed: {done.complaints}")
 
 
 def _unpack(host: Host, name: str, digest: str, archive: str) -> None:

@@ -42,6 +42,11 @@ options:
     description: Whether the service is reloaded where it would be restarted.
     type: bool
     default: false
+  timers:
+    description: Timers that belong to the service, and are enabled and started with it, or disabled and stopped.
+    type: list
+    elements: str
+    default: []
   timeout_s:
     description: Longest time in seconds that the service may take to answer after a start.
     type: int
@@ -116,6 +121,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
     apply_changes,
     pending_steps,
     rehearse,
+    settle_timer,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileSetError,
@@ -161,6 +167,7 @@ def main() -> None:
             "enabled": {"type": "bool", "default": True},
             "restart": {"type": "bool", "default": False},
             "reload": {"type": "bool", "default": False},
+            "timers": {"type": "list", "elements": "str", "default": []},
             "timeout_s": {"type": "int", "default": 60},
             "absent": {"type": "list", "elements": "path", "default": []},
             "files": {
@@ -186,6 +193,8 @@ def main() -> None:
         rehearse(host, service, changes)
         if (changes or steps) and not module.check_mode:
             apply_changes(host, service, changes)
+        if not module.check_mode:  # in which one that is still to be written has no unit
+            steps += [step for timer in module.params["timers"] for step in settle_timer(host, service, timer)]
     except (OSError, ConfigurationError, FileSetError) as error:
         module.fail_json(msg=str(error), paths=paths)
     module.exit_json(changed=bool(changes or steps), paths=paths, steps=steps, diff=describe(changes))

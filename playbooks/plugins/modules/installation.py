@@ -33,6 +33,13 @@ options:
     description: Service that has to restart for another version. It is marked for a restart, not restarted.
     type: str
     default: ""
+  units:
+    description:
+      - Units of systemd that come with the part, in its folder C(systemd). They are linked, enabled and started once it
+        is installed; in check mode they are left alone.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Tells whether the archive would be installed.
@@ -63,6 +70,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.installation import (
     InstallationError,
     install_part,
+    install_units,
     installed_digest,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.units import mark_restart
@@ -75,21 +83,25 @@ def main() -> None:
             "digest": {"type": "str", "required": True},
             "archive": {"type": "path", "required": True},
             "unit": {"type": "str", "default": ""},
+            "units": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     host, part, digest = Host(), module.params["part"], module.params["digest"]
     previous = installed_digest(host, part) or ""
-    changed = previous != digest
-    if changed and not module.check_mode:
-        if module.params["unit"]:
-            mark_restart(host, module.params["unit"])
+    is_new, has_units = previous != digest, False
+    if not module.check_mode:
         try:
-            install_part(host, part, digest, module.params["archive"])
+            if is_new:
+                if module.params["unit"]:
+                    mark_restart(host, module.params["unit"])
+                install_part(host, part, digest, module.params["archive"])
+            has_units = bool(module.params["units"]) and install_units(host, part, module.params["units"])
         except (OSError, InstallationError) as error:
             module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {error}")
+    changed = is_new or has_units
     diff = {"before": f"{part} {previous}\n", "after": f"{part} {digest}\n"}
-    module.exit_json(changed=changed, previous=previous, diff=diff if changed else {})
+    module.exit_json(changed=changed, previous=previous, diff=diff if is_new else {})
 
 
 if __name__ == "__main__":

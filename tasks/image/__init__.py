@@ -1,7 +1,7 @@
 """Builds the image of grapnel: `make image`, or ``python -m tasks.image``.
 
 `debian` unpacks Debian's packages, `python` installs the pinned packages and the wheel, `root` packs both as one
-reproducible tar, `engine` has podman make an image of it by deploy/image/Containerfile.
+reproducible tar, `archive` writes an image of it as `containerfile` reads it from deploy/image/Containerfile.
 """
 
 from __future__ import annotations
@@ -11,31 +11,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lab.machine.folders import content_key
-from tasks.image import debian, engine, python, root
+from tasks.image import debian, python, root
+from tasks.image.archive import write_archive
+from tasks.image.containerfile import CONTENT, read_config
 
 if TYPE_CHECKING:
-    from tasks.image.engine import Built
+    from collections.abc import Mapping
+
+    from tasks.image.archive import Built
 
 ROOT: Final = Path(__file__).parents[2]
 CONTAINERFILE: Final = ROOT / "deploy" / "image" / "Containerfile"
 REQUIREMENTS: Final = ROOT / "requirements" / "provision.txt"
 
-__all__ = ["CONTAINERFILE", "build"]
+LEVEL: Final = 6
+
+__all__ = ["CONTAINERFILE", "build", "key_of"]
 
 
-def build(wheel: Path, uv: Path, archive: Path, reference: str) -> Built:
-    """Build the image of a wheel as an OCI archive with that name, and return its digest and size.
+def build(  # noqa: PLR0913 - what an image is made of, and how it is written
+    wheel: Path,
+    uv: Path,
+    archive: Path,
+    reference: str,
+    *,
+    level: int = LEVEL,
+    beside: Mapping[str, Path] | None = None,
+) -> Built:
+    """Build the image of a wheel as an OCI archive with that full name (`HOST/grapnel:1.2.3`); ``level`` is gzip's.
 
-    Raises LabError for packages that cannot be had, CommandError for a tool that fails.
+    ``beside`` are further folders by their places in the image, without a leading slash: for tests.
+
+    Raises LabError for packages or tools that cannot be had, TaskError for a Containerfile that is not understood.
     """
+    config = read_config(CONTAINERFILE)
     tree = debian.ensure()
     packages = python.ensure(tree, REQUIREMENTS, uv)
     with tempfile.TemporaryDirectory(prefix="grapnel-image-") as folder:
-        own, context = Path(folder) / "own", Path(folder) / "context"
+        own, packed = Path(folder) / "own", Path(folder) / CONTENT
         python.install_wheel(own, tree, wheel, uv)
-        context.mkdir()
-        root.pack(tree, (packages, own), context / "root.tar")
-        return engine.build(CONTAINERFILE, context, archive, reference)
+        library = f"{root.HOME}/lib"
+        folders = ((library, packages), (library, own), *(beside or {}).items())
+        root.pack(tree, folders, packed)
+        return write_archive(packed, config, reference, archive, level=level)
 
 
 def key_of(wheel: Path) -> str:

@@ -13,6 +13,7 @@ from lab.machine.errors import LabError
 from lab.machine.folders import cache_dir
 from provision.payload.errors import PayloadError
 from tasks.environment import uv_path
+from tasks.errors import TaskError
 from tasks.image import ROOT, build
 from tasks.progress import Progress
 from tasks.release.wheel import build_wheel
@@ -35,14 +36,14 @@ def main(arguments: Sequence[str]) -> int:
             name = args.name or f"docker.io/local/grapnel:{wheel.name.split('-')[1]}"
             args.output.parent.mkdir(parents=True, exist_ok=True)
             built = build(wheel, uv, args.output, name)
-    except (LabError, PayloadError) as error:
+    except (LabError, PayloadError, TaskError) as error:
         hint = getattr(error, "hint", "")
         print(f"error: {error}{f': {hint}' if hint else ''}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
         print(f"error: {' '.join(error.cmd[:6])} failed:\n{error.stderr}", file=sys.stderr)
         return 1
-    print(f"{name} {built.digest}, {built.packed_bytes / 1e6:.0f} MB: {built.archive}")
+    print(f"{name} {built.digest}, {built.layer_bytes / 1e6:.0f} MB: {built.archive}")
     return 0
 
 

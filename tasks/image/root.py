@@ -31,12 +31,12 @@ _GROUP: Final = f"root:x:0:\ngrapnel:x:{USER}:\nnogroup:x:65534:\n"
 _CERTIFICATES: Final = "usr/share/ca-certificates/mozilla"
 
 
-def pack(tree: Path, installed: Sequence[Path], target: Path) -> None:
-    """Write the tar of Debian's tree and of folders of installed Python packages."""
+def pack(tree: Path, folders: Sequence[tuple[str, Path]], target: Path) -> None:
+    """Write the tar of Debian's tree and of further folders, each with its place in the image."""
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as packed:
         _add_tree(packed, tree, "")
-        for folder in installed:
-            _add_tree(packed, folder, f"{HOME}/lib")
+        for place, folder in folders:
+            _add_tree(packed, folder, place)
         for name, mode in _FOLDERS.items():
             _add_folder(packed, name, mode)
         for name, text in _texts(tree).items():

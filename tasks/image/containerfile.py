@@ -43,7 +43,9 @@ def read_config(path: Path) -> dict[str, Any]:
         elif instruction == "ENTRYPOINT":
             made.entrypoint = json.loads(rest)
         else:
-            raise TaskError(f"{path}:{number}: {instruction} is not understood here: extend tasks/image/containerfile.py")
+            raise TaskError(
+                f"{path}:{number}: {instruction} is not understood here: extend tasks/image/containerfile.py"
+            )
     if not (is_based and is_filled):
         raise TaskError(f"{path}: it has to begin with `FROM scratch` and to have `ADD {CONTENT} /`")
     return {"Env": made.env, "Labels": made.labels, "User": made.user, "Entrypoint": made.entrypoint}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-
 def main(arguments: Sequence[str]) -> int:
     """Make the release; 1 when a part of it cannot be made."""
     parser = argparse.ArgumentParser(prog="python -m tasks.release", description="make a release")

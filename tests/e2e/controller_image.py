@@ -44,7 +44,12 @@ def load(node: LabNode) -> None:
     place = node.node.root / "srv" / "grapnel.tar"
     shutil.copy(archive(), place)
     try:
-        node.node.run(["ctr", "-n", "k8s.io", "images", "import", "/srv/grapnel.tar"])
+        if node.engine == "crio":
+            node.node.run(
+                ["skopeo", "copy", "--quiet", "oci-archive:/srv/grapnel.tar", f"containers-storage:{REFERENCE}"]
+            )
+        else:
+            node.node.run(["ctr", "-n", "k8s.io", "images", "import", "/srv/grapnel.tar"])
     finally:
         place.unlink()
 
@@ -54,4 +59,5 @@ def removed(*nodes: LabNode) -> Iterator[None]:
     """Take the image from nodes afterwards."""
     yield
     for node in nodes:
-        node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)
+        if node.engine == "containerd":
+            node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)

@@ -90,7 +90,7 @@ def bare(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator) -> It
     done = operator.grapnel("remove", "--limit", chosen.name, "--yes", "--kubeconfig", str(operator.kubeconfig))
     assert done.returncode == 0, done.stdout + done.stderr
     yield chosen
-    with controller_image.removed(chosen):
+    with controller_image.removed(*lab_nodes):
         operator.converge_fleet()
     stage.wait_until_settled(chosen)
 

@@ -1,4 +1,4 @@
-"""Provides the JSON schemas of Kubernetes' resources for kubeconform, from the module that the lab's API server is built of.
+"""Provides the schemas of Kubernetes' resources for kubeconform, from the module that the lab's API server is built of.
 
 kubeconform fetches schemas from the network by itself; here they are made of the OpenAPI document that the module
 carries, one file for each kind, in the layout ``{kind}-{group}-{version}.json``.

@@ -1,4 +1,4 @@
-"""Builds Kubernetes, containerd, runc, helm and kubeconform from their published Go modules, once, and keeps them in the cache.
+"""Builds Kubernetes, containerd and what else is written in Go from published modules, once, and keeps it in the cache.
 
     kubernetes()    folder with hyper, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet
     containerd()    folder with containerd, containerd-shim-runc-v2, ctr

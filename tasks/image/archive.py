@@ -1,4 +1,4 @@
-"""Writes an image as an OCI archive: one layer, which is read and written in pieces, and the same bytes for the same input.
+"""Writes an image as an OCI archive of one layer, in pieces; the same input gives the same bytes.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """

@@ -1,4 +1,4 @@
-"""Reads what deploy/image/Containerfile says of the image: the part of the language that an image without `RUN` needs."""
+"""Reads what deploy/image/Containerfile says of the image: of its language, what an image without `RUN` needs."""
 
 from __future__ import annotations
 

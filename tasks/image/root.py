@@ -1,4 +1,4 @@
-"""Packs the root of the image as a tar: sorted, owned by root, without times, so that the same input gives the same bytes."""
+"""Packs the root of the image as a tar: sorted, owned by root, without times; the same input gives the same bytes."""
 
 from __future__ import annotations
 

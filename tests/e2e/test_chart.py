@@ -1,4 +1,4 @@
-"""The chart on the stage, by the commands of docs/getting-started.md: from a bare node to a pod with a GPU, and away."""
+"""The chart on the stage, by the commands of docs/getting-started.md: a bare node, a pod with a GPU, and away."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +23,7 @@ from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.e2e.operator import Operator
     from tests.e2e.stage import LabNode, Stage
@@ -116,7 +116,7 @@ def person(lab_nodes: tuple[LabNode, ...], bare: LabNode, tmp_path: Path) -> Ite
 
 
 def save_files(guide: Guide, person: Person, version: str) -> None:
-    """Save the page's files with what the lab has instead: a module that is loaded already, and an image without a registry."""
+    """Save the page's files with what the lab has: a module that is loaded already, an image that needs no registry."""
     stack, pod = guide.files["gpustack.yaml"], guide.files["pod.yaml"]
     stack["spec"]["driver"] = {"version": version, "kernelModule": "none"}
     pod["spec"]["containers"][0]["image"] = SHELL

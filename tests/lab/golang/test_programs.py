@@ -76,6 +76,18 @@ def test_runc_is_pinned_and_built_with_its_part_in_c() -> None:
     assert environment(has_c=program.has_c)["CGO_ENABLED"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("program", "module"),
+    [
+        (programs.helm(), "helm.sh/helm/v4"),
+        (programs.kubeconform(), "github.com/yannh/kubeconform"),
+    ],
+)
+def test_what_looks_at_the_chart_is_pinned(program: programs.Program, module: str) -> None:
+    assert f"\ntool {module}/cmd/{program.name}\n" in program.sources[0].read_text()
+    assert f"{module} v{program.version} h1:" in program.sources[1].read_text()
+
+
 @pytest.mark.parametrize("program", [programs.containerd(), programs.kubernetes(programs.KUBERNETES_VERSION)])
 def test_what_has_no_part_in_c_is_built_without_a_compiler_for_it(program: programs.Program) -> None:
     assert environment(has_c=program.has_c)["CGO_ENABLED"] == "0"

@@ -50,7 +50,7 @@ def rules(documents: Iterable[dict[str, Any]]) -> dict[tuple[str, str], object]:
             each.get("subjects"),
         )
         for each in documents
-        if each["kind"] in kinds and "nodeDaemon" not in each["metadata"].get("labels", {}).values()
+        if each["kind"] in kinds
     }
 
 
@@ -136,7 +136,7 @@ def test_the_definition_is_kept_when_the_chart_goes() -> None:
     [
         pytest.param((), "repository", id="no image"),
         pytest.param((*IMAGE, "--set", "controller.replicas=two"), "replicas", id="a word for a number"),
-        pytest.param((*IMAGE, "--set", "controler.replicas=2"), "controler", id="a key that is misspelt"),
+        pytest.param((*IMAGE, "--set", "controllers.replicas=2"), "controllers", id="a key that is misspelt"),
     ],
 )
 def test_wrong_values_are_refused_with_their_path(words: tuple[str, ...], path: str) -> None:

@@ -84,7 +84,7 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     suites = ("trixie", "bookworm")
     systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
     # Kubernetes wants the newer Go; a build of either keeps all cores busy.
-    programs = ("kubernetes", "containerd", "runc", "kwok") if with_go else ()
+    programs = ("kubernetes", "containerd", "runc", "helm", "kubeconform", "kwok") if with_go else ()
     built = suites if with_go else suites[:1]  # the demo has one node
     return [
         *(
@@ -98,6 +98,7 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
         *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
         session.python("container images", "-m", "lab.images"),
         session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
+        session.python("image of grapnel", "-m", "tasks.image"),
     ]
 
 

@@ -32,7 +32,7 @@ NODES_TIMEOUT_S = 120.0
 LOCK_WAIT_S = 10.0
 POLL_S = 0.2
 JOURNAL_LINES = "12"
-UNITS = ("kubelet", "containerd", "crio", "lab-images")
+UNITS = ("kubelet", "containerd", "crio", "lab-images", "lab-service")
 
 
 class Cluster:

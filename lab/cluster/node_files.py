@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab import golang, images
+from lab.cluster.certificates import SERVICE_ADDRESS
 from lab.cluster.crio import crio_programs
 from lab.cluster.spec import Engine
 from lab.nodes import NodeSpec
@@ -63,7 +64,7 @@ def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
 def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, layer: Layer, address: str) -> None:
     """Write the files of a new node."""
     layer.copy_tree("/", FILES / "node")
-    units = ["kubelet.service", "lab-images.service"]
+    units = ["kubelet.service", "lab-images.service", "lab-service.service"]
     for unit in units:
         layer.link(f"{WANTS}/{unit}", f"../{unit}")
     if node.engine in ADDED:
@@ -78,6 +79,8 @@ def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, lay
     flags = f"--hostname-override={node.name} --node-ip={address}"
     layer.write("/etc/kubernetes/kubelet.env", f'KUBELET_FLAGS="{flags}"\n')
     layer.write("/etc/cni/net.d/10-lab.conflist", json.dumps(pod_network(address), indent=2) + "\n")
+    service = f"SERVICE_ADDRESS={SERVICE_ADDRESS}\nAPI_SERVER={control_plane.address}:{control_plane.port}\n"
+    layer.write("/etc/kubernetes/api-server.env", service)
     others = range(FIRST_NODE, FIRST_NODE + node_count)
     layer.write("/etc/systemd/network/10-host0.network.d/pods.conf", render_routes(address, others))
 

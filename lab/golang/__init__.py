@@ -1,9 +1,11 @@
-"""Builds Kubernetes, containerd, runc and KWOK from their published Go modules, once, and keeps them in the cache.
+"""Builds Kubernetes, containerd and what else is written in Go from published modules, once, and keeps it in the cache.
 
     kubernetes()    folder with hyper, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet
     containerd()    folder with containerd, containerd-shim-runc-v2, ctr
     runc()          folder with runc, for pods with user namespaces
     kwok()          folder with kwok, which plays kubelets of Nodes without machines
+    helm()          folder with helm
+    kubeconform()   folder with kubeconform
 
 `programs` and the `go.mod` and `go.sum` files below `modules/` define programs and versions, `toolchain` finds the
 machine's Go, `build` builds and keeps. `lab.cluster` runs the results.
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["PROGRAMS", "containerd", "kubernetes", "kwok", "runc"]
+__all__ = ["PROGRAMS", "containerd", "helm", "kubeconform", "kubernetes", "kwok", "runc"]
 
 
 def _quiet(line: str) -> None:
@@ -54,4 +56,21 @@ def kwok(*, say: Callable[[str], None] = _quiet) -> Path:
     return ensure(programs.kwok(), say)
 
 
-PROGRAMS = {"kubernetes": kubernetes, "containerd": containerd, "runc": runc, "kwok": kwok}
+def helm(*, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with helm, building it if not in the cache (three minutes of CPU). Raises GolangError."""
+    return ensure(programs.helm(), say)
+
+
+def kubeconform(*, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with kubeconform, building it if not in the cache. Raises GolangError."""
+    return ensure(programs.kubeconform(), say)
+
+
+PROGRAMS = {
+    "kubernetes": kubernetes,
+    "containerd": containerd,
+    "runc": runc,
+    "kwok": kwok,
+    "helm": helm,
+    "kubeconform": kubeconform,
+}

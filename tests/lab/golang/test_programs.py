@@ -84,6 +84,18 @@ def test_kwok_is_pinned_and_says_its_version() -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "module"),
+    [
+        (programs.helm(), "helm.sh/helm/v4"),
+        (programs.kubeconform(), "github.com/yannh/kubeconform"),
+    ],
+)
+def test_what_looks_at_the_chart_is_pinned(program: programs.Program, module: str) -> None:
+    assert f"\ntool {module}/cmd/{program.name}\n" in program.sources[0].read_text()
+    assert f"{module} v{program.version} h1:" in program.sources[1].read_text()
+
+
+@pytest.mark.parametrize(
     "program", [programs.containerd(), programs.kwok(), programs.kubernetes(programs.KUBERNETES_VERSION)]
 )
 def test_what_has_no_part_in_c_is_built_without_a_compiler_for_it(program: programs.Program) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plugin.settings.load import Invocation, Loaded
     from plugin.settings.node_config import NodeConfig
 
-_HANDOVER_S = 10.0  # for a pod that is just ending
+_HANDOVER_S = 5.0  # for a pod that is just ending
 _ONE_OF_TWO = (
     "declare plugin.daemon: daemonset and apply it, which stops the service, or keep the DaemonSet off this node: "
     "kubectl label node NAME grapnel.dev/node-daemon=unit"

@@ -84,7 +84,7 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     suites = ("trixie", "bookworm")
     systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
     # Kubernetes wants the newer Go; a build of either keeps all cores busy.
-    programs = ("kubernetes", "containerd", "runc") if with_go else ()
+    programs = ("kubernetes", "containerd", "runc", "helm", "kubeconform") if with_go else ()
     built = suites if with_go else suites[:1]  # the demo has one node
     return [
         *(

@@ -1,8 +1,10 @@
-"""Builds Kubernetes, containerd and runc from their published Go modules, once, and keeps them in the cache.
+"""Builds Kubernetes, containerd, runc, helm and kubeconform from their published Go modules, once, and keeps them in the cache.
 
     kubernetes()    folder with hyper, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet
     containerd()    folder with containerd, containerd-shim-runc-v2, ctr
     runc()          folder with runc, for pods with user namespaces
+    helm()          folder with helm
+    kubeconform()   folder with kubeconform
 
 `programs` and the `go.mod` and `go.sum` files below `modules/` define programs and versions, `toolchain` finds the
 machine's Go, `build` builds and keeps. `lab.cluster` runs the results.
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["PROGRAMS", "containerd", "kubernetes", "runc"]
+__all__ = ["PROGRAMS", "containerd", "helm", "kubeconform", "kubernetes", "runc"]
 
 
 def _quiet(line: str) -> None:
@@ -48,4 +50,20 @@ def runc(*, say: Callable[[str], None] = _quiet) -> Path:
     return ensure(programs.runc(), say)
 
 
-PROGRAMS = {"kubernetes": kubernetes, "containerd": containerd, "runc": runc}
+def helm(*, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with helm, building it if not in the cache (three minutes of CPU). Raises GolangError."""
+    return ensure(programs.helm(), say)
+
+
+def kubeconform(*, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with kubeconform, building it if not in the cache. Raises GolangError."""
+    return ensure(programs.kubeconform(), say)
+
+
+PROGRAMS = {
+    "kubernetes": kubernetes,
+    "containerd": containerd,
+    "runc": runc,
+    "helm": helm,
+    "kubeconform": kubeconform,
+}

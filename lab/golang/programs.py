@@ -23,6 +23,8 @@ KUBERNETES_VERSION = "1.36.3"  # unless the setting names another
 KUBERNETES_ROLES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 CONTAINERD_VERSION = "2.2.1"
 RUNC_VERSION = "1.3.6"
+HELM_VERSION = "4.3.1"
+KUBECONFORM_VERSION = "0.8.0"
 GIB = 1 << 30
 GO_DIRECTIVE = re.compile(r"^go (\S+)$", re.MULTILINE)
 
@@ -141,4 +143,38 @@ def runc() -> Program:
         memory_bytes=1 * GIB,
         disk_bytes=1 * GIB,
         has_c=True,
+    )
+
+
+def helm() -> Program:
+    """Return helm 4, as people install the chart with."""
+    home = MODULES / "helm" / HELM_VERSION
+    return Program(
+        name="helm",
+        version=HELM_VERSION,
+        sources=(home / "go.mod", home / "go.sum"),
+        target="tool",
+        variables={"helm.sh/helm/v4/internal/version.version": f"v{HELM_VERSION}"},
+        files=("helm",),
+        probe=("helm", "version", "--template={{.Version}}"),
+        answer=f"v{HELM_VERSION}",
+        memory_bytes=2 * GIB,
+        disk_bytes=2 * GIB,
+    )
+
+
+def kubeconform() -> Program:
+    """Return kubeconform, which holds manifests to the schemas of the API server."""
+    home = MODULES / "kubeconform" / KUBECONFORM_VERSION
+    return Program(
+        name="kubeconform",
+        version=KUBECONFORM_VERSION,
+        sources=(home / "go.mod", home / "go.sum"),
+        target="tool",
+        variables={"main.version": f"v{KUBECONFORM_VERSION}"},
+        files=("kubeconform",),
+        probe=("kubeconform", "-v"),
+        answer=f"v{KUBECONFORM_VERSION}",
+        memory_bytes=1 * GIB,
+        disk_bytes=1 * GIB,
     )

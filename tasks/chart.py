@@ -1,0 +1,32 @@
+"""Copies into the chart what it shares with `kubectl apply`: a chart reads no file beside its own folder.
+
+`python -P -m tasks.chart` writes deploy/chart/grapnel/files; a test holds them to their sources.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+DEPLOY: Final = Path(__file__).parents[1] / "deploy"
+CHART: Final = DEPLOY / "chart" / "grapnel"
+ROLES: Final = ("controller", "operator", "telling")
+
+
+def copies() -> dict[Path, Path]:
+    """Return which file of `deploy` each file below `files` of the chart is a copy of."""
+    files = CHART / "files"
+    return {
+        files / "gpustacks.yaml": DEPLOY / "crd" / "gpustacks.yaml",
+        files / "grapnel-node.rules.yml": DEPLOY / "prometheus" / "grapnel-node.rules.yml",
+        **{files / "rbac" / f"{name}.yaml": DEPLOY / "rbac" / f"{name}.yaml" for name in ROLES},
+        **{files / "dashboards" / path.name: path for path in sorted(DEPLOY.joinpath("grafana").glob("*.json"))},
+    }
+
+
+if __name__ == "__main__":
+    for copy, source in copies().items():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(source.read_bytes())
+    sys.exit(0)

@@ -21,6 +21,8 @@ _RESOURCES: Final = f"{NVIDIA}/"
 _MIRROR: Final = "kubernetes.io/config.mirror"  # a static pod of the kubelet: evicting its mirror stops nothing
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})  # their containers have ended, their devices are free
 NODE_JOB: Final = "grapnel.dev/node-job"  # label of the pod that changes the node: it is not in its own way
+NODE_DAEMON: Final = "grapnel.dev/node-daemon"  # label of the daemon where it is a pod: a node is released by it
+_OWN: Final = frozenset({NODE_JOB, NODE_DAEMON})
 _NONE: Final = re.compile(r"\+?0*(\.0*)?([A-Za-z]*|[eE][+-]?[0-9]+)")  # a quantity of nothing, such as "0" or "0k"
 
 # Tells the DRA drivers that allocated a claim, by its namespace and name; None where that cannot be known.
@@ -75,7 +77,7 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
 
     Where ``claims`` does not know one, its pod counts as one with a GPU.
     """
-    if not pod.spec.node_name or pod.status.phase in _FINISHED or NODE_JOB in pod.metadata.labels:
+    if not pod.spec.node_name or pod.status.phase in _FINISHED or _OWN & pod.metadata.labels.keys():
         return None
     has_gpu = rules.takes_all or has_gpu_of(pod, rules, claims)
     is_selected = rules.awaits(pod.metadata.namespace, pod.metadata.labels)

@@ -20,8 +20,10 @@ set -eu
 real={_PLACE}/node0
 for node in 0 1; do
     folder={_MADE}/node$node
-    mkdir -p $folder
-    cp -r $real/hugepages $folder/
+    for pool in $(ls $real/hugepages); do
+        mkdir -p $folder/hugepages/$pool
+        cat $real/hugepages/$pool/nr_hugepages > $folder/hugepages/$pool/nr_hugepages
+    done
     cat $real/meminfo > $folder/meminfo
 done
 for cpu in $(seq 0 {CPUS - 1}); do

@@ -80,6 +80,7 @@ def test_it_is_ready_when_it_has_the_node() -> None:
 def test_it_stays_on_a_node_that_is_drained() -> None:
     assert POD["tolerations"] == [{"operator": "Exists"}]
     assert POD["priorityClassName"] == "system-node-critical"
+    assert "grapnel.dev/node-daemon" in of_kind("DaemonSet")["spec"]["template"]["metadata"]["labels"]
 
 
 def test_the_account_may_change_its_own_node_alone() -> None:

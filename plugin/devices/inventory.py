@@ -6,7 +6,6 @@ container gets.
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from dataclasses import dataclass, replace
@@ -72,7 +71,7 @@ class HostTree:
     def gpu_nodes(self) -> frozenset[str]:
         """List the folder; none where it cannot be read."""
         try:
-            return frozenset(filter(_GPU_NODE.fullmatch, os.listdir(self.dev_root)))  # noqa: PTH208 - names only
+            return frozenset(path.name for path in self.dev_root.iterdir() if _GPU_NODE.fullmatch(path.name))
         except OSError:
             return frozenset()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.e2e.room import Room
     from tests.e2e.stage import LabNode, Stage
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]  # two applies
 
 FOLDER = "/etc/kubernetes/kubelet.conf.d"
 HUGE = 4  # MiB of a pod

@@ -3,7 +3,7 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release clean
+.PHONY: help demo quick test fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release image clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
@@ -42,5 +42,7 @@ collection-readme: environment ## write the tables of role variables in the coll
 	@.venv/bin/python -P -m tasks.collection_readme
 release:    environment ## make the wheel, the collection's archive, checksums and bill of materials in dist/release
 	@.venv/bin/python -P -m tasks.release
+image:      environment ## build the image of grapnel in dist/image, from Debian's packages and the wheel (needs root)
+	@.venv/bin/python -P -m tasks.image
 clean:      ## remove what this checkout built (the XDG cache stays)
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .ansible

@@ -98,6 +98,7 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
         *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
         session.python("container images", "-m", "lab.images"),
         session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
+        session.python("image of grapnel", "-m", "tasks.image"),
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -11,20 +10,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.payload.build import build_payload
 from provision.payload.errors import PayloadError
-from provision.payload.libraries import CachedLibraries
-from provision.payload.sources import find_sources
-from provision.payload.store import cache_folder
 from tasks.release.bill_of_materials import render_bill
 from tasks.release.notes import NotesError, notes_of
 from tasks.release.sums import render_sums
+from tasks.release.wheel import ROOT, build_wheel, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROOT = Path(__file__).parents[2]
-PAYLOAD, MAN = "GRAPNEL_WHEEL_PAYLOAD", "GRAPNEL_WHEEL_MAN"  # tasks/release/wheel_hook.py
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,27 +43,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def _make(folder: Path) -> Path:
     """Make all files in a folder of their own, so that a release is there whole or not at all."""
-    release, payload = folder / "release", folder / "payload"
+    release = folder / "release"
     release.mkdir()
-    sources = find_sources(ROOT)
-    libraries = CachedLibraries(sources.requirements, cache_folder(os.environ) / "libraries", os.environ)
-    build_payload(payload, sources, libraries)
-    man = folder / "grapnel.1"
-    _run([sys.executable, "-P", "-m", "provision.cli.man", str(man)], {})
-    build = [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(release)]
-    _run(build, {PAYLOAD: str(payload), MAN: str(man)})
-    wheel = next(release.glob("*.whl"))
+    wheel = build_wheel(release, folder)
     galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
-    _run([galaxy, "collection", "build", str(ROOT / "playbooks"), "--output-path", str(release)], {})
+    run_tool([galaxy, "collection", "build", str(ROOT / "playbooks"), "--output-path", str(release)])
     version = wheel.name.split("-")[1]
     (release / "CHANGES.md").write_text(notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version))
     (release / "sbom.cdx.json").write_text(render_bill(version, ROOT / "requirements"))
     (release / "SHA256SUMS").write_text(render_sums(release))
     return release
-
-
-def _run(argv: Sequence[str], environment: dict[str, str]) -> None:
-    subprocess.run(argv, cwd=ROOT, env={**os.environ, **environment}, check=True, capture_output=True, text=True)
 
 
 def _replace(output: Path, made: Path) -> None:

@@ -1,0 +1,63 @@
+"""Builds the image of grapnel: `make image`, or ``python -m tasks.image``.
+
+`debian` unpacks Debian's packages, `python` installs the pinned packages and the wheel, `root` packs both as one
+reproducible tar, `archive` writes an image of it as `containerfile` reads it from deploy/image/Containerfile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lab.machine.folders import content_key
+from tasks.image import debian, python, root
+from tasks.image.archive import write_archive
+from tasks.image.containerfile import CONTENT, read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tasks.image.archive import Built
+
+ROOT: Final = Path(__file__).parents[2]
+CONTAINERFILE: Final = ROOT / "deploy" / "image" / "Containerfile"
+REQUIREMENTS: Final = ROOT / "requirements" / "provision.txt"
+
+LEVEL: Final = 6
+
+__all__ = ["CONTAINERFILE", "build", "key_of"]
+
+
+def build(  # noqa: PLR0913 - what an image is made of, and how it is written
+    wheel: Path,
+    uv: Path,
+    archive: Path,
+    reference: str,
+    *,
+    level: int = LEVEL,
+    beside: Mapping[str, Path] | None = None,
+) -> Built:
+    """Build the image of a wheel as an OCI archive with that full name (`HOST/grapnel:1.2.3`); ``level`` is gzip's.
+
+    ``beside`` are further folders by their places in the image, without a leading slash: for tests.
+
+    Raises LabError for packages or tools that cannot be had, TaskError for a Containerfile that is not understood.
+    """
+    config = read_config(CONTAINERFILE)
+    tree = debian.ensure()
+    packages = python.ensure(tree, REQUIREMENTS, uv)
+    with tempfile.TemporaryDirectory(prefix="grapnel-image-") as folder:
+        own, packed = Path(folder) / "own", Path(folder) / CONTENT
+        python.install_wheel(own, tree, wheel, uv)
+        library = f"{root.HOME}/lib"
+        folders = ((library, packages), (library, own), *(beside or {}).items())
+        root.pack(tree, folders, packed)
+        return write_archive(packed, config, reference, archive, level=level)
+
+
+def key_of(wheel: Path) -> str:
+    """Return the digest of everything that an image of this wheel is made of."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    texts = [path.read_bytes() for path in (wheel, CONTAINERFILE, REQUIREMENTS, *sources)]
+    return content_key(debian.key(), python.key(REQUIREMENTS), *texts)

@@ -1,0 +1,100 @@
+"""Packs the root of the image as a tar: sorted, owned by root, without times, so that the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HOME: Final = "opt/grapnel"
+USER: Final = 65532
+# Documents but their licences, translations, and what only an installation would use.
+_LEFT_OUT: Final = (
+    *("usr/share/locale", "usr/share/man", "usr/share/info", "usr/share/perl5", "usr/share/lintian"),
+    *("usr/share/bash-completion", "usr/share/debconf", "usr/share/bug", "usr/share/readline"),
+    *("usr/share/doc-base", "usr/share/menu", "usr/share/common-licenses/GFDL-1.2", "var/cache", "var/log"),
+    *("var/lib/apt", "var/lib/dpkg/info", "boot", "home", "media", "mnt", "srv", "dev", "etc/apt", "etc/cron.daily"),
+    *("etc/logrotate.d", "etc/hostname", "etc/resolv.conf", "etc/fstab", "usr/lib/python3.13/test"),
+    *("usr/bin/perl", "etc/dpkg", "usr/lib/dpkg", "usr/share/dpkg", "usr/bin/mawk"),
+)
+_FOLDERS: Final = {"dev": 0o755, "proc": 0o755, "sys": 0o755, "run": 0o755, "tmp": 0o1777, "etc/grapnel": 0o755}
+_PASSWD: Final = (
+    "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+    f"grapnel:x:{USER}:{USER}:grapnel:/tmp:/usr/sbin/nologin\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+)
+_GROUP: Final = f"root:x:0:\ngrapnel:x:{USER}:\nnogroup:x:65534:\n"
+_CERTIFICATES: Final = "usr/share/ca-certificates/mozilla"
+
+
+def pack(tree: Path, folders: Sequence[tuple[str, Path]], target: Path) -> None:
+    """Write the tar of Debian's tree and of further folders, each with its place in the image."""
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as packed:
+        _add_tree(packed, tree, "")
+        for place, folder in folders:
+            _add_tree(packed, folder, place)
+        for name, mode in _FOLDERS.items():
+            _add_folder(packed, name, mode)
+        for name, text in _texts(tree).items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(text), 0o644
+            packed.addfile(member, io.BytesIO(text))
+        _add_link(packed, "usr/bin/grapnel", f"/{HOME}/lib/bin/grapnel")
+        _add_link(packed, "usr/bin/ansible-playbook", f"/{HOME}/lib/bin/ansible-playbook")
+
+
+def _texts(tree: Path) -> dict[str, bytes]:
+    """Return what maintainer scripts would have written."""
+    certificates = sorted((tree / _CERTIFICATES).glob("*.crt"))
+    return {
+        "etc/passwd": _PASSWD.encode(),
+        "etc/group": _GROUP.encode(),
+        "etc/ssl/certs/ca-certificates.crt": b"".join(path.read_bytes() for path in certificates),
+        # Any Python of the image finds the packages, without an environment that a host would inherit.
+        "usr/lib/python3/dist-packages/grapnel.pth": f"/{HOME}/lib\n".encode(),
+    }
+
+
+def _add_tree(packed: tarfile.TarFile, folder: Path, prefix: str) -> None:
+    for path in sorted(folder.rglob("*")):
+        name = str(Path(prefix) / path.relative_to(folder))
+        if _is_wanted(name):
+            member = packed.gettarinfo(path, name)
+            _make_plain(member)
+            if member.isreg():
+                with path.open("rb") as file:
+                    packed.addfile(member, file)
+            else:
+                packed.addfile(member)
+
+
+def _is_wanted(name: str) -> bool:
+    if any(f"{name}/".startswith(f"{each}/") for each in _LEFT_OUT):
+        return False
+    return not name.startswith("usr/share/doc/") or name.count("/") == 3 or name.endswith("/copyright")  # noqa: PLR2004 - a package's folder
+
+
+def _make_plain(member: tarfile.TarInfo) -> None:
+    """Take from a member what depends on when and by whom it was unpacked; a hard link becomes a file of its own."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mtime = 0
+    member.pax_headers = {}
+    if member.islnk():
+        member.type = tarfile.REGTYPE
+
+
+def _add_folder(packed: tarfile.TarFile, name: str, mode: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.mode = tarfile.DIRTYPE, mode
+    packed.addfile(member)
+
+
+def _add_link(packed: tarfile.TarFile, name: str, target: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = tarfile.SYMTYPE, target
+    packed.addfile(member)

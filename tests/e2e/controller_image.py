@@ -1,0 +1,57 @@
+"""The product's own image on the nodes of the stage: built once of the checkout, and imported without a registry."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.machine.folders import cache_dir
+from lab.machine.lock import locked
+from provision import __version__
+from tasks.environment import uv_path
+from tasks.image import build
+from tasks.progress import Progress
+from tasks.release.wheel import build_wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.stage import LabNode
+
+REGISTRY = "docker.io/local"
+REFERENCE = f"{REGISTRY}/grapnel:{__version__}"
+LOCK_WAIT_S = 600.0
+_BUILT: list[Path] = []
+
+
+def archive() -> Path:
+    """Return the archive of this checkout's image, built once in a process, without compression."""
+    if not _BUILT:
+        folder = Path(tempfile.mkdtemp(prefix="grapnel-e2e-image-"))
+        uv = uv_path(Progress(log_dir=cache_dir() / "logs"))
+        with locked(cache_dir() / "images" / "e2e.lock", wait_s=LOCK_WAIT_S):
+            wheel = build_wheel(folder, folder)
+            build(wheel, uv, folder / "grapnel.tar", REFERENCE, level=0)
+        _BUILT.append(folder / "grapnel.tar")
+    return _BUILT[0]
+
+
+def load(node: LabNode) -> None:
+    """Import the image into the engine of a node."""
+    place = node.node.root / "srv" / "grapnel.tar"
+    shutil.copy(archive(), place)
+    try:
+        node.node.run(["ctr", "-n", "k8s.io", "images", "import", "/srv/grapnel.tar"])
+    finally:
+        place.unlink()
+
+
+@contextmanager
+def removed(*nodes: LabNode) -> Iterator[None]:
+    """Take the image from nodes afterwards."""
+    yield
+    for node in nodes:
+        node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)

@@ -41,6 +41,8 @@ def manifests(node: str, server: str) -> dict[str, Any]:
     place = urlsplit(server)
     found = {"KUBERNETES_SERVICE_HOST": place.hostname, "KUBERNETES_SERVICE_PORT": str(place.port)}
     variables = [{"name": name, "value": value} for name, value in found.items()]
+    for container in pod["containers"]:
+        del container["resources"]["requests"]["cpu"]  # with the reserved one, a machine of two CPUs has one to give
     for container in (*pod["initContainers"], *pod["containers"]):
         container["image"] = node_daemon.REFERENCE
         container["env"] = [*container["env"], *variables]

@@ -12,6 +12,7 @@ NodeDaemonError
 ├── GpuSettingsError     settings of GPUs cannot be read, remembered or set
 ├── HistoryError         what happened cannot be read, or nothing is known of what was asked for
 ├── AdminError           the running daemon cannot be told something
+├── NodeTaken            another daemon runs on this node
 ├── LimitError           a container's memory cannot be limited in the driver
 │   └── LimitUnsupported nothing here limits it: this driver, this GPU or this kernel
 ├── ExpectationError     what `verify` is to expect is not in the contract
@@ -49,6 +50,10 @@ class NodeDaemonError(Exception):
 
 class ConfigError(NodeDaemonError):
     """The configuration cannot be used."""
+
+
+class NodeTaken(NodeDaemonError):  # noqa: N818 - a state of the node, not a fault of the daemon
+    """Another daemon has this node."""
 
 
 class DriverNotReady(NodeDaemonError):  # noqa: N818 - a state of the node, not a fault of the daemon

@@ -180,7 +180,8 @@ class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
     ``node_daemon_absent`` are files to take away. With ``node_daemon_reload`` the daemon is reloaded where it would be
     restarted. ``node_daemon_mig_files`` is the MIG layout where the node lacks it; with ``node_daemon_mig_divide`` GPUs
     are divided as the layout has it. With ``node_daemon_set_gpus`` their modes, power limits and clocks are set as the
-    node's file has them. ``node_daemon_timers`` run, and start at boot, where the daemon does.
+    node's file has them. ``node_daemon_timers`` run, and start at boot, where the daemon does. With
+    ``node_daemon_as_pod`` the kubelet runs it, and its own unit is stopped.
     """
 
     node_daemon_archive: str = ""
@@ -188,6 +189,7 @@ class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
     node_daemon_files: tuple[FileContent, ...] = ()
     node_daemon_absent: tuple[str, ...] = ()
     node_daemon_enabled: bool
+    node_daemon_as_pod: bool = False
     node_daemon_restart: bool = False
     node_daemon_reload: bool = False
     node_daemon_mig_files: tuple[FileContent, ...] = ()

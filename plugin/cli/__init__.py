@@ -24,7 +24,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace | SimpleNamespace:
     """Return the arguments. Those that a unit starts the daemon with need no parser, a tenth of the whole start."""
     is_plain = words == ["run"] or (len(words) == _PLAIN and words[0] == "run" and words[1] == "--config")
     if is_plain and not words[-1].startswith("-"):
-        return SimpleNamespace(verb="run", debug=False, config=Path(words[2]) if len(words) == _PLAIN else None)
+        config = Path(words[2]) if len(words) == _PLAIN else None
+        return SimpleNamespace(verb="run", debug=False, in_pod=False, config=config)
     from plugin.cli.parser import build_parser  # noqa: PLC0415 - see above
 
     return build_parser(next(iter(words), "")).parse_args(words)
@@ -34,7 +35,7 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
     if arguments.verb == "run":
         from plugin.cli.run import run_daemon  # noqa: PLC0415 - gRPC is only loaded for the daemon
 
-        return run_daemon(invocation_of(arguments), debug=arguments.debug)
+        return run_daemon(invocation_of(arguments), debug=arguments.debug, is_pod=arguments.in_pod)
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
     if arguments.verb in {"gpu-settings", "health", "mig"}:

@@ -19,7 +19,7 @@ OF_ALL: Mapping[int, str] = {
 }
 _SHOWN: Mapping[int, str] = {EXIT_OK: "shown", EXIT_FAILURE: "it could not be read"}
 OF_VERBS: Mapping[str, Mapping[int, str]] = {
-    "run": {EXIT_OK: "ended by SIGTERM", EXIT_FAILURE: "it could not start"},
+    "run": {EXIT_OK: "ended by SIGTERM", EXIT_FAILURE: "it could not start, or the node has another daemon"},
     "devices": _SHOWN,
     "labels": _SHOWN,
     "config": _SHOWN,

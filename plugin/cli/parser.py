@@ -25,7 +25,8 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="grapnel-node", description="Offers this node's GPUs to the kubelet.")
     parser.add_argument("--version", action="version", version=f"grapnel-node {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    verbs.add_parser("run", parents=[settings], help="run the daemon (in the foreground)", allow_abbrev=False)
+    run = verbs.add_parser("run", parents=[settings], help="run the daemon (in the foreground)", allow_abbrev=False)
+    run.add_argument("--in-pod", action="store_true", help="as a pod of a DaemonSet: docs/device-plugin/daemonset.md")
     if verb == "run":
         return parser  # pods wait for the daemon, and the other verbs take as long again
     devices = verbs.add_parser(

@@ -8,8 +8,11 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from plugin.errors import NodeTaken
 from plugin.log import Logger, configure
+from plugin.settings.in_pod import as_in_pod
 from plugin.settings.load import load, load_to_start
+from plugin.system.sole import NodeLock, lock_path, own_name
 
 if TYPE_CHECKING:
     from plugin.driver.nvml.library import NvmlSource
@@ -17,6 +20,12 @@ if TYPE_CHECKING:
     from plugin.metrics.scrape import Telemetry
     from plugin.settings.load import Invocation, Loaded
     from plugin.settings.node_config import NodeConfig
+
+_HANDOVER_S = 5.0  # for a pod that is just ending
+_ONE_OF_TWO = (
+    "declare plugin.daemon: daemonset and apply it, which stops the service, or keep the DaemonSet off this node: "
+    "kubectl label node NAME grapnel.dev/node-daemon=unit"
+)
 
 
 def _prepare_process() -> None:
@@ -42,8 +51,9 @@ def _import_nvml() -> None:
 class _Sources:
     """Reads the configuration on demand, and asks the driver where the last one says that it is."""
 
-    def __init__(self, invocation: Invocation, logger: Logger) -> None:
+    def __init__(self, invocation: Invocation, logger: Logger, *, is_pod: bool) -> None:
         self._invocation = invocation
+        self._is_pod = is_pod
         self._log = logger
         self.measurements = _Measurements()
         self.config = self._take(load_to_start(invocation))
@@ -54,8 +64,8 @@ class _Sources:
     def _take(self, loaded: Loaded) -> NodeConfig:
         for note in loaded.resolved.notes:
             self._log.warning("about the settings", note=note)
-        self.config = loaded.config
-        return loaded.config
+        self.config = as_in_pod(loaded.config) if self._is_pod else loaded.config
+        return self.config
 
     def source(self) -> NvmlSource:
         from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
@@ -85,11 +95,40 @@ class _Measurements:
             self._reader.session_ends()
 
 
-def run_daemon(invocation: Invocation, *, debug: bool) -> int:
-    """Run until SIGTERM; returns the exit code."""
+def _take_node(config: NodeConfig, logger: Logger, *, is_pod: bool) -> NodeLock:
+    """Return the lock, to be kept; raises NodeTaken.
+
+    A pod waits: the kubelet would start it again later and later. A service fails, so that whoever starts it hears why.
+    """
+    lock, name = NodeLock(lock_path(config.admin_socket)), own_name(os.environ, is_pod=is_pod)
+
+    def say(holder: str) -> None:
+        logger.warning("waiting for the node, which has a daemon already", daemon=holder, hint=_ONE_OF_TWO)
+
+    try:
+        holder = lock.take(name, timeout_s=None if is_pod else _HANDOVER_S, waits=say)
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+        logger.warning("nothing keeps a second daemon off this node", path=lock_path(config.admin_socket), why=problem)
+        return lock
+    if holder:
+        raise NodeTaken(f"this node has a daemon already: {holder}", _ONE_OF_TWO)
+    return lock
+
+
+def run_daemon(invocation: Invocation, *, debug: bool, is_pod: bool = False) -> int:
+    """Run until SIGTERM; returns the exit code. Raises NodeTaken."""
     configure(sys.stderr, debug=debug)
     logger = Logger()
-    sources = _Sources(invocation, logger)
+    sources = _Sources(invocation, logger, is_pod=is_pod)
+    lock = _take_node(sources.config, logger, is_pod=is_pod)
+    try:
+        return _run(sources, logger, is_pod=is_pod)
+    finally:
+        lock.release()
+
+
+def _run(sources: _Sources, logger: Logger, *, is_pod: bool) -> int:
     _prepare_process()
     import asyncio  # noqa: PLC0415 - after _prepare_process
 
@@ -106,6 +145,7 @@ def run_daemon(invocation: Invocation, *, debug: bool) -> int:
         notify=notify,
         timing=Timing(),
         read_telemetry=sources.measurements.read,
+        follows_files=is_pod,
     )
     gc.freeze()  # what is there by now stays: no collection needs to look at it again
     gc.enable()

@@ -104,4 +104,5 @@ class HookNotifier:
         except OSError as error:
             problem = f"{config.facts_path} cannot be written: {(error.strerror or str(error)).lower()}"
             self._log.warning(problem, hint="the hook estimates what NVML would say")
-        await refresh_host_inventory(config.hook_path, config.hook_timeout_s, self._log)
+        if config.hook_path is not None:
+            await refresh_host_inventory(config.hook_path, config.hook_timeout_s, self._log)

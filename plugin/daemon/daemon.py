@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from plugin.admin.answers import Answers
 from plugin.daemon.coalesced import Coalesced
 from plugin.daemon.config_by_label import ConfigByLabel
+from plugin.daemon.config_files import ConfigFiles
 from plugin.daemon.container_hook import HookNotifier
 from plugin.daemon.deferred_imports import AFTER_S, load_deferred
 from plugin.daemon.drift import DriftWatch
@@ -135,6 +136,8 @@ class Daemon:
         loop.call_later(AFTER_S, load_deferred)
         self._tasks.spawn(self._labels.follow())
         self._tasks.spawn(self._drift.follow())
+        if self._dependencies.follows_files:
+            self._tasks.spawn(ConfigFiles(lambda: self._config, self._reload_soon).follow())
         self._history.start()
         self._driver.observe(self._config)
         # The socket is there before the file is read: whoever changes the file and finds no socket knows

@@ -6,6 +6,7 @@ container gets.
 
 from __future__ import annotations
 
+import re
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # Every CUDA process opens these besides its GPU. Mode-setting is for displays and is not handed out.
 CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 _CHANNEL = "nvidia-caps-imex-channels/channel{}"
+_GPU_NODE = re.compile(r"nvidia[0-9]{1,5}")
 _CHANNELS = (0,)  # the only one that NVIDIA's settings may name
 
 
@@ -33,6 +35,9 @@ class NodeTree(Protocol):
 
     def device_path(self, name: str) -> str | None:
         """Return the host path of a device node, None where it does not exist."""
+
+    def gpu_nodes(self) -> frozenset[str]:
+        """Return the names of the GPUs' own device nodes, also of those that the driver has not listed."""
 
     def numa_node(self, pci_address: str) -> int | None:
         """Return the NUMA node of a PCI device, None where the machine does not say."""
@@ -62,6 +67,13 @@ class HostTree:
             return str(path) if stat.S_ISCHR(path.stat().st_mode) else None
         except OSError:
             return None
+
+    def gpu_nodes(self) -> frozenset[str]:
+        """List the folder; none where it cannot be read."""
+        try:
+            return frozenset(path.name for path in self.dev_root.iterdir() if _GPU_NODE.fullmatch(path.name))
+        except OSError:
+            return frozenset()
 
     def numa_node(self, pci_address: str) -> int | None:
         """Read it from sysfs."""

@@ -111,6 +111,7 @@ class Observer:
     happened: Callable[[], None] = lambda: None  # called in any thread: it is time to look
     _is_open: bool = False
     _opened_at: float = 0.0
+    _nodes: frozenset[str] = frozenset()  # the GPUs' device nodes when the session began
     _read_at: float | None = None
     _is_deaf: bool = False
     _unheard: tuple[str, float] = ("", 0.0)  # why events were not heard, and when it was so last
@@ -156,6 +157,7 @@ class Observer:
             self.source.open()
             self._is_open = True
             self._opened_at = self.clock()
+            self._nodes = self.tree.gpu_nodes()
             self._read_at = None
             self.health.watch_begins()
             self.source.watch_events(self.happened)
@@ -178,12 +180,15 @@ class Observer:
         return self.source.read_health()
 
     def _is_reopening_due(self) -> bool:
-        """NVML lists GPUs when a session starts: one that came back is only seen by a new session.
+        """NVML lists GPUs when a session starts: one that came back or is new is only seen by a new session.
 
-        One that hears no events may do so in a new session; where that is deaf as well it is not begun at every look.
+        A new one has a device node that was not there. A session that hears no events may do so when it is begun again;
+        where that is deaf as well it is not begun at every look.
         """
+        if self.clock() - self._opened_at < self.pace.retry_s:
+            return False
         is_incomplete = self._is_deaf or any(not device.is_healthy for device in self.inventory.devices)
-        return is_incomplete and self.clock() - self._opened_at >= self.pace.retry_s
+        return is_incomplete or self.tree.gpu_nodes() != self._nodes
 
 
 class ObserverThread:

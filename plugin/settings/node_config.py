@@ -57,7 +57,7 @@ class NodeConfig:
     given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
     kubelet_root: Path = Path("/var/lib/kubelet")
     registration: str = "auto"
-    hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
+    hook_path: Path | None = Path("/usr/lib/grapnel/hook/grapnel-hook")  # None: in a pod, where none can be run
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
     sys_root: Path = Path("/sys")

@@ -21,6 +21,7 @@ _RESOURCES: Final = f"{NVIDIA}/"
 _MIRROR: Final = "kubernetes.io/config.mirror"  # a static pod of the kubelet: evicting its mirror stops nothing
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})  # their containers have ended, their devices are free
 NODE_JOB: Final = "grapnel.dev/node-job"  # label of the pod that changes the node: it is not in its own way
+NODE_DAEMON: Final = "grapnel.dev/node-daemon"  # label of the daemon where it is a pod: a node is released by it
 _NONE: Final = re.compile(r"\+?0*(\.0*)?([A-Za-z]*|[eE][+-]?[0-9]+)")  # a quantity of nothing, such as "0" or "0k"
 
 # Tells the DRA drivers that allocated a claim, by its namespace and name; None where that cannot be known.
@@ -75,7 +76,7 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
 
     Where ``claims`` does not know one, its pod counts as one with a GPU.
     """
-    if not pod.spec.node_name or pod.status.phase in _FINISHED or NODE_JOB in pod.metadata.labels:
+    if not pod.spec.node_name or pod.status.phase in _FINISHED or _is_grapnels(pod):
         return None
     has_gpu = rules.takes_all or has_gpu_of(pod, rules, claims)
     is_selected = rules.awaits(pod.metadata.namespace, pod.metadata.labels)
@@ -85,6 +86,12 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
     is_own = not found.is_mirror_or_daemon and not _is_daemon(_controller(pod))  # those of DaemonSets never end
     is_job = is_own and (is_selected or (has_gpu and bool(found.only_waited)))
     return PodUse(node=pod.spec.node_name, pod=found, has_gpu=has_gpu, is_job=is_job) if has_gpu or is_job else None
+
+
+def _is_grapnels(pod: Pod) -> bool:
+    """Tell whether a pod does grapnel's own work on the node, so that it has to be there until the end."""
+    labels = pod.metadata.labels
+    return NODE_JOB in labels or (NODE_DAEMON in labels and _is_daemon(_controller(pod)))
 
 
 def has_gpu_of(pod: Pod, rules: PodRules, claims: Claims) -> bool:

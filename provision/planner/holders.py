@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.planner.part import is_running
+
 if TYPE_CHECKING:
     from provision.fleet.facts import DeviceHolder, NodeFacts
 
@@ -18,6 +20,11 @@ def holders(facts: NodeFacts) -> tuple[DeviceHolder, ...]:
     and started again.
     """
     return tuple(each for each in facts.device_holders if each.unit != DAEMON_UNIT and not each.is_driver_service)
+
+
+def is_offering(facts: NodeFacts) -> bool:
+    """Tell whether a node daemon may have given GPUs away: one that is a service, or a pod that has the driver open."""
+    return is_running(facts, DAEMON_UNIT) or any(each.unit == DAEMON_UNIT for each in facts.device_holders)
 
 
 def describe_holders(facts: NodeFacts) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role
-from provision.planner.holders import DAEMON_UNIT, describe_holders, holders
-from provision.planner.part import is_running, plan_files
+from provision.planner.holders import describe_holders, holders, is_offering
+from provision.planner.part import plan_files
 from provision.render.mig_layout import MIG_LAYOUT_PATH, chosen_entries, render_mig_layout, wanted_devices
 from provision.spec.excerpt import few
 from provision.spec.mig_profiles import can_hold, instances, models_of, parse_profile
@@ -107,7 +107,7 @@ def _is_known(facts: NodeFacts) -> bool:
 
 def _is_in_use(facts: NodeFacts) -> bool:
     """Tell whether somebody may have been given a GPU, also one that nobody has opened yet."""
-    return is_running(facts, DAEMON_UNIT) or bool(holders(facts))
+    return is_offering(facts) or bool(holders(facts))
 
 
 def _chosen(facts: NodeFacts, stack: StackSpec) -> list[tuple[_Gpu, MigEntry]]:

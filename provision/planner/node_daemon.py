@@ -25,7 +25,7 @@ from provision.render.declared import DECLARED_RECORD
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
-from provision.spec.model import Entitlement
+from provision.spec.model import DaemonAs, Entitlement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,7 @@ def plan_node_daemon(
 ) -> Part[NodeDaemonVariables]:
     """Return what makes the daemon run, or not run, as declared; it is restarted when the driver changes under it.
 
+    As a pod it is the kubelet's to start: the node has its files and commands, and no service.
     ``driver_loads``: the driver is loaded in this pass, where none is.
     """
     if not stack.plugin.enabled:
@@ -58,16 +59,19 @@ def plan_node_daemon(
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     gpus = plan_gpu_settings(facts, stack)
     classes = class_files(facts, stack)
-    files = (*gpus.files, *_configuration(stack), *classes, FileContent(UNIT_PATH, payload.unit), *_units(payload))
+    is_pod = stack.plugin.daemon is DaemonAs.DAEMON_SET
+    unit = () if is_pod else (FileContent(UNIT_PATH, payload.unit),)
+    files = (*gpus.files, *_configuration(stack), *classes, *unit, *_units(payload))
     removals = (*plan_removals(facts, stack), *gpus.removals)
     changes = (*deployment, *removals, *_writes(facts, stack, files))
     beside = {file.path for file in _units(payload)}
     read = [item for item in changes if item.target not in beside]
-    restart = _restart(facts, read, driver_changes=driver_changes)
-    units = (DAEMON_UNIT, *timers_of(payload))
-    services = tuple(item for unit in units for item in plan_service(facts, Role.NODE_DAEMON, unit))
-    items = (*deployment, *mig.items, *changes[len(deployment) :], *gpus.items, *restart, *services)
-    variables = _variables(items, artifact, files, mig, sets_gpus=gpus.sets) if items else None
+    restart = () if is_pod else _restart(facts, read, driver_changes=driver_changes)
+    units = timers_of(payload) if is_pod else (DAEMON_UNIT, *timers_of(payload))
+    stops = _stops(facts, (DAEMON_UNIT,), "plugin.daemon is daemonset") if is_pod else ()
+    services = tuple(item for name in units for item in plan_service(facts, Role.NODE_DAEMON, name))
+    items = (*deployment, *mig.items, *changes[len(deployment) :], *gpus.items, *restart, *stops, *services)
+    variables = _variables(items, artifact, files, mig, sets_gpus=gpus.sets, is_pod=is_pod) if items else None
     software = (("node", artifact.digest),)
     declared = Declared(files=files, units=units, software=software)
     return Part(items, mig.problems, variables, (*mig.warnings, *gpus.warnings), declared=declared)
@@ -95,24 +99,29 @@ def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
 
 def _disabled(facts: NodeFacts, payload: Payload) -> Part[NodeDaemonVariables]:
     timers = timers_of(payload)
-    items = tuple(
-        Item(
-            role=Role.NODE_DAEMON,
-            action=Action.DISABLE,
-            target=unit,
-            from_=facts.service(unit).active,
-            to="disabled",
-            reason="plugin.enabled is false",
-        )
-        for unit in (DAEMON_UNIT, *timers)
-        if facts.service(unit).enabled in {"enabled", "enabled-runtime"} or is_running(facts, unit)
-    )
+    items = _stops(facts, (DAEMON_UNIT, *timers), "plugin.enabled is false")
     record = _forgotten(facts)
     if not (items or record):
         return Part()
     absent = tuple(item.target for item in record)
     off = NodeDaemonVariables(node_daemon_enabled=False, node_daemon_timers=timers, node_daemon_absent=absent)
     return Part((*items, *record), (), off)
+
+
+def _stops(facts: NodeFacts, units: Sequence[str], reason: str) -> tuple[Item, ...]:
+    """Return what ends units that run, and keeps them from starting at boot."""
+    return tuple(
+        Item(
+            role=Role.NODE_DAEMON,
+            action=Action.DISABLE,
+            target=unit,
+            from_=facts.service(unit).active,
+            to="disabled",
+            reason=reason,
+        )
+        for unit in units
+        if facts.service(unit).enabled in {"enabled", "enabled-runtime"} or is_running(facts, unit)
+    )
 
 
 def _forgotten(facts: NodeFacts) -> tuple[Item, ...]:
@@ -156,8 +165,14 @@ def _is_reloaded(target: str) -> bool:
     return target in _RELOADED or target.startswith(f"{DEVICE_CLASSES}/")
 
 
-def _variables(
-    items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent], mig: MigPart, *, sets_gpus: bool
+def _variables(  # noqa: PLR0913 - each is a part of what the role is told
+    items: Sequence[Item],
+    artifact: Artifact,
+    files: Sequence[FileContent],
+    mig: MigPart,
+    *,
+    sets_gpus: bool,
+    is_pod: bool,
 ) -> NodeDaemonVariables:
     actions = {item.action for item in items}
     written = {item.target for item in items if item.action is Action.WRITE}
@@ -167,6 +182,7 @@ def _variables(
         node_daemon_absent=tuple(item.target for item in items if item.action is Action.REMOVE),
         node_daemon_files=tuple(file for file in files if file.path in written),
         node_daemon_enabled=True,
+        node_daemon_as_pod=is_pod,
         node_daemon_restart=Action.RESTART in actions or Action.RELOAD in actions,
         node_daemon_reload=Action.RELOAD in actions,
         node_daemon_mig_files=mig.files,

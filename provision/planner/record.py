@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.node_plan import FileContent, NodeDaemonVariables, Role
+from provision.planner.holders import DAEMON_UNIT
 from provision.planner.part import Part, plan_files, timers_of
 from provision.render.declared import (
     DECLARED_RECORD,
@@ -46,7 +47,8 @@ def with_record(
     writes = plan_files(facts, Role.NODE_DAEMON, (file,))
     if not writes:
         return daemon
-    variables = daemon.variables or NodeDaemonVariables(node_daemon_enabled=True)
+    is_pod = DAEMON_UNIT not in daemon.declared.units
+    variables = daemon.variables or NodeDaemonVariables(node_daemon_enabled=True, node_daemon_as_pod=is_pod)
     variables = msgspec.structs.replace(variables, node_daemon_files=(*variables.node_daemon_files, file))
     return Part((*daemon.items, *writes), (), variables, daemon.warnings, daemon.derived, daemon.declared)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from provision.spec.model import LabelTarget, MemoryOveruse, MigStrategy
+from provision.spec.model import DaemonAs, LabelTarget, MemoryOveruse, MigStrategy
 from provision.spec.remark import error, warning
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Division(NamedTuple):
 def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     rules = tuple(division_rules(plugin))
-    return chain(_reserved(plugin, rules), _contradictions(rules), _mig(plugin, rules), _unnamed(plugin), _api(plugin))
+    api = _in_a_pod(plugin) if plugin.daemon is DaemonAs.DAEMON_SET else _api(plugin)
+    return chain(_reserved(plugin, rules), _contradictions(rules), _mig(plugin, rules), _unnamed(plugin), api)
 
 
 def full_name(name: str) -> str:
@@ -109,3 +110,16 @@ def _api(plugin: Plugin) -> Iterator[Remark]:
         yield error((*SECTION, "labels"), f"{plugin.labels.value} needs the Kubernetes API", hint)
     if plugin.memory_overuse is MemoryOveruse.EVICT:
         yield error((*SECTION, "memoryOveruse"), "evict needs the Kubernetes API", hint)
+
+
+def _in_a_pod(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what the daemon cannot do as a pod: it reaches neither the host's systemd nor its credentials."""
+    if plugin.sharing.mps is not None:
+        hint = "write daemon: unit, or share by timeSlicing"
+        yield error((*SECTION, "sharing", "mps"), "a pod cannot start MPS's control daemons on its host", hint)
+    if plugin.memory_overuse is MemoryOveruse.EVICT:
+        message = "evict needs the kubelet's credentials, which a pod does not have"
+        yield error((*SECTION, "memoryOveruse"), message, "write daemon: unit, or report")
+    if plugin.kubernetes_api is not None:
+        message = "has no effect with daemon: daemonset, which has a service account instead"
+        yield warning((*SECTION, "kubernetesApi"), message, "leave it out")

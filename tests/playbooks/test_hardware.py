@@ -254,6 +254,20 @@ def test_a_holder_in_a_pod_is_told_with_pod_and_container(cgroup: str, machine: 
     assert (holder["pod_uid"], holder["container_id"]) == (UID, ID)
 
 
+def test_the_node_daemon_has_its_name_also_as_a_pod(machine: Machine) -> None:
+    lock = machine.write("/run/grapnel/node.lock", "pod a/b")
+    seen = lock.stat()
+    number = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
+    machine.write(
+        "/proc/locks", f"1: POSIX  ADVISORY  WRITE 3 {number} 0 EOF\n2: FLOCK  ADVISORY  WRITE 20 {number} 0 EOF\n"
+    )
+    cgroup = CGROUPS["cgroupfs"]
+    add_process(machine, 20, "/dev/nvidiactl", cgroup=cgroup)
+    add_process(machine, 21, "/dev/nvidia0", cgroup=cgroup)
+
+    assert [holder["unit"] for holder in read_device_holders(machine.host)] == ["grapnel-node.service", None]
+
+
 def test_a_service_of_the_driver_is_told_from_work(machine: Machine) -> None:
     add_process(machine, 20, "/dev/nvidiactl", cgroup="/system.slice/nvidia-persistenced.service")
 

@@ -144,6 +144,10 @@ class DictTree:
     missing: set[str] = field(default_factory=set)
     numa: dict[str, int] = field(default_factory=dict)
     minors: dict[str, int] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
+
+    def gpu_nodes(self) -> frozenset[str]:
+        return frozenset(self.nodes)
 
     def device_path(self, name: str) -> str | None:
         return None if name in self.missing else f"/dev/{name}"

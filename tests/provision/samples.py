@@ -297,14 +297,15 @@ def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> Node
     written = {each.path: make_file(each.content, each.mode) for each in texts}
     stopped = Service(load="loaded", active="inactive", enabled="disabled")
     service = RUNNING if variables.node_daemon_enabled else stopped
+    is_service = variables.node_daemon_enabled and not variables.node_daemon_as_pod
     files = facts.files | written | dict.fromkeys(variables.node_daemon_absent)
     if variables.node_daemon_restart:
         files.pop(f"{RESTART_MARKS}/grapnel-node.service", None)
-    if variables.node_daemon_enabled:
+    if is_service:
         assert files[UNIT_PATH] is not None
-    units = ("grapnel-node.service", *variables.node_daemon_timers)
     told = facts.gpu_settings and replace(facts.gpu_settings, changes=())
-    services = facts.services | dict.fromkeys(units, service)
+    services = facts.services | dict.fromkeys(variables.node_daemon_timers, service)
+    services["grapnel-node.service"] = RUNNING if is_service else stopped
     return replace(facts, installed=installed, files=files, services=services, gpu_settings=told)
 
 

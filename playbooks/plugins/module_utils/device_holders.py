@@ -16,8 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.cgroup import parse_cgroup
+from ansible_collections.grapnel.node.plugins.module_utils.daemon_lock import daemon_pid
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
-from ansible_collections.grapnel.node.plugins.module_utils.units import DRIVER_SERVICES
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, DRIVER_SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -41,13 +42,15 @@ def read_device_holders(host: Host, patience_s: float = PATIENCE_S) -> list[dict
     """Facts ``device_holders``, in order of the process id; of very many the first.
 
     A process that ends meanwhile, or that root may not look into, is not told. Where mappings cannot be read in time,
-    descriptors alone count.
+    descriptors alone count. The node daemon has its unit's name also where it runs as a pod.
     """
+    daemon = daemon_pid(host)
     dri_nodes = _dri_nodes(host)
     opened = {pid: _open_nodes(host, pid, dri_nodes) for pid in _processes(host)}
     mapped = _mapped_in_time(host, opened, dri_nodes, patience_s)
     holders = ((pid, _together(nodes, mapped.get(pid, frozenset()))) for pid, nodes in opened.items())
-    return [_describe(host, pid, nodes) for pid, nodes in islice((one for one in holders if one[1]), _MAX_HOLDERS)]
+    held = islice((one for one in holders if one[1]), _MAX_HOLDERS)
+    return [_describe(host, pid, nodes, is_daemon=pid == daemon) for pid, nodes in held]
 
 
 def _processes(host: Host) -> list[int]:
@@ -128,13 +131,14 @@ def _text(host: Host, path: str) -> str:
         return ""
 
 
-def _describe(host: Host, pid: int, devices: list[str]) -> dict[str, Any]:
+def _describe(host: Host, pid: int, devices: list[str], *, is_daemon: bool) -> dict[str, Any]:
     place = parse_cgroup(_text(host, f"/proc/{pid}/cgroup"))
+    unit = DAEMON_UNIT if is_daemon else place.unit
     return {
         "pid": pid,
         "command": printable(_text(host, f"/proc/{pid}/comm").strip()),
         "devices": [printable(device) for device in devices[:_MAX_DEVICES]],
-        "unit": place.unit and printable(place.unit),
+        "unit": unit and printable(unit),
         "is_driver_service": place.unit in DRIVER_SERVICES,
         "pod_uid": place.pod_uid,
         "container_id": place.container_id,

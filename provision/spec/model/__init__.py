@@ -31,6 +31,7 @@ from provision.spec.model.mig import Mig, MigConfig, MigEntry
 from provision.spec.model.node import Iommu, Kernel, Node, Taint, TaintEffect
 from provision.spec.model.plugin import (
     AllocationPolicy,
+    DaemonAs,
     DeviceClass,
     LabelTarget,
     MemoryLimits,
@@ -110,6 +111,7 @@ __all__ = [
     "Compile",
     "ComputeMode",
     "CpuManagerPolicy",
+    "DaemonAs",
     "DaemonSets",
     "Day",
     "DeviceClass",

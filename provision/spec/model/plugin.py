@@ -41,6 +41,13 @@ class LabelTarget(Enum):
     NODE_FEATURE = "nodeFeature"
 
 
+class DaemonAs(Enum):
+    """As what the node daemon runs."""
+
+    UNIT = "unit"
+    DAEMON_SET = "daemonset"
+
+
 class MemoryOveruse(Enum):
     """What happens to a pod that uses more of a GPU's memory than its units."""
 
@@ -135,6 +142,13 @@ class Plugin(Section, frozen=True, kw_only=True):
     """The node daemon, which offers the node's GPUs to the kubelet."""
 
     enabled: Annotated[bool, doc("Whether the node daemon runs.")] = True
+    daemon: Annotated[
+        DaemonAs,
+        doc(
+            "As what it runs; unit: as a service of the node; daemonset: as a pod of grapnel's DaemonSet, which is "
+            "installed with the chart. Its files and commands are on the node either way."
+        ),
+    ] = DaemonAs.UNIT
     resource: Annotated[ResourceName, doc("Resource that pods ask for to get a GPU.")] = "nvidia.com/gpu"
     kubelet_root: Annotated[AbsolutePath, doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
     metrics_address: Annotated[

@@ -116,3 +116,10 @@ def test_numa_node_is_read_from_sysfs(tmp_path: Path, content: str | None, expec
 def test_a_file_in_the_place_of_a_node_is_not_a_node(tmp_path: Path) -> None:
     (tmp_path / "nvidia0").write_text("")
     assert HostTree(tmp_path, tmp_path).device_path("nvidia0") is None
+
+
+def test_nodes_of_gpus_are_told_from_others_by_their_names(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia15", "nvidiactl", "nvidia-uvm", "nvidia0x", "anvidia1"):
+        (tmp_path / name).touch()
+    assert HostTree(tmp_path, tmp_path).gpu_nodes() == {"nvidia0", "nvidia15"}
+    assert HostTree(tmp_path / "nowhere", tmp_path).gpu_nodes() == frozenset()

@@ -84,6 +84,26 @@ def test_a_missing_gpu_is_looked_for_in_a_new_session_at_the_slow_pace(tmp_path:
     assert source.opened == 2
 
 
+def test_a_gpu_that_is_added_is_found_by_its_device_node_and_for_one_new_session_alone(tmp_path: Path) -> None:
+    clock, tree = Clock(), DictTree(nodes={"nvidia0"})
+    source = FileSource(tmp_path / "driver.json")
+    watcher = Observer(source, tree, PACE, clock)
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    watcher.observe()
+    tree.nodes.add("nvidia1")
+    write_driver(source.path, Snapshot(VERSION, gpus(2)))
+    clock.now = 14
+    watcher.observe()
+    assert source.opened == 1
+    clock.now = 15
+    assert healthy(watcher.observe()) == [True, True]
+    assert source.opened == 2
+    tree.nodes.add("nvidia9")  # one that nothing is behind
+    for clock.now in (30, 45, 60):
+        assert healthy(watcher.observe()) == [True, True]
+    assert source.opened == 3
+
+
 class Seen:
     """What a thread handed over, and how often it said that it has let go."""
 

@@ -117,6 +117,22 @@ def test_before_a_reboot_all_pods_have_to_leave() -> None:
     assert [(each.name, each.is_mirror_or_daemon) for each in found] == [("cni", True), ("web", False)]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "is_left_out"),
+    [
+        pytest.param({"labels": {"grapnel.dev/node-job": "n1"}}, True, id="a run on the node"),
+        pytest.param({"labels": {"grapnel.dev/node-daemon": "pod"}, "daemon": True}, True, id="the node daemon"),
+        pytest.param({"labels": {"grapnel.dev/node-daemon": "pod"}}, False, id="somebody with its label"),
+    ],
+)
+def test_what_the_node_is_released_by_is_not_in_its_own_way(metadata: dict[str, Any], is_left_out: bool) -> None:  # noqa: FBT001 - see above
+    owner = {"kind": "DaemonSet", "name": "grapnel-node", "controller": True, "uid": "u"}
+    owners = {"ownerReferences": [owner]} if metadata.pop("daemon", False) else {}
+    rules = replace(RULES, takes_all=True, daemon_sets=DaemonSets.WAIT)
+
+    assert (pods_of_nodes([pod("own", metadata={**metadata, **owners})], rules) == {}) is is_left_out
+
+
 def only(rules: PodRules = RULES, spec: dict[str, Any] | None = None, **metadata: Any) -> GpuPod:  # noqa: ANN401 - parts of an object of the API
     one = pod(metadata=metadata, spec={"containers": [container(limits=GPU)]} | (spec or {}))
     return pods_of_nodes([one], rules)["n1"].gpu[0]

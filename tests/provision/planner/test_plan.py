@@ -208,6 +208,43 @@ def test_a_plugin_that_is_switched_off_is_stopped_once() -> None:
     assert plan(simulate_apply(facts, result), stack).is_empty
 
 
+def test_a_daemon_that_becomes_a_pod_keeps_its_files_and_timers_and_has_no_service() -> None:
+    stack = make_stack(plugin={"daemon": "daemonset"})
+    facts = configured()
+
+    result = plan(facts, stack)
+
+    assert steps(result.items) == [("disable", "grapnel-node.service")]
+    assert result.disruption is Disruption.NONE
+    assert result.roles.node_daemon is not None
+    assert result.roles.node_daemon.node_daemon_as_pod
+    assert result.roles.node_daemon.node_daemon_enabled
+    after = simulate_apply(facts, result)
+    assert plan(after, stack).is_empty
+    assert ("enable", "grapnel-node.service") in steps(plan(after, make_stack()).items)
+
+
+def test_a_new_node_of_a_daemon_in_a_pod_gets_no_unit_of_it() -> None:
+    result = plan(make_facts(), make_stack(plugin={"daemon": "daemonset"}))
+
+    targets = [item.target for item in result.items if item.role is Role.NODE_DAEMON]
+    assert NODE_CONFIG_PATH in targets
+    assert UNIT_PATH not in targets
+    assert "grapnel-node.service" not in targets
+
+
+def test_a_new_configuration_of_a_daemon_in_a_pod_starts_no_service() -> None:
+    pod = {"daemon": "daemonset"}
+    facts = simulate_apply(configured(), plan(configured(), make_stack(plugin=pod)))
+
+    result = plan(facts, make_stack(plugin={**pod, "memoryUnits": [{}]}))
+
+    assert {item.action for item in result.items} == {Action.WRITE}
+    assert result.roles.node_daemon is not None
+    assert result.roles.node_daemon.node_daemon_as_pod
+    assert not result.roles.node_daemon.node_daemon_restart
+
+
 def test_what_is_shared_is_written_before_the_file_that_names_it_and_once() -> None:
     stack = make_stack(plugin={"memoryUnits": [{}], "migStrategy": "mixed"})
     facts = configured()

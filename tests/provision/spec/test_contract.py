@@ -63,6 +63,7 @@ BEYOND_SCHEMA = {
     "node-settings-without-what-they-need",
     "scheduler-that-contradicts",
     "commands-are-missing",
+    "daemon-in-a-pod",
     "device-classes",
     "device-classes-of-one-resource",
     "domains-of-nothing",

@@ -1,0 +1,188 @@
+"""A node that is declared otherwise: its daemon is a pod, and its kubelet gives GPUs, CPUs and huge pages together."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.machine.errors import CommandError
+from tests.e2e import daemonset, numa
+from tests.e2e.conftest import NAME
+from tests.e2e.manifests import STAY, Manifest, container, pod
+from tests.e2e.stage import DAEMON, KUBELET
+from tests.e2e.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.operator import Operator
+    from tests.e2e.room import Room
+    from tests.e2e.stage import LabNode, Stage
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]  # two applies
+
+FOLDER = "/etc/kubernetes/kubelet.conf.d"
+HUGE = 4  # MiB of a pod
+PAGES = 8
+LOOK_AT_MEMORY = "grep -E '^(Cpus_allowed_list|Mems_allowed_list)' /proc/self/status; grep ' /huge ' /proc/mounts"
+CAPABILITIES = """\
+import glob
+for path in glob.glob("/proc/[0-9]*/cmdline"):
+    try:
+        words = open(path).read().split("\\0")
+        if "--in-pod" in words and "run" in words:
+            status = open(path.replace("cmdline", "status")).read().split("\\n")
+            print([line for line in status if line.startswith(("CapEff", "CapBnd", "NoNewPrivs"))])
+    except OSError:
+        pass
+"""
+
+
+def declaration() -> dict[str, Any]:
+    kubelet = {
+        "topologyManagerPolicy": "single-numa-node",
+        "cpuManagerPolicy": "static",
+        "reservedSystemCPUs": numa.reserved(),
+    }
+    node = {"kubelet": kubelet, "kernel": {"hugepages": {"2Mi": PAGES}}}
+    return {"grapnel_stack": {"node": node, "plugin": {"daemon": "daemonset"}}}
+
+
+@pytest.fixture(scope="module")
+def node(
+    stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LabNode]:
+    """The node; as all others again afterwards, by `apply` as well."""
+    if numa.CPUS == 1:
+        pytest.skip("a machine with one CPU has none for a second NUMA node")
+    chosen = lab_nodes[0]
+    own = operator.folder / "host_vars" / f"{chosen.name}.yaml"
+
+    def apply() -> None:
+        done = operator.apply("--limit", chosen.name)
+        assert done.returncode == 0, done.stdout
+
+    def declare_as_others() -> None:
+        own.unlink()
+        apply()
+
+    with ExitStack() as stack:
+        stack.callback(stage.wait_until_settled, chosen)
+        set_up_kubelet(stack, chosen)
+        stage.wait_until_settled(chosen)
+        own.parent.mkdir(exist_ok=True)
+        own.write_text(json.dumps(declaration()))
+        stack.callback(declare_as_others)
+        # The pod waits for the node, and has it as soon as the service ends.
+        stack.enter_context(daemonset.installed(Cluster(NAME), stage, chosen, tmp_path_factory.mktemp("image")))
+        apply()
+        daemonset.daemon_pod(stage)
+        stage.wait_until_settled(chosen)
+        yield chosen
+
+
+def set_up_kubelet(stack: ExitStack, node: LabNode) -> None:
+    """Have the kubelet read a folder, and see two NUMA nodes."""
+    flags = node.node.root / "etc/kubernetes/kubelet.env"
+    before = flags.read_text()
+    stack.callback(node.unit, "restart", KUBELET)
+    stack.callback(flags.write_text, before)
+    flags.write_text(before.replace('KUBELET_FLAGS="', f'KUBELET_FLAGS="--config-dir={FOLDER} '))
+    node.node.run(["mkdir", "-p", FOLDER])
+    numa.simulate(node)
+    stack.callback(numa.end, node)
+    node.unit("restart", KUBELET)
+
+
+def test_a_pod_of_the_daemon_does_all_that_the_service_does(room: Room, stage: Stage, node: LabNode) -> None:
+    name = daemonset.daemon_pod(stage)
+    assert node.state(DAEMON) == "inactive"
+    room.start(pod("holder", container(script=STAY, gpus=1), node=node.name))
+    room.wait_running(["holder"])
+    identity, given = room.identities("holder"), node.given_to(room.name, "holder")
+    assert given == {"main": room.sight("holder").uuids}
+    assert len(given["main"]) == 1
+
+    node.grapnel_node("release")
+    stage.wait_for_gpus(node.name, 0)
+    expectation = {"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": node.module_version()}
+    (node.node.root / "root/expectation.json").write_text(json.dumps(expectation))
+    assert json.loads(node.grapnel_node("verify", "--json", "--expect", "/root/expectation.json"))["ok"]
+    stage.api.delete_pod(daemonset.NAMESPACE, name)
+    wait_for("another pod has the node", lambda: daemonset.daemon_pod(stage) != name)
+    assert node.knows_its_devices(0)
+    node.grapnel_node("resume")
+    stage.wait_until_settled(node)
+    assert (room.identities("holder"), node.given_to(room.name, "holder")) == (identity, given)
+
+
+def test_a_pod_of_the_daemon_may_do_little(stage: Stage, node: LabNode, tmp_path: Path) -> None:
+    name, cluster = daemonset.daemon_pod(stage), Cluster(NAME)
+    seen = stage.api.run_in(daemonset.NAMESPACE, name, "daemon", ["python3", "-c", CAPABILITIES])
+    only = "0000000000200000"  # CAP_SYS_ADMIN
+    assert seen.strip() == str([f"CapEff:\t{only}", f"CapBnd:\t{only}", "NoNewPrivs:\t1"])
+
+    wait_for("it labels its Node", lambda: "nvidia.com/gpu.count" in stage.api.node(node.name).metadata.labels)
+    own = kubeconfig_of(cluster, name, tmp_path)
+    another = next(each.name for each in stage.nodes if each.name != node.name)
+    annotate = ["annotate", "--dry-run=server", "--overwrite", f"--kubeconfig={own}", "node"]
+    cluster.kubectl([*annotate, node.name, "example.com/x=y"])
+    with pytest.raises(CommandError, match="the node daemon may change the Node that it runs on, and no other"):
+        cluster.kubectl([*annotate, another, "example.com/x=y"])
+
+
+def kubeconfig_of(cluster: Cluster, pod: str, folder: Path) -> Path:
+    """Return a kubeconfig with a token as the pod has one."""
+    words = ["create", "token", "grapnel-node", "-n", daemonset.NAMESPACE, "--bound-object-kind", "Pod"]
+    token = cluster.kubectl([*words, "--bound-object-name", pod]).strip()
+    config = json.loads(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    made = folder / "kubeconfig"
+    made.write_text(json.dumps(config))
+    return made
+
+
+def test_a_service_that_is_started_beside_the_pod_says_so(stage: Stage, node: LabNode) -> None:
+    name = daemonset.daemon_pod(stage)
+    node.node.run(["systemctl", "start", "--no-block", DAEMON])
+    try:
+        said = f"this node has a daemon already: pod {daemonset.NAMESPACE}/{name}"
+        wait_for("the service says why", lambda: said in node.journal(DAEMON, 20))
+        assert node.knows_its_devices(len(node.uuids))
+    finally:
+        node.unit("stop", DAEMON)
+
+
+def aligned(name: str, node: LabNode, **limits: str) -> Manifest:
+    """Return a pod with all of its CPUs to itself, and huge pages."""
+    one = container(script=f"{LOOK_AT_MEMORY}\n{STAY}")
+    one["resources"] = {"limits": {"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": "1", **limits}}
+    one["volumeMounts"] = [{"name": "huge", "mountPath": "/huge"}]
+    made = pod(name, one, node=node.name)
+    made["spec"]["volumes"] = [{"name": "huge", "emptyDir": {"medium": "HugePages"}}]
+    return made
+
+
+def test_gpu_and_cpus_of_a_pod_are_of_one_numa_node_and_it_has_huge_pages(room: Room, node: LabNode) -> None:
+    room.start(aligned("aligned", node, **{"hugepages-2Mi": f"{HUGE}Mi"}))
+    room.wait_running(["aligned"])
+    (uuid,) = room.sight("aligned").uuids
+    lines = room.api.log(room.name, "aligned", "main").splitlines()
+    (cpus,) = (line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
+    numa_of = {gpu.uuid: gpu.numa_node for gpu in node.node.gpus}
+    assert numa_of[uuid] == 1  # all CPUs of the other one are reserved
+    assert {int(cpu) for cpu in cpus.split(",")} <= numa.cpus_of_1()
+    assert any("hugetlbfs" in line and "pagesize=2M" in line for line in lines), lines
+    status = room.api.node(node.name).status.allocatable
+    assert status["hugepages-2Mi"] == f"{PAGES * 2}Mi"
+
+
+def test_a_pod_whose_gpus_are_on_two_numa_nodes_is_refused(room: Room, node: LabNode) -> None:
+    room.start(pod("wide", container(gpus=3), node=node.name))
+    wait_for("the pod is refused", lambda: room.pod("wide").status.phase == "Failed", evidence=room.evidence)
+    assert room.pod("wide").status.reason == "TopologyAffinityError"

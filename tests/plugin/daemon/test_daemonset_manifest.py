@@ -1,0 +1,93 @@
+"""The DaemonSet in deploy/daemonset: it mounts what the daemon uses, and nothing that it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plugin.cli.parser import build_parser
+from plugin.settings.node_config import DEFAULT_PATH, NodeConfig
+from plugin.settings.table import SETTINGS
+from plugin.system.sole import lock_path, own_name
+
+REPOSITORY = Path(__file__).parents[3]
+FILE = REPOSITORY / "deploy/daemonset/grapnel-node.yaml"
+DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all(FILE.read_text()))
+CONFIG = NodeConfig()
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    (found,) = (each for each in DOCUMENTS if each["kind"] == kind)
+    return found
+
+
+POD: dict[str, Any] = of_kind("DaemonSet")["spec"]["template"]["spec"]
+(DAEMON,) = POD["containers"]
+(SETTINGS_STEP,) = POD["initContainers"]
+
+
+def test_the_daemon_is_started_as_a_pod() -> None:
+    words = DAEMON["command"]
+    program = words.index("grapnel-node")
+    arguments = build_parser("run").parse_args(words[program + 1 :])
+    assert (arguments.verb, arguments.in_pod) == ("run", True)
+
+
+def test_it_drops_all_capabilities_but_one_for_good() -> None:
+    assert DAEMON["command"][:5] == [
+        "setpriv",
+        "--bounding-set=-all,+sys_admin",
+        "--inh-caps=-all",
+        "--no-new-privs",
+        "--",
+    ]
+    assert DAEMON["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+
+
+def test_every_folder_of_the_daemon_is_the_hosts() -> None:
+    paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in POD["volumes"]}
+    mounted = {mount["mountPath"]: paths[mount["name"]] for mount in DAEMON["volumeMounts"]}
+    kubelet = CONFIG.kubelet_root
+    same = [
+        *(CONFIG.dev_root, CONFIG.sys_root, CONFIG.admin_socket.parent, CONFIG.state_folder, DEFAULT_PATH.parent),
+        *(kubelet / name for name in ("device-plugins", "plugins_registry", "pod-resources")),
+        *(CONFIG.state_folder.parent / "drift", Path("/var/log/pods"), Path("/var/log/containers")),
+    ]
+    assert mounted == {str(path): str(path) for path in same} | {"/host/usr": "/usr", "/tmp": None}
+
+
+def test_it_writes_to_no_folder_of_the_host_but_these() -> None:
+    writable = {mount["mountPath"] for mount in DAEMON["volumeMounts"] if not mount.get("readOnly")}
+    kubelet = {f"{CONFIG.kubelet_root}/{name}" for name in ("device-plugins", "plugins_registry", "pod-resources")}
+    assert writable == {str(CONFIG.admin_socket.parent), str(CONFIG.state_folder), *kubelet, "/tmp"}
+
+
+def test_the_driver_is_found_below_the_mounted_folder() -> None:
+    (setting,) = (each for each in SETTINGS if each.name == "flags.plugin.containerDriverRoot")
+    environment = {each["name"]: each.get("value") for each in DAEMON["env"]}
+    assert [environment[name] for name in setting.variables if name in environment] == ["/host"]
+    assert SETTINGS_STEP["env"] == DAEMON["env"]
+
+
+def test_it_is_ready_when_it_has_the_node() -> None:
+    probe = DAEMON["readinessProbe"]["exec"]["command"][-1]
+    name = own_name({"POD_NAMESPACE": "$POD_NAMESPACE", "POD_NAME": "$POD_NAME"}, is_pod=True)
+    assert probe == f'test "$(cat {lock_path(CONFIG.admin_socket)})" = "{name}"'
+
+
+def test_it_stays_on_a_node_that_is_drained() -> None:
+    assert POD["tolerations"] == [{"operator": "Exists"}]
+    assert POD["priorityClassName"] == "system-node-critical"
+    assert "grapnel.dev/node-daemon" in of_kind("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+
+
+def test_the_account_may_change_its_own_node_alone() -> None:
+    account = of_kind("ServiceAccount")["metadata"]
+    policy = of_kind("ValidatingAdmissionPolicy")
+    (condition,) = policy["spec"]["matchConditions"]
+    assert f'"system:serviceaccount:{account["namespace"]}:{account["name"]}"' in condition["expression"]
+    assert of_kind("ValidatingAdmissionPolicyBinding")["spec"]["policyName"] == policy["metadata"]["name"]
+    role = yaml.safe_load((REPOSITORY / "deploy/rbac/node.yaml").read_text())
+    assert of_kind("ClusterRoleBinding")["roleRef"]["name"] == role["metadata"]["name"]

@@ -56,7 +56,7 @@ class Publisher:
         ``unmarked`` are as `stands` takes them.
         """
         now = self.clock()
-        if now < memory.next_look_s:  # it takes a look at each of its nodes
+        if now < memory.next_look_s and not self._has_begun_or_ended(memory):  # it takes a look at each of its nodes
             memory.is_unwritten = True
             return
         memory.next_look_s = now + STATUS_S
@@ -66,6 +66,11 @@ class Publisher:
         self._announce(followed, memory, status, observed)
         self._write(followed, memory, status)
         memory.counts = self._count(memory, order, observed, status)
+
+    def _has_begun_or_ended(self, memory: StackMemory) -> bool:
+        """Tell whether a rollout has, since the last look: a short one is not to pass without a word."""
+        standing = self.board.get(memory.lane.name)
+        return memory.known is not None and memory.known.began != (None if standing is None else standing.began)
 
     def close(self) -> None:
         """Return when nothing more is done; Events that wait are written, for a while."""

@@ -11,7 +11,7 @@ from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.exchange import Request, StatusError
 from provision.rollout.status.model import StackSeen, StackTrouble
 from provision.stacks.decode import decode_stack
-from provision.stacks.follower import STACKS, Followed
+from provision.stacks.follower import STACKS, Followed, read_status
 from provision.stacks.objects import StackObject
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ def read_stacks(api: Api) -> dict[str, Followed] | None:
     objects = _objects(api)
     if objects is None:
         return None
-    return {each.metadata.name: Followed(decode_stack(msgspec.to_builtins(each)), each.status) for each in objects}
+    return {
+        each.metadata.name: Followed(decode_stack(msgspec.to_builtins(each)), read_status(each.status))
+        for each in objects
+    }
 
 
 def see_stacks(api: Api) -> tuple[tuple[StackSeen, ...], str]:
@@ -60,7 +63,8 @@ def _is_known(api: Api) -> bool:
 
 
 def _seen(thing: StackObject) -> StackSeen:
-    status, nodes = thing.status, thing.status.nodes
+    status = read_status(thing.status)
+    nodes = status.nodes
     return StackSeen(
         name=thing.metadata.name,
         state=status.state,

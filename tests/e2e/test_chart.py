@@ -137,9 +137,11 @@ def controller_of(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-def test_the_page_leads_from_a_bare_node_to_a_pod_with_a_gpu_and_away(person: Person, bare: LabNode) -> None:
+def test_the_page_leads_from_a_bare_node_to_a_pod_with_a_gpu_and_away(
+    person: Person, bare: LabNode, lab_nodes: tuple[LabNode, ...]
+) -> None:
     guide, cluster = read_guide(), person.cluster
-    save_files(guide, person, bare.module_version())
+    save_files(guide, person, lab_nodes[-1].module_version())  # the bare one has no module
     assert not bare.node.root.joinpath("etc/grapnel/node.json").exists()
     install, *others = guide.first
 

@@ -23,7 +23,7 @@ EVERYTHING = (
     *("--set", "metrics.serviceMonitor.enabled=true", "--set", "metrics.prometheusRule.enabled=true"),
     *("--set", "metrics.dashboard.enabled=true", "--set", "controller.secrets={hooks,gates}"),
     *("--set", "image.pullSecrets={registry}", "--set", "controller.nodeSelector.pool=system"),
-    *("--set", "nodeDaemon.enabled=true", "--set", "nodeDaemon.image=registry.example/grapnel-node:1"),
+    *("--set", "nodeDaemon.enabled=true"),
 )
 DAEMONSET = "daemonset/grapnel-node.yaml"
 OF_OTHERS = "ServiceMonitor,PrometheusRule"  # their schemas are not Kubernetes'

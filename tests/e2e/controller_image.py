@@ -54,10 +54,15 @@ def load(node: LabNode) -> None:
         place.unlink()
 
 
+def remove(node: LabNode) -> None:
+    """Take the image from a node."""
+    if node.engine == "containerd":
+        node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)
+
+
 @contextmanager
 def removed(*nodes: LabNode) -> Iterator[None]:
     """Take the image from nodes afterwards."""
     yield
     for node in nodes:
-        if node.engine == "containerd":
-            node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)
+        remove(node)

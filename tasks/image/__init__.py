@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lab.machine.folders import content_key
 from tasks.image import debian, node, python, root
 from tasks.image.archive import write_archive
 from tasks.image.containerfile import CONTENT, read_config
@@ -27,7 +26,7 @@ REQUIREMENTS: Final = ROOT / "requirements" / "provision.txt"
 
 LEVEL: Final = 6
 
-__all__ = ["CONTAINERFILE", "build", "key_of"]
+__all__ = ["CONTAINERFILE", "build"]
 
 
 def build(  # noqa: PLR0913 - what an image is made of, and how it is written
@@ -57,10 +56,3 @@ def build(  # noqa: PLR0913 - what an image is made of, and how it is written
         folders = ((library, packages), (library, own), (node.HOME, daemon), *(beside or {}).items())
         root.pack(tree, folders, packed)
         return write_archive(packed, config, reference, archive, level=level)
-
-
-def key_of(wheel: Path) -> str:
-    """Return the digest of everything that an image of this wheel is made of."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    texts = [path.read_bytes() for path in (wheel, CONTAINERFILE, REQUIREMENTS, *sources)]
-    return content_key(debian.key(), python.key(REQUIREMENTS), *texts)

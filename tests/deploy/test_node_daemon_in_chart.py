@@ -11,7 +11,7 @@ import yaml
 from lab import golang
 from tasks.chart import CHART, DEPLOY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.functional
 
 VALUES = ("image.repository=example.com/grapnel", "image.tag=v1", "nodeDaemon.enabled=true")
 IMAGE = "example.com/grapnel:v1"

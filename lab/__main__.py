@@ -85,6 +85,13 @@ def _add_node_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
             added.add_argument("--model", choices=sorted(MODELS))
             added.add_argument("--driver-module", metavar="VERSION", help="kernel module loaded at boot")
             added.add_argument("--system", choices=sorted(SYSTEMS), help="another distribution than Debian")
+            added.add_argument(
+                "--bind",
+                action="append",
+                type=_bind,
+                metavar="SOURCE:PLACE",
+                help="have a file or folder of this machine on the node, read-only; may be repeated",
+            )
             added.add_argument("--builder", action="store_true", default=None, help="with dkms, compiler and headers")
         if name == "gpus":
             added.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of lab.nvml.tool; default: show")
@@ -109,6 +116,8 @@ def up(options: argparse.Namespace) -> None:
     site = Site(options.site)
     asked = {key: getattr(options, key) for key in ("suite", "gpus", "model", "driver_module", "builder", "system")}
     given = {key: value for key, value in asked.items() if value is not None}
+    if options.bind:
+        given["binds"] = tuple(options.bind)
     if not given and options.node in site.node_names():
         node = site.start(options.node)
     else:
@@ -116,6 +125,14 @@ def up(options: argparse.Namespace) -> None:
             given.setdefault("suite", BASE_SUITE)
         node = site.up(NodeSpec(options.node, **given))
     print(f"{node.name} {node.address} is ready (site {site.name}, inventory {site.inventory_path})")
+
+
+def _bind(text: str) -> tuple[str, str]:
+    """Return what is to be bound, and where."""
+    source, _, place = text.partition(":")
+    if not (source.startswith("/") and place.startswith("/")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not SOURCE:PLACE, two absolute paths")
+    return source, place
 
 
 def down(options: argparse.Namespace) -> None:

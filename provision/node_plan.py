@@ -60,6 +60,9 @@ class Action(StrEnum):
     REBOOT = "reboot"
 
 
+EDITED = "edited"  # the state, before a write, of a file of ours that somebody edited
+
+
 class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One change; ``from_`` and ``to`` are versions, digests or states, null where there is none."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 DEPLOY: Final = Path(__file__).parents[1] / "deploy"
 CHART: Final = DEPLOY / "chart" / "grapnel"
-ROLES: Final = ("controller", "node", "operator", "telling")
+ROLES: Final = ("controller", "node", "operator", "telling", "tenancy")
 
 
 def copies() -> dict[Path, Path]:
@@ -19,9 +19,9 @@ def copies() -> dict[Path, Path]:
     files = CHART / "files"
     return {
         files / "gpustacks.yaml": DEPLOY / "crd" / "gpustacks.yaml",
-        files / "grapnel-node.rules.yml": DEPLOY / "prometheus" / "grapnel-node.rules.yml",
         files / "daemonset" / "grapnel-node.yaml": DEPLOY / "daemonset" / "grapnel-node.yaml",
         **{files / "rbac" / f"{name}.yaml": DEPLOY / "rbac" / f"{name}.yaml" for name in ROLES},
+        **{files / "rules" / path.name: path for path in sorted(DEPLOY.joinpath("prometheus").glob("*.rules.yml"))},
         **{files / "dashboards" / path.name: path for path in sorted(DEPLOY.joinpath("grafana").glob("*.json"))},
     }
 

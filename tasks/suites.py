@@ -18,6 +18,8 @@ MODEL_RUNS = 100_000
 SCENARIOS = (
     "driver",
     "runtime",
+    "tuning",
+    "kubelet",
     "node_daemon",
     "default",
 )  # of Molecule, in the order in which a bare node can pass them

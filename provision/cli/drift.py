@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
     bundle_argument(parser)
+    parser.set_defaults(force=True)  # an edited file is a difference here, and no obstacle: nothing is overwritten
     parser.add_argument("--json", action="store_true", help="print the differences as JSON")
 
 

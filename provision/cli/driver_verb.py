@@ -15,11 +15,12 @@ from provision.apply.model import Failure, Status
 from provision.apply.removal import Part, gather_removals
 from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
+from provision.cli.cluster_removal import left_behind, notes_of, plan_of_cluster, with_classes
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.recording import UNRECORDED, recorded, recording_arguments
-from provision.cli.terminal import outlasting, say
+from provision.cli.terminal import outlasting, print_error, say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
@@ -27,15 +28,17 @@ from provision.report import (
     make_console,
     open_view,
     removals_document,
+    render_cluster_removal,
     render_removals,
     render_results,
     render_rollout,
     rollout_document,
     show,
 )
+from provision.rollout.cluster_removal import take_back
 from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.engine import Adapters
-from provision.rollout.removing import Removing, left_in_cluster, named_parts
+from provision.rollout.removing import Removing, named_parts
 from provision.rollout.verb_plan import EVERY_NODE, DriverVerb, Extent, plan_verb
 from provision.spec.excerpt import few
 
@@ -83,6 +86,8 @@ def run_verb(
         )
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
+    if isinstance(verb, Removing):
+        verb = with_classes(args, verb, fleet)
     if only_shows:
         context = build_context(args, fleet)
         scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks, addresses))
@@ -105,21 +110,18 @@ def show_verb(context: ApplyContext, scope: Scope, verb: AnyVerb, *, as_json: bo
     extent = Extent(groups=scope.groups, unnamed=scope.unnamed)
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
+    taken = plan_of_cluster(plan.verb, scope)
     removals = plan.verb.removals if isinstance(plan.verb, Removing) else {}
     if as_json:
         parts = plan.verb.parts if isinstance(plan.verb, Removing) else {Part.DRIVER}
-        print(removals_document(removals, parts, rollout_document(plan.prepared, scope.cluster.name)))
+        print(removals_document(removals, parts, rollout_document(plan.prepared, scope.cluster.name), taken))
     else:
         console = make_console(sys.stdout)
-        show(console, render_removals(removals, _left(plan.verb, scope)))
+        show(console, render_removals(removals, left_behind(plan.verb, scope)))
+        show(console, render_cluster_removal(taken, scope.cluster.name))
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         show(console, render_results(tuple(plan.settled.values()), 0, plan.verb.command) if plan.settled else ())
     return ExitCode.DONE if all(result.is_good for result in plan.settled.values()) else ExitCode.FAILED
-
-
-def _left(verb: AnyVerb, scope: Scope) -> str:
-    """Return what stays in the cluster, where there is one."""
-    return left_in_cluster(verb) if isinstance(verb, Removing) and scope.kubernetes is not None else ""
 
 
 def change_drivers(  # noqa: PLR0913 - what a command line says
@@ -137,9 +139,11 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
+    taken = plan_of_cluster(plan.verb, scope)
     if isinstance(plan.verb, Removing):
-        show(console, render_removals(plan.verb.removals, _left(plan.verb, scope)))
-    if plan.prepared.rollout:
+        show(console, render_removals(plan.verb.removals, left_behind(plan.verb, scope)))
+        show(console, render_cluster_removal(taken, scope.cluster.name))
+    if plan.prepared.rollout or taken:
         plan = _despite_pause(plan, scope, record)
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         console.print()
@@ -157,15 +161,21 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     with cancel_on_signals() as cancel, record.view(console, plan.prepared.rollout) as view:
         observe = record.observing(listeners.observing(view))
         results = execute_verb(plan, adapters, observe, cancel=cancel, holder=holder_of(context))
+        if isinstance(plan.verb, Removing) and not cancel.is_set():
+            taken = take_back(scope.cluster, taken, results, holder_of(context))
+            for note in notes_of(taken):
+                observe(note)
     if plan.prepared.rollout:
         console.print()
     record.results(results, time.monotonic() - began)
     show(console, render_results(results, time.monotonic() - began, verb.command))
+    for error in taken.failed:
+        print_error(error)
     for untold in listeners.close():
         say(f"· {untold}", sys.stderr)
     for line in what_is_next(plan, scope, results):
         console.print(line, soft_wrap=True)
-    return exit_code(results)
+    return exit_code(results) or (ExitCode.FAILED if taken.failed else ExitCode.DONE)
 
 
 def _plan(context: ApplyContext, scope: Scope, verb: AnyVerb, extent: Extent, cancel: threading.Event) -> VerbPlan:
@@ -211,6 +221,8 @@ def _identify(scope: Scope, answers: Mapping[str, NodeFacts | Failure]) -> None:
 
 def _confirm(plan: VerbPlan) -> bool:
     count = len(plan.prepared.rollout)
+    if not count:
+        return _yes("take back what grapnel made in the cluster?")
     nodes = "1 node" if count == 1 else f"{count} nodes"
     what = f"return {nodes} to the driver before, taking it out of service for a while"
     if plan.verb is DriverVerb.REMOVE:
@@ -218,7 +230,11 @@ def _confirm(plan: VerbPlan) -> bool:
     elif isinstance(plan.verb, Removing):
         what = f"take {named_parts(plan.verb)} away from {nodes}, taking it out of service for a while"
     what = what if count == 1 else what.replace("taking it", "taking them")
-    print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return _yes(f"{what}?")
+
+
+def _yes(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

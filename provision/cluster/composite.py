@@ -104,6 +104,14 @@ class CompositeCluster:
         """Return whether the RuntimeClass had to be created."""
         return (self._pods_of or self._keepers[0]).ensure_runtime_class(name, handler)
 
+    def why_runtime_class_stays(self, name: str) -> str | None:
+        """Return why the RuntimeClass has to stay, where there may be one."""
+        return None if self._pods_of is None else self._pods_of.why_runtime_class_stays(name)
+
+    def remove_runtime_class(self, name: str) -> str:
+        """Delete the RuntimeClass unless somebody needs it."""
+        return "" if self._pods_of is None else self._pods_of.remove_runtime_class(name)
+
     def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
         """Return how labels and taints differ, where there are Nodes."""
         return {} if self._pods_of is None else self._pods_of.compare_marks(self._of_pods(wanted))

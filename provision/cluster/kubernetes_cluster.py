@@ -42,7 +42,12 @@ from provision.cluster.pools import Pools
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.reporter import NodeReporter
-from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
+from provision.cluster.runtime_class import (
+    ensure_runtime_class,
+    has_runtime_class,
+    remove_runtime_class,
+    why_it_stays,
+)
 from provision.cluster.tenancy.keeper import TenancyKeeper
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError, ConflictError
@@ -231,6 +236,14 @@ class KubernetesCluster:
     def ensure_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass had to be created."""
         return ensure_runtime_class(self._acting, name, handler)
+
+    def why_runtime_class_stays(self, name: str) -> str | None:
+        """Return why the RuntimeClass has to stay."""
+        return why_it_stays(self._api, name)
+
+    def remove_runtime_class(self, name: str) -> str:
+        """Delete the RuntimeClass unless somebody needs it."""
+        return remove_runtime_class(self._api, self._acting, name)
 
     def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
         """Return how the labels and taints of Nodes differ from what is declared."""

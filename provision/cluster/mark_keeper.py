@@ -45,7 +45,7 @@ class MarkKeeper:
             for name, node_name in asked.items()
             if (node := nodes.get(node_name)) is not None
         }
-        return {name: change for name, change in compared.items() if change.changes or change.conflicts}
+        return {name: change for name, change in compared.items() if change.changes or change.conflicts or change.left}
 
     def _read(self, names: tuple[str, ...]) -> dict[str, Node]:
         if len(names) > _FEW:

@@ -67,6 +67,7 @@ class _Comparison:
         return MarkChange(
             changes=(*self._labels.words("label"), *self._taints.words("taint")),
             conflicts=(*self._labels.conflicts("label"), *self._taints.conflicts("taint")),
+            left=(*self._labels.left("label"), *self._taints.left("taint")),
         )
 
     def patch(self) -> dict[str, Any] | None:
@@ -114,6 +115,12 @@ class _Difference:
         for name, value in self.set.items():
             yield f"{kind} {name}={value}" if value else f"{kind} {name}"
         yield from (f"no {kind} {name}" for name in self.gone)
+
+    def left(self, kind: str) -> Iterator[str]:
+        """Yield what was ours, is wanted no more, and was given another value by somebody."""
+        for name, value in self._owned.items():
+            if name not in self._wanted and name in self._present and self._present[name] != value:
+                yield f"{kind} {name} is '{self._present[name]}', and grapnel had set '{value}'"
 
     def conflicts(self, kind: str) -> Iterator[str]:
         """Yield what somebody else has set to another value."""

@@ -70,6 +70,9 @@ HELPFUL: Final = (
     Permission(verb="list", resource="evictions", group="lifecycle.k8s.io"),
 )
 
+# For `grapnel remove`, which says without it that RuntimeClasses stay.
+REMOVING: Final = (Permission(verb="delete", resource="runtimeclasses", group="node.k8s.io"),)
+
 # For `rollout.drain.replaceFirst`, beside what is NEEDED.
 REPLACING: Final = (
     Permission(verb="get", resource="replicasets", group="apps"),

@@ -1,19 +1,24 @@
-"""Creates the RuntimeClass that pods name to get the engine's handler."""
+"""Creates the RuntimeClass that pods name to get the engine's handler, and takes back one that it has created."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+import msgspec
+
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.exchange import Request, StatusError
-from provision.cluster.objects import RuntimeClass
+from provision.cluster.informer import ALIVE, PODS
+from provision.cluster.objects import Pod, RuntimeClass
 from provision.rollout.errors import RuntimeClassError
 
 if TYPE_CHECKING:
     from provision.cluster.api import Api
 
 _FOLDER: Final = "/apis/node.k8s.io/v1/runtimeclasses"
+_MANAGED_BY, _OURS = "app.kubernetes.io/managed-by", "grapnel"
+_SHOWN: Final = 3
 
 
 def ensure_runtime_class(api: Api, name: str, handler: str) -> bool:
@@ -26,7 +31,7 @@ def ensure_runtime_class(api: Api, name: str, handler: str) -> bool:
     body = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "grapnel"}},
+        "metadata": {"name": name, "labels": {_MANAGED_BY: _OURS}},
         "handler": handler,
     }
     try:
@@ -38,10 +43,8 @@ def ensure_runtime_class(api: Api, name: str, handler: str) -> bool:
 
 def has_runtime_class(api: Api, name: str, handler: str) -> bool:
     """Return whether there is one of that name. Raises RuntimeClassError when it has another handler."""
-    request = Request(method="GET", path=f"{_FOLDER}/{quote(name, safe='')}")
-    try:
-        found = api.call(request, RuntimeClass, expected=(NOT_FOUND,))
-    except StatusError:
+    found = _read(api, name)
+    if found is None:
         return False
     if found.handler != handler:
         raise RuntimeClassError(
@@ -50,3 +53,54 @@ def has_runtime_class(api: Api, name: str, handler: str) -> bool:
             f"`kubectl delete runtimeclass {name}` and apply again",
         )
     return True
+
+
+def why_it_stays(api: Api, name: str) -> str | None:
+    """Return why the RuntimeClass has to stay, empty where it may go, and None where there is none."""
+    found = _read(api, name)
+    return None if found is None else _why(api, found)
+
+
+def remove_runtime_class(api: Api, acting: Api, name: str) -> str:
+    """Delete the RuntimeClass unless somebody needs it; return why it stays, empty where it is gone.
+
+    A pod that is made at this moment and names it is refused by Kubernetes, as every later one.
+    """
+    found = _read(api, name)
+    if found is None:
+        return ""
+    if reason := _why(api, found):
+        return reason
+    metadata = found.metadata
+    exactly = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": exactly}
+    try:
+        acting.call(Request(method="DELETE", path=_path(name), body=body), msgspec.Raw, expected=(NOT_FOUND, CONFLICT))
+    except StatusError as error:
+        if error.code == CONFLICT:
+            return "somebody changed it at this moment"
+    return ""
+
+
+def _why(api: Api, found: RuntimeClass) -> str:
+    if found.metadata.labels.get(_MANAGED_BY) != _OURS:
+        return f"grapnel did not make it (it has no label {_MANAGED_BY}={_OURS})"
+    pods = [
+        pod for pod in api.list_all(PODS, Pod, selector=ALIVE) if pod.spec.runtime_class_name == found.metadata.name
+    ]
+    if not pods:
+        return ""
+    named = ", ".join(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods[:_SHOWN])
+    more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
+    return f"pods name it: {named}{more}"
+
+
+def _read(api: Api, name: str) -> RuntimeClass | None:
+    try:
+        return api.call(Request(method="GET", path=_path(name)), RuntimeClass, expected=(NOT_FOUND,))
+    except StatusError:
+        return None
+
+
+def _path(name: str) -> str:
+    return f"{_FOLDER}/{quote(name, safe='')}"

@@ -8,7 +8,7 @@ from provision.draft.files import read_object
 from provision.draft.model import default_of
 from provision.render.device_classes import DECLARED_PATH, class_path, parse_declared
 from provision.render.node_config import NODE_CONFIG_PATH
-from provision.render.nvidia_config import NVIDIA_CONFIG_PATH
+from provision.render.nvidia_config import DECLARED_CONFIGS, NVIDIA_CONFIG_PATH, named_config_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ _KEYS: Final = (
 
 def daemon_settings(facts: NodeFacts) -> Iterator[Setting]:
     """Yield keys of ``plugin`` that are not their defaults, with their values and the file; values are not checked."""
-    settings = (*_of_node(facts), *_of_nvidia(facts), *_device_classes(facts))
+    settings = (*_of_node(facts), *_of_nvidia(facts), *_configs(facts), *_device_classes(facts))
     yield from (each for each in settings if each[1] and each[1] != default_of(("plugin", each[0])))
 
 
@@ -41,19 +41,31 @@ def _units(units: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_nvidia(facts: NodeFacts) -> Iterator[Setting]:
-    """Yield what NVIDIA's form says under the declaration's own names."""
-    config = read_object(facts.content(NVIDIA_CONFIG_PATH))
+    yield from ((key, value, NVIDIA_CONFIG_PATH) for key, value in _said(facts, NVIDIA_CONFIG_PATH).items())
+
+
+def _configs(facts: NodeFacts) -> Iterator[Setting]:
+    """Yield the configurations that a label chooses from, and which one counts without it."""
+    names = parse_declared(facts.content(DECLARED_CONFIGS))
+    texts = {name: named_config_path(name) for name in names if facts.content(named_config_path(name)) is not None}
+    said = {name: {key: value for key, value in _said(facts, path).items() if value} for name, path in texts.items()}
+    yield "configs", said, DECLARED_CONFIGS
+    yield "defaultConfig", read_object(facts.content(NODE_CONFIG_PATH)).get("nvidiaConfigDefault"), NODE_CONFIG_PATH
+
+
+def _said(facts: NodeFacts, path: str) -> dict[str, object]:
+    """Return what a file of NVIDIA's form says under the declaration's own names."""
+    config = read_object(facts.content(path))
     flags = config.get("flags")
     flags = flags if isinstance(flags, dict) else {}
     plugin = flags.get("plugin")
     policy = plugin.get("sharedDevicesAllocationPolicy") if isinstance(plugin, dict) else None
-    given = {
+    return {
         "migStrategy": flags.get("migStrategy"),
         "sharedDevicesAllocationPolicy": policy,
         "resources": config.get("resources"),
         "sharing": config.get("sharing"),
     }
-    yield from ((key, value, NVIDIA_CONFIG_PATH) for key, value in given.items())
 
 
 def _device_classes(facts: NodeFacts) -> Iterator[Setting]:

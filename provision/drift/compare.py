@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from provision.drift.model import Difference, Kind, Subject
-from provision.node_plan import Action, Role
+from provision.node_plan import EDITED, Action, Role
 from provision.render.declared import DECLARED_RECORD
 
 if TYPE_CHECKING:
@@ -49,10 +49,17 @@ def differences_of(plan: NodePlan) -> tuple[Difference, ...]:
     """
     items = [item for item in plan.items if item.action not in _NO_DIFFERENCE and not _is_foreseen(item)]
     causes = [item for item in items if item.action is not Action.RESTART and item.target != DECLARED_RECORD]
-    grouped = groupby(causes or items or plan.items, key=lambda item: (_kind(item), item.role, item.reason))
-    return tuple(
-        Difference(kind, role, reason, tuple(map(_subject, together))) for (kind, role, reason), together in grouped
+    grouped = groupby(
+        causes or items or plan.items, key=lambda item: (_kind(item), item.role, item.reason, _edited(item))
     )
+    return tuple(
+        Difference(kind, role, reason, tuple(map(_subject, together)), is_edit=is_edit)
+        for (kind, role, reason, is_edit), together in grouped
+    )
+
+
+def _edited(item: Item) -> bool:
+    return item.action is Action.WRITE and item.from_ == EDITED
 
 
 def _kind(item: Item) -> Kind:

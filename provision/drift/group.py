@@ -11,6 +11,7 @@ from provision.node_plan import Disruption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from provision.drift.model import Difference
     from provision.drift.origin import Origin
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 class Case:
     """A difference with its nodes. ``disruption`` is the most that `grapnel apply` costs one of them.
 
+    ``needs_force``: on one of them there is an edited file, which `apply` refuses without being told to overwrite it.
     ``origins`` are what is known of where it comes from, by node; empty where nothing is.
     """
 
@@ -29,6 +31,7 @@ class Case:
     nodes: tuple[str, ...]
     disruption: Disruption
     origins: Mapping[str, tuple[Origin, ...]]
+    needs_force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +51,18 @@ def group(plans: Mapping[str, NodePlan], facts: Mapping[str, NodeFacts]) -> Comp
     """Return the comparison of nodes by their plans; nodes and equal cases keep their order."""
     found: dict[Difference, list[str]] = {}
     drifted = []
+    edited = set()
     for node, plan in plans.items():
         differences = differences_of(plan)
         for difference in differences:
             found.setdefault(difference, []).append(node)
+        if any(difference.is_edit for difference in differences):
+            edited.add(node)
         if differences and not plan.problems:
             drifted.append(node)
-    cases = [_case(difference, tuple(dict.fromkeys(nodes)), plans, facts) for difference, nodes in found.items()]
+    cases = [
+        _case(difference, tuple(dict.fromkeys(nodes)), plans, facts, edited) for difference, nodes in found.items()
+    ]
     return Comparison(
         cases=tuple(sorted(cases, key=lambda case: -len(case.nodes))),
         as_declared=tuple(node for node, plan in plans.items() if plan.is_empty),
@@ -64,7 +72,11 @@ def group(plans: Mapping[str, NodePlan], facts: Mapping[str, NodeFacts]) -> Comp
 
 
 def _case(
-    difference: Difference, nodes: tuple[str, ...], plans: Mapping[str, NodePlan], facts: Mapping[str, NodeFacts]
+    difference: Difference,
+    nodes: tuple[str, ...],
+    plans: Mapping[str, NodePlan],
+    facts: Mapping[str, NodeFacts],
+    edited: AbstractSet[str],
 ) -> Case:
     known = {node: origins(difference, facts[node]) for node in nodes}
     return Case(
@@ -72,4 +84,5 @@ def _case(
         nodes,
         max((plans[node].disruption for node in nodes), key=list(Disruption).index),
         {node: those for node, those in known.items() if those},
+        needs_force=not edited.isdisjoint(nodes),
     )

@@ -36,9 +36,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs on a node for one reason."""
+    """What differs on a node for one reason. ``is_edit``: `apply` leaves the file as it is unless it is told to."""
 
     kind: Kind
     role: Role
     reason: str
     subjects: tuple[Subject, ...]
+    is_edit: bool = False

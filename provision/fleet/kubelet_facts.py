@@ -17,10 +17,12 @@ class KubeletState(Fact, frozen=True, kw_only=True):
     """The kubelet's service, and what its command line says; paths are empty where it names none.
 
     ``flags`` are the names of its command line's flags. ``restart_due``: an earlier apply changed what it reads, and
-    was interrupted before it was restarted.
+    was interrupted before it was restarted. ``distribution`` is the program that runs it as a part of itself, if one
+    does.
     """
 
     unit: grammar.Unit
+    distribution: grammar.Word = ""
     load: grammar.Word = "not-found"
     active: grammar.Word = "inactive"
     program: str = ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.node_plan import Action, FileContent, Item, Problem, Role
+from provision.node_plan import EDITED, Action, FileContent, Item, Problem, Role
 from provision.render.engine_file import shown
 from provision.render.mark import Origin, origin_of
 from provision.spec.model import HandEdits
@@ -30,11 +30,24 @@ _SUM_DIGITS = 8
 
 @dataclass(frozen=True)
 class Kept:
-    """A text that is kept before the file that holds it is overwritten, or why nothing may be changed."""
+    """A text that is kept before the file that holds it is overwritten, or why nothing may be changed.
+
+    ``path`` and ``difference`` are of a file of ours that somebody edited, empty for any other.
+    """
 
     file: FileContent | None = None
     item: Item | None = None
     problem: Problem | None = None
+    path: str = ""
+    difference: str = ""
+
+    def told_in(self, writes: tuple[Item, ...]) -> tuple[Item, ...]:
+        """Return the writes of which that of the edited file says what was edited."""
+        reason = f"{self.path} was edited after grapnel wrote it: {self.difference}"
+        return tuple(
+            msgspec.structs.replace(item, from_=EDITED, reason=reason) if item.target == self.path else item
+            for item in writes
+        )
 
 
 def keep_edits(
@@ -56,7 +69,10 @@ def keep_edits(
         return Kept(problem=_problem(facts, wanted, present.content or "", place))
     what = "what was edited in" if origin is Origin.EDITED else "what somebody else wrote to"
     item = Item(role=Role.RUNTIME, action=Action.KEEP, target=place, reason=f"keeps {what} {wanted.path}")
-    return Kept(FileContent(place, present.content or "", f"0{present.mode[-3:]}"), item)
+    file = FileContent(place, present.content or "", f"0{present.mode[-3:]}")
+    if origin is not Origin.EDITED:
+        return Kept(file, item)
+    return Kept(file, item, path=wanted.path, difference=_difference(present.content or "", wanted.content))
 
 
 def overwrite_edits(stack: StackSpec) -> StackSpec:

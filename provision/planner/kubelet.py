@@ -43,6 +43,18 @@ if TYPE_CHECKING:
 
 _RUNNING: Final = frozenset({"active", "activating", "reloading"})
 _ROOT_DIR: Final = "/var/lib/kubelet"
+_KUBELET_ARG: Final = (
+    "update it to 1.32 or later, or write kubelet-arg into /etc/rancher/{0}/config.yaml and take node.kubelet out of "
+    "the declaration"
+)
+_OWN_MEANS: Final = {
+    "k3s": _KUBELET_ARG.format("k3s"),
+    "rke2": _KUBELET_ARG.format("rke2"),
+    "k0s": "declare a worker profile (spec.workerProfiles of k0s), start the worker with --profile, and take "
+    "node.kubelet out of the declaration",
+    "microk8s": "write flags into /var/snap/microk8s/current/args/kubelet, `snap restart microk8s`, and take "
+    "node.kubelet out of the declaration",
+}
 _HEALTHZ_PORT: Final = 10248  # KubeletConfiguration v1beta1
 
 
@@ -229,6 +241,8 @@ def _health(effective: Mapping[str, Any]) -> str:
 def _not_found(facts: NodeFacts, stack: StackSpec, state: KubeletState | None) -> Part[KubeletVariables]:
     """Return why a kubelet cannot be told anything: before a node has joined its cluster, it may have none yet."""
     unit, node = stack.node.kubelet.unit, facts.node.hostname
+    if state is not None and state.distribution:
+        return Part(problems=(_inside_problem(node, state),))
     if state is not None and state.active in _RUNNING and state.program:
         message = f"the kubelet of {node} is started without --config and --config-dir"
         hint = f"give {state.unit} one of them: settings on a command line cannot be changed"
@@ -239,6 +253,15 @@ def _not_found(facts: NodeFacts, stack: StackSpec, state: KubeletState | None) -
         hint="start it (a node without a cluster has none), or name its service in node.kubelet.unit; then apply again",
     )
     return Part(warnings=(missing,))
+
+
+def _inside_problem(node: str, state: KubeletState) -> Problem:
+    """Return why the kubelet of a distribution cannot be told anything, and how its own means do it."""
+    return Problem(
+        code="kubelet-of-distribution",
+        message=f"the kubelet of {node} is a part of {state.distribution}, which gives it no folder for settings",
+        hint=_OWN_MEANS.get(state.distribution, "use its own means, and take node.kubelet out of the declaration"),
+    )
 
 
 def _unreadable_record(facts: NodeFacts) -> Problem:

@@ -11,6 +11,7 @@ from provision.planner.device_classes import class_files, plan_removals
 from provision.planner.gpu_settings import plan_gpu_settings
 from provision.planner.holders import DAEMON_UNIT
 from provision.planner.mig import plan_mig
+from provision.planner.named_configs import config_files, plan_config_removals
 from provision.planner.part import (
     Declared,
     Part,
@@ -24,7 +25,12 @@ from provision.planner.part import (
 from provision.render.declared import DECLARED_RECORD
 from provision.render.device_classes import DECLARED_PATH, DEVICE_CLASSES
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
-from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
+from provision.render.nvidia_config import (
+    DECLARED_CONFIGS,
+    NAMED_CONFIGS,
+    NVIDIA_CONFIG_PATH,
+    render_nvidia_config,
+)
 from provision.spec.model import DaemonAs, Entitlement
 
 if TYPE_CHECKING:
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
 # What the daemon reads again on SIGHUP, all of it; its unit and its code it does not.
-_RELOADED = frozenset({DECLARED_PATH, NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
+_RELOADED = frozenset({DECLARED_PATH, DECLARED_CONFIGS, NODE_CONFIG_PATH, NVIDIA_CONFIG_PATH})
 _RUNS = (Action.ENABLE, Action.START)
 _UNITS = "/etc/systemd/system"
 UNIT_PATH = f"{_UNITS}/{DAEMON_UNIT}"
@@ -61,8 +67,8 @@ def plan_node_daemon(
     classes = class_files(facts, stack)
     is_pod = stack.plugin.daemon is DaemonAs.DAEMON_SET
     unit = () if is_pod else (FileContent(UNIT_PATH, payload.unit),)
-    files = (*gpus.files, *_configuration(stack), *classes, *unit, *_units(payload))
-    removals = (*plan_removals(facts, stack), *gpus.removals)
+    files = (*gpus.files, *_configuration(facts, stack), *classes, *unit, *_units(payload))
+    removals = (*plan_removals(facts, stack), *plan_config_removals(facts, stack), *gpus.removals)
     changes = (*deployment, *removals, *_writes(facts, stack, files))
     beside = {file.path for file in _units(payload)}
     read = [item for item in changes if item.target not in beside]
@@ -82,11 +88,11 @@ def _units(payload: Payload) -> tuple[FileContent, ...]:
     return tuple(FileContent(f"{_UNITS}/{name}", text) for name, text in sorted(payload.units.items()))
 
 
-def _configuration(stack: StackSpec) -> tuple[FileContent, ...]:
-    """Return the daemon's files. What is shared is written before node.json names its file."""
+def _configuration(facts: NodeFacts, stack: StackSpec) -> tuple[FileContent, ...]:
+    """Return the daemon's files. What is shared is written before node.json names its file, or its folder."""
     nvidia = render_nvidia_config(stack)
     shared = () if nvidia is None else (FileContent(NVIDIA_CONFIG_PATH, nvidia),)
-    return (*shared, FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
+    return (*shared, *config_files(facts, stack), FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
 
 
 def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
@@ -162,7 +168,7 @@ def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool)
 
 
 def _is_reloaded(target: str) -> bool:
-    return target in _RELOADED or target.startswith(f"{DEVICE_CLASSES}/")
+    return target in _RELOADED or target.startswith((f"{DEVICE_CLASSES}/", f"{NAMED_CONFIGS}/"))
 
 
 def _variables(  # noqa: PLR0913 - each is a part of what the role is told

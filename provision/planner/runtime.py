@@ -126,7 +126,7 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
     kept = _keep_edits(facts, stack, files, engine)
     if kept.problem is not None:
         return Part(problems=(kept.problem,))
-    writes = plan_files(facts, Role.RUNTIME, files)
+    writes = kept.told_in(plan_files(facts, Role.RUNTIME, files))
     if problem := _config_problem(facts, writes, engine):
         return Part(problems=(problem,))
     items = (

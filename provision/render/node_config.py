@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.render.nvidia_config import NVIDIA_CONFIG_PATH, render_nvidia_config
+from provision.render.nvidia_config import NAMED_CONFIGS, NVIDIA_CONFIG_PATH, render_nvidia_config
 
 if TYPE_CHECKING:
     from provision.spec.model import MemoryUnits, Plugin, StackSpec
@@ -30,9 +30,18 @@ def render_node_config(stack: StackSpec) -> str:
         **({} if stack.plugin.kubernetes_api is None else {"kubernetesApi": stack.plugin.kubernetes_api}),
         **_choices(stack.plugin),
         **({} if render_nvidia_config(stack) is None else {"nvidiaConfigFile": NVIDIA_CONFIG_PATH}),
+        **_by_label(stack.plugin),
         **({"memoryUnits": [_units(each) for each in stack.plugin.memory_units]} if stack.plugin.memory_units else {}),
     }
     return json.dumps(config, indent=2) + "\n"
+
+
+def _by_label(plugin: Plugin) -> dict[str, object]:
+    """Return where the configurations are that a label of the Node chooses from, nothing where there are none."""
+    if not plugin.configs:
+        return {}
+    default = {} if plugin.default_config is None else {"nvidiaConfigDefault": plugin.default_config}
+    return {"nvidiaConfigFolder": NAMED_CONFIGS, **default}
 
 
 def _choices(plugin: Plugin) -> dict[str, object]:

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from provision.node_plan import FileContent
 from provision.spec.model import AllocationPolicy, MigStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.spec.model import NamePattern, Share, SharingStrategy, StackSpec
+    from provision.spec.model import NamePattern, Plugin, PluginConfig, Share, SharingStrategy, StackSpec
 
 NVIDIA_CONFIG_PATH = "/etc/grapnel/nvidia.json"
+NAMED_CONFIGS: Final = "/etc/grapnel/nvidia.d"
+DECLARED_CONFIGS: Final = "/etc/grapnel/declared-configs.json"
 
 
 def render_nvidia_config(stack: StackSpec) -> str | None:
     """Return the file's text, None where nothing is declared that it would say: then a person's own file counts."""
-    plugin = stack.plugin
+    said = _said(stack.plugin)
+    return _text(said) if said else None
+
+
+def render_named_configs(stack: StackSpec) -> tuple[FileContent, ...]:
+    """Return the files that a label of the Node chooses from; one that says nothing has the plugin's defaults."""
+    return tuple(
+        FileContent(named_config_path(name), _text(_said(config))) for name, config in stack.plugin.configs.items()
+    )
+
+
+def named_config_path(name: str) -> str:
+    """Return where the file of a configuration is: its name is the label's value."""
+    return f"{NAMED_CONFIGS}/{name}"
+
+
+def _text(said: dict[str, Any]) -> str:
+    return json.dumps({"version": "v1", **said}, indent=2) + "\n"
+
+
+def _said(plugin: Plugin | PluginConfig) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     if plugin.mig_strategy is not MigStrategy.NONE:
         flags["migStrategy"] = plugin.mig_strategy.value
@@ -27,9 +50,7 @@ def render_nvidia_config(stack: StackSpec) -> str | None:
     ways = {"timeSlicing": plugin.sharing.time_slicing, "mps": plugin.sharing.mps}
     sharing = {name: _strategy(way) for name, way in ways.items() if way is not None}
     said = {"flags": flags, "resources": names, "sharing": sharing}
-    if not any(said.values()):
-        return None
-    return json.dumps({"version": "v1", **{key: value for key, value in said.items() if value}}, indent=2) + "\n"
+    return {key: value for key, value in said.items() if value}
 
 
 def _names(patterns: Sequence[NamePattern]) -> list[dict[str, str]]:

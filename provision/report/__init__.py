@@ -15,7 +15,7 @@ from provision.report.history import render_history
 from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
 from provision.report.plans import render_plans
-from provision.report.removal import removals_document, render_removals
+from provision.report.removal import removals_document, render_cluster_removal, render_removals
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
 from provision.report.run_document import report_document
@@ -38,6 +38,7 @@ __all__ = [
     "plans_document",
     "removals_document",
     "render_builds",
+    "render_cluster_removal",
     "render_diagnoses",
     "render_diffs",
     "render_drift",

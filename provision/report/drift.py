@@ -61,7 +61,7 @@ def _case(case: Case, apply: Sequence[str]) -> Iterator[RenderableType]:
     for line in _came_from(case):
         yield hanging(_INDENT, Text.assemble(("since: ", "cyan"), line))
     cost = (f"  ({_COSTS[case.disruption]})" if case.disruption in _COSTS else "", DISRUPTION_STYLES[case.disruption])
-    yield hanging(_INDENT, Text.assemble(("mend: ", "green"), mending(apply, case.nodes), cost))
+    yield hanging(_INDENT, Text.assemble(("mend: ", "green"), mending(apply, case.nodes, force=case.needs_force), cost))
 
 
 def _unnamed(difference: Difference) -> Iterator[str]:

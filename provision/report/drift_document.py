@@ -106,5 +106,5 @@ def _difference(case: Case, apply: Sequence[str]) -> DifferenceDocument:
             for origin in origins
         ),
         disruption=case.disruption,
-        mend=mending(apply, case.nodes, is_whole=True),
+        mend=mending(apply, case.nodes, is_whole=True, force=case.needs_force),
     )

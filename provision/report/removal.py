@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.apply.removal import NodeRemoval
+    from provision.rollout.cluster_removal import ClusterRemoval
 
     Removals = Mapping[str, NodeRemoval | Failure]
 
@@ -49,6 +50,23 @@ def _render(found: NodeRemoval, nodes: list[str]) -> Iterator[RenderableType]:
         yield hanging(Text("  refused: ", "bold red"), Text(problem))
 
 
+def render_cluster_removal(found: ClusterRemoval, cluster: str) -> Iterator[RenderableType]:
+    """Yield what is taken back in a cluster, Nodes with the same marks together, and what stays there."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node, change in found.marks.items():
+        if change.changes:
+            groups.setdefault(change.changes, []).append(node)
+    if found:
+        yield Text.assemble((cluster, "bold cyan"))
+    for changes, nodes in groups.items():
+        off = ", ".join(change.removeprefix("no ") for change in changes)
+        yield hanging(Text(f"  {'take off':<{_ACTION_WIDTH}}"), Text(f"{off}  (Node {names(nodes)})"))
+    for name in found.classes:
+        yield hanging(Text(f"  {'delete':<{_ACTION_WIDTH}}"), Text(f"RuntimeClass {name}  (grapnel made it)"))
+    for line in found.stays:
+        yield hanging(Text("  not as before: ", "bold yellow"), Text(line))
+
+
 class RemovalOfNode(msgspec.Struct, frozen=True, kw_only=True):
     """One node: what is done, what cannot be given back, and why nothing may be begun."""
 
@@ -59,6 +77,14 @@ class RemovalOfNode(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
+class RemovalOfCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is taken back in the cluster: marks by node, RuntimeClasses; and what stays there."""
+
+    marks: Mapping[str, tuple[str, ...]]
+    runtime_classes: tuple[str, ...]
+    stays: tuple[str, ...]
+
+
 class RemovalDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What `grapnel remove --plan --json` prints (docs/contracts/removal)."""
 
@@ -66,12 +92,22 @@ class RemovalDocument(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     rollout: Mapping[str, Any]
     nodes: tuple[RemovalOfNode, ...]
+    cluster: RemovalOfCluster
 
 
-def removals_document(removals: Removals, parts: Iterable[Part], rollout: Mapping[str, object]) -> str:
+def removals_document(
+    removals: Removals, parts: Iterable[Part], rollout: Mapping[str, object], cluster: ClusterRemoval
+) -> str:
     """Return the same as JSON, with the order in which nodes go and what has to leave them."""
+    taken = RemovalOfCluster(
+        marks={node: change.changes for node, change in cluster.marks.items() if change.changes},
+        runtime_classes=cluster.classes,
+        stays=cluster.stays,
+    )
     of_nodes = tuple(_document(node, found) for node, found in removals.items())
-    document = RemovalDocument(schema=SCHEMA, parts=tuple(sorted(parts)), rollout=rollout, nodes=of_nodes)
+    document = RemovalDocument(
+        schema=SCHEMA, parts=tuple(sorted(parts)), rollout=rollout, nodes=of_nodes, cluster=taken
+    )
     return printable_json(msgspec.to_builtins(document))
 
 

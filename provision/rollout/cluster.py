@@ -123,6 +123,12 @@ class Cluster(Protocol):
         Raises RuntimeClassError when one of that name has another handler.
         """
 
+    def why_runtime_class_stays(self, name: str) -> str | None:
+        """Return why `remove_runtime_class` would leave it, empty where it would not; None: there is none."""
+
+    def remove_runtime_class(self, name: str) -> str:
+        """Delete it where grapnel has made it and no pod names it; return why it stays, empty where it is gone."""
+
     def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
         """Return how labels and taints of nodes that were observed differ; nodes without a difference are left out."""
 
@@ -185,6 +191,16 @@ class OneByOne:
     def request_maintenance(self: Cluster, node: str) -> None:
         """There is nobody who would have to be asked."""
         del node
+
+    def why_runtime_class_stays(self: Cluster, name: str) -> str | None:
+        """There is none."""
+        del name
+        return None
+
+    def remove_runtime_class(self: Cluster, name: str) -> str:
+        """There is none."""
+        del name
+        return ""
 
     def compare_marks(self: Cluster, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
         """There are no objects that could be labelled."""

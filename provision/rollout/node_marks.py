@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +25,17 @@ class NodeMarks:
 
 @dataclass(frozen=True, slots=True)
 class MarkChange:
-    """How a Node differs from its marks. ``changes`` are done, ``conflicts`` are left to whoever has set the values."""
+    """How a Node differs from its marks. ``changes`` are done, ``conflicts`` are left to whoever has set the values.
+
+    ``left`` were ours, are to be taken away, and have another value by now: they stay.
+    """
 
     changes: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+NO_MARKS: Final = NodeMarks({}, {})
 
 
 def declared_marks(stack: StackSpec) -> NodeMarks:

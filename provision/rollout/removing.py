@@ -22,9 +22,15 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removing:
-    """Takes parts of grapnel away. ``removals`` say what that comes to on each node; the driver is no part of them."""
+    """Takes parts of grapnel away. ``removals`` say what that comes to on each node; the driver is no part of them.
+
+    ``classes`` are the RuntimeClasses that the nodes' handlers have, ``unselected`` the other machines of the inventory
+    that need each of them.
+    """
 
     parts: frozenset[Part]
+    classes: tuple[str, ...] = ()
+    unselected: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     removals: Mapping[str, NodeRemoval | Failure] = field(default_factory=dict)
     value: str = "remove"
 
@@ -66,9 +72,6 @@ def named_parts(removing: Removing) -> str:
 
 def left_in_cluster(removing: Removing) -> str:
     """Return what stays in a cluster of Kubernetes afterwards, empty for nothing."""
-    left = []
-    if Part.DAEMON in removing.parts:
-        left.append("the Nodes keep the labels, conditions and annotations that grapnel wrote last")
-    if Part.RUNTIME in removing.parts:
-        left.append("the RuntimeClass of the handler stays, which other nodes may use")
-    return "; ".join(left)
+    if Part.DAEMON not in removing.parts:
+        return ""
+    return "the Nodes keep the labels, conditions and annotations that grapnel-node and rollouts wrote last"

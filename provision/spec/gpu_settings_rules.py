@@ -78,9 +78,9 @@ def _exclusive(spec: StackSpec, path: KeyPath, entry: GpuSettings) -> Iterator[R
     for way, devices in _shares(spec.plugin):
         if not _meets(entry, devices):
             continue
-        if way == "mps":
+        if way.endswith(".mps"):
             hint = "leave computeMode out for these GPUs, or do not share them"
-            yield error(path, "is set by MPS itself for the GPUs that it shares (plugin.sharing.mps)", hint)
+            yield error(path, f"is set by MPS itself for the GPUs that it shares (plugin.{way})", hint)
         elif entry.compute_mode is ComputeMode.EXCLUSIVE_PROCESS:
             hint = "write DEFAULT, or do not share these GPUs"
             yield error(path, f"lets the second pod of a GPU that is shared (plugin.{way}) fail", hint)
@@ -91,7 +91,11 @@ def _exclusive(spec: StackSpec, path: KeyPath, entry: GpuSettings) -> Iterator[R
 
 def _shares(plugin: Plugin) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield in which ways whole GPUs are shared, and which of them: empty for all."""
-    ways = (("mps", plugin.sharing.mps), ("sharing.timeSlicing", plugin.sharing.time_slicing))
+    sharings = {"sharing": plugin.sharing} | {
+        f"configs.{n}.sharing": each.sharing for n, each in plugin.configs.items()
+    }
+    ways = [(f"{at}.mps", each.mps) for at, each in sharings.items()]
+    ways += [(f"{at}.timeSlicing", each.time_slicing) for at, each in sharings.items()]
     for way, strategy in ways:
         for share in () if strategy is None else strategy.resources:
             if not share.name.rpartition("/")[2].startswith(_MIG):

@@ -62,6 +62,8 @@ def judge_chosen(spec: StackSpec, entries: Sequence[MigEntry]) -> Iterator[Remar
     strategy = spec.plugin.mig_strategy
     if not divided or not spec.plugin.enabled:
         return
+    if spec.plugin.configs:
+        return  # a label decides how they are offered
     if strategy is MigStrategy.NONE:
         message = f"{spec.mig.layout} makes MIG devices, and plugin.migStrategy: none offers its GPUs as whole ones"
         yield warning(LAYOUT, message, "write migStrategy: single, or mixed")

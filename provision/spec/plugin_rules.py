@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from provision.spec.model import DaemonAs, LabelTarget, MemoryOveruse, MigStrategy
 from provision.spec.remark import error, warning
 
@@ -18,54 +20,82 @@ if TYPE_CHECKING:
 SECTION: Final[KeyPath] = ("plugin",)
 _DOMAIN: Final = "nvidia.com"
 _MIG: Final = f"{_DOMAIN}/mig-"
+_SHOWN: Final = 8
 
 
 class Division(NamedTuple):
-    """Devices of a resource that are divided: where that is declared, how, and as what they are offered."""
+    """Devices of a resource that are divided: where that is declared, how, and as what they are offered.
+
+    ``said`` is how, in words: `timeSlicing`, or `timeSlicing of configs.NAME`.
+    """
 
     path: KeyPath
     way: str
     resource: str
     devices: frozenset[str]  # empty: all
     shown_as: str
+    said: str
 
 
 def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
-    rules = tuple(division_rules(plugin))
     api = _in_a_pod(plugin) if plugin.daemon is DaemonAs.DAEMON_SET else _api(plugin)
-    return chain(_reserved(plugin, rules), _contradictions(rules), _mig(plugin, rules), _unnamed(plugin), api)
+    return chain(_offers(plugin, SECTION), _configs(plugin), api)
+
+
+def _offers(plugin: Plugin, path: KeyPath) -> Iterator[Remark]:
+    """Yield what is wrong with what is offered; ``path`` is where its keys are, those of memory units apart."""
+    rules = tuple(division_rules(plugin, path))
+    return chain(
+        _reserved(plugin, rules, path), _contradictions(rules), _mig(plugin, rules, path), _unnamed(plugin, path)
+    )
+
+
+def _configs(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what is wrong with what a label may choose: each configuration as if its keys were those of the section."""
+    known = set(_offers(plugin, SECTION))
+    for name, config in plugin.configs.items():
+        chosen = msgspec.structs.replace(plugin, **msgspec.structs.asdict(config))
+        yield from (remark for remark in _offers(chosen, (*SECTION, "configs", name)) if remark not in known)
+    if plugin.default_config is not None and plugin.default_config not in plugin.configs:
+        there = ", ".join(sorted(plugin.configs)[:_SHOWN]) or "none is declared"
+        message = f"there is no configuration '{plugin.default_config}'"
+        yield error((*SECTION, "defaultConfig"), message, f"plugin.configs has: {there}")
+    if plugin.configs and plugin.kubernetes_api is None and plugin.default_config is None:
+        hint = "write kubernetesApi, such as /etc/kubernetes/kubelet.conf, or defaultConfig"
+        yield warning((*SECTION, "configs"), "have no effect: without the Kubernetes API, no label is heard of", hint)
 
 
 def full_name(name: str) -> str:
     return name if "/" in name else f"{_DOMAIN}/{name}"
 
 
-def division_rules(plugin: Plugin) -> Iterator[Division]:
+def division_rules(plugin: Plugin, where: KeyPath = SECTION) -> Iterator[Division]:
     ways = (("timeSlicing", plugin.sharing.time_slicing), ("mps", plugin.sharing.mps))
     for way, strategy in ways:
         if strategy is not None:
-            yield from _of_strategy(way, strategy)
+            yield from _of_strategy(way, strategy, where)
     for index, units in enumerate(plugin.memory_units):
         path: KeyPath = (*SECTION, "memoryUnits", index)
-        yield Division(path, "memoryUnits", units.of, frozenset(units.devices), units.resource)
+        yield Division(path, "memoryUnits", units.of, frozenset(units.devices), units.resource, "memoryUnits")
 
 
-def _of_strategy(way: str, strategy: SharingStrategy) -> Iterator[Division]:
+def _of_strategy(way: str, strategy: SharingStrategy, where: KeyPath) -> Iterator[Division]:
+    said = way if where == SECTION else f"{way} of {'.'.join(map(str, where[1:]))}"
     for index, share in enumerate(strategy.resources):
-        path: KeyPath = (*SECTION, "sharing", way, "resources", index)
+        path: KeyPath = (*where, "sharing", way, "resources", index)
         name = full_name(share.name)
         shown = full_name(share.rename) if share.rename else f"{name}.shared" if strategy.rename_by_default else name
-        yield Division(path, way, name, frozenset(share.devices), shown)
+        yield Division(path, way, name, frozenset(share.devices), shown, said)
 
 
-def _reserved(plugin: Plugin, rules: tuple[Division, ...]) -> Iterator[Remark]:
+def _reserved(plugin: Plugin, rules: tuple[Division, ...], where: KeyPath) -> Iterator[Remark]:
     """Kubernetes keeps its own domain for native resources and refuses extended ones in it."""
     hint = "use a domain of your own, or nvidia.com"
     names: list[tuple[KeyPath, str]] = [((*SECTION, "resource"), plugin.resource)]
     names += [(rule.path, name) for rule in rules for name in dict.fromkeys((rule.resource, rule.shown_as))]
     for kind, patterns in (("gpus", plugin.resources.gpus), ("mig", plugin.resources.mig)):
-        names += [((*SECTION, "resources", kind, index), full_name(each.name)) for index, each in enumerate(patterns)]
+        names += [((*where, "resources", kind, index), full_name(each.name)) for index, each in enumerate(patterns)]
     for path, name in names:
         domain = name.partition("/")[0]
         if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
@@ -76,14 +106,14 @@ def _contradictions(rules: tuple[Division, ...]) -> Iterator[Remark]:
     for one, other in combinations(rules, 2):
         may_overlap = not one.devices or not other.devices or bool(one.devices & other.devices)
         if one.resource == other.resource and may_overlap:
-            message = f"{other.resource} is divided by {one.way}, too"
+            message = f"{other.resource} is divided by {one.said}, too"
             yield error(other.path, message, "name other devices in each, or leave one out")
         elif one.shown_as == other.shown_as and one.way != other.way:
-            message = f"{other.shown_as} would also be what {one.way} offers"
+            message = f"{other.shown_as} would also be what {one.said} offers"
             yield error(other.path, message, "give one of them another name")
 
 
-def _mig(plugin: Plugin, rules: tuple[Division, ...]) -> Iterator[Remark]:
+def _mig(plugin: Plugin, rules: tuple[Division, ...], where: KeyPath) -> Iterator[Remark]:
     of_mig = {full_name(each.name) for each in plugin.resources.mig}
     for rule in rules:
         is_mig = rule.resource.startswith(_MIG) or rule.resource in of_mig
@@ -92,13 +122,15 @@ def _mig(plugin: Plugin, rules: tuple[Division, ...]) -> Iterator[Remark]:
         elif is_mig and plugin.mig_strategy is not MigStrategy.MIXED:
             yield warning(rule.path, f"{rule.resource} is not offered", "write migStrategy: mixed")
     if plugin.resources.mig and plugin.mig_strategy is not MigStrategy.MIXED:
-        yield warning((*SECTION, "resources", "mig"), "has no effect", "write migStrategy: mixed")
+        yield warning((*where, "resources", "mig"), "has no effect", "write migStrategy: mixed")
 
 
-def _unnamed(plugin: Plugin) -> Iterator[Remark]:
+def _unnamed(plugin: Plugin, where: KeyPath) -> Iterator[Remark]:
     if plugin.resources.gpus and plugin.resource != f"{_DOMAIN}/gpu":
         message = "has no effect beside resources.gpus, which names every resource"
-        yield warning((*SECTION, "resource"), message, "leave one of them out")
+        yield warning(
+            (*where, "resource") if where == SECTION else (*where, "resources"), message, "leave one of them out"
+        )
 
 
 def _api(plugin: Plugin) -> Iterator[Remark]:

@@ -64,7 +64,7 @@ def test_the_planner_fills_exactly_the_roles_variables(role: str, values: type[m
 @pytest.mark.slow
 @pytest.mark.parametrize("role", VARIABLES)
 def test_carrying_out_hands_every_variable_on(role: str) -> None:
-    tasks = read("roles/apply/tasks/main.yml")
+    tasks = read("roles/apply/tasks/carry_out.yml")
     (task,) = (one for one in tasks if one.get("vars", {}).keys() & options(role).keys())
 
     assert task["ansible.builtin.include_role"]["name"] == f"grapnel.node.{role}"

@@ -11,6 +11,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils import kubernetes_engines
 from ansible_collections.grapnel.node.plugins.module_utils.units import is_restart_due
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ NOTE = "/var/lib/grapnel/kubelet-place.json"
 _ROOT_DIR = "/var/lib/kubelet"
 _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,127}\.service")
 _FLAG = re.compile(r"[a-z0-9-]{1,64}")
+# An entry of a list such as `kubelet-arg`: none of the kubelet's flags that matter here is another program's, too.
+_EXTRA = re.compile(r"""(?:[-\[,]\s*|kubelet-arg["']?\s*:\s*)["']?(?:--)?([a-z][a-z0-9-]{1,63})=""")
+_COMMENT = re.compile(r"(?m)(?:^|\s)#.*$")
+_KUBELITE = "snap.microk8s.daemon-kubelite.service"
 _MAX_FLAGS = 256
 _MAX_DROP_INS = 32
 _TIMEOUT_S = 20.0
@@ -43,14 +48,27 @@ class Place:
         return dict(self.flags).get(name, "")
 
 
+@dataclass(frozen=True)
+class Inside:
+    """A kubelet that another program runs: a distribution of Kubernetes, in its service."""
+
+    distribution: str
+    unit: str
+    place: Place
+
+
 def read_kubelet(host: Host, unit: str) -> dict[str, Any] | None:
     """Return the facts ``kubelet`` of a service; without one, of that whose settings grapnel has changed, if any."""
     unit = unit or _recorded_unit(host)
     if not _UNIT.fullmatch(unit):
         return None
     properties = unit_state(host, unit)
-    place = read_place(host, properties.get("MainPID", ""))
+    inside = find_inside(host, unit, is_missing=properties.get("LoadState") != "loaded")
+    if inside is not None and inside.unit != unit:
+        unit, properties = inside.unit, unit_state(host, inside.unit)
+    place = read_place(host, properties.get("MainPID", "")) if inside is None else inside.place
     return {
+        "distribution": "" if inside is None else inside.distribution,
         "unit": unit,
         "load": properties.get("LoadState", "not-found"),
         "active": properties.get("ActiveState", "inactive"),
@@ -61,6 +79,36 @@ def read_kubelet(host: Host, unit: str) -> dict[str, Any] | None:
         "flags": sorted({name for name, _ in place.flags if _FLAG.fullmatch(name)})[:_MAX_FLAGS],
         "restart_due": is_restart_due(host, unit),
     }
+
+
+def find_inside(host: Host, unit: str, *, is_missing: bool) -> Inside | None:
+    """Return the kubelet that a distribution runs, where its service is meant, or the one that is meant is missing.
+
+    k3s and RKE2 give it a folder for settings from 1.32 on, into which they write a file of their own at every start
+    (docs.k3s.io, "Kubelet Configuration"). What they and others say by `kubelet-arg` are flags.
+    """
+    for name, each in kubernetes_engines.DISTRIBUTIONS.items():
+        units = (_KUBELITE,) if name == "microk8s" else each.units
+        if not (is_missing or unit in units):
+            continue
+        loaded = [one for one in units if unit_state(host, one).get("LoadState") == "loaded"]
+        if not loaded:
+            continue
+        folder = f"{kubernetes_engines.data_of(host, name)}/agent/etc/kubelet.conf.d" if each.data else ""
+        has_folder = bool(folder) and host.path(f"{folder}/00-{name}-defaults.conf").is_file()
+        flags = tuple((flag, "") for flag in _extra_flags(host, each.settings))
+        place = Place(program=name, config_dir=folder if has_folder else "", flags=flags)
+        return Inside(name, loaded[0], place)
+    return None
+
+
+def _extra_flags(host: Host, settings: str) -> list[str]:
+    """Return the flags that k3s or RKE2 is told to give to programs, by its file and those of the folder beside it."""
+    if not settings:
+        return []
+    beside = (f"{settings}.d/{name}" for name in host.names(f"{settings}.d") if name.endswith((".yaml", ".yml")))
+    texts = (host.read_text(path) or "" for path in (settings, *beside))
+    return [flag for text in texts for flag in _EXTRA.findall(_COMMENT.sub("", text))]
 
 
 def unit_state(host: Host, unit: str) -> dict[str, str]:

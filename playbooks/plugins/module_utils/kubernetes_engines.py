@@ -130,6 +130,12 @@ def files_of(host: Host) -> Iterator[str]:
                 yield from _drop_ins(host, f"{folder}/{generation}.toml.d")
 
 
+def data_of(host: Host, name: str) -> str:
+    """Return the folder of k3s or RKE2: what runs says it, else their settings, else it is the usual one."""
+    config = dict(_running(host)).get(name) or ""
+    return config.partition(_AGENT)[0] if _AGENT in config else _data_of(host, DISTRIBUTIONS[name])
+
+
 def config_of(host: Host, name: str) -> str:
     """Return the file that a distribution writes for its containerd."""
     distribution = DISTRIBUTIONS[name]

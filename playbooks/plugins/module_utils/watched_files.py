@@ -42,6 +42,7 @@ _FILES = (
     "/etc/crio/crio.conf.d/99-nvidia.conf",
     "/etc/docker/daemon.json",
     "/etc/grapnel/containerd/base-spec.json",
+    "/etc/grapnel/declared-configs.json",
     "/etc/grapnel/declared-devices.json",
     "/etc/grapnel/declared.json",
     "/etc/grapnel/gpu-settings.json",
@@ -71,10 +72,11 @@ _CRIO_CONFIG = "/etc/crio/crio.conf"
 _CRIO_FOLDER = "/etc/crio/crio.conf.d"
 _FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", _CRIO_FOLDER)
 _CLASSES = "/etc/grapnel/devices.d"
+_CONFIGS = "/etc/grapnel/nvidia.d"  # of which a label of the Node names one
 # Folders of OCI hook files that CRI-O and Podman read by themselves; CRI-O's configuration may name others.
 _HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 _HOOK_SUFFIX = _CLASS_SUFFIX = ".json"
-_MAX_CLASSES = 64
+_MAX_CLASSES = _MAX_CONFIGS = 64
 _MAX_HOOK_FOLDERS = 6
 _MAX_HOOK_FILES = 32  # of one folder
 _COMMENT = re.compile(r"#[^\n]*")
@@ -91,6 +93,7 @@ def read_files(host: Host, more: list[str]) -> dict[str, Any]:
         *beside,
         *_hook_files(host),
         *_class_files(host),
+        *_config_files(host),
         *chain(*read_imports(host).values()),
         *kubernetes_engines.files_of(host),
         *more,
@@ -109,6 +112,12 @@ def _class_files(host: Host) -> Iterator[str]:
     """Paths of the node daemon's device classes, as many as it reads."""
     names = [name for name in host.names(_CLASSES) if name.endswith(_CLASS_SUFFIX) and not is_leftover(name)]
     return (f"{_CLASSES}/{name}" for name in names[:_MAX_CLASSES])
+
+
+def _config_files(host: Host) -> Iterator[str]:
+    """Paths of the node daemon's configurations, as many as can be declared."""
+    names = [name for name in host.names(_CONFIGS) if not is_leftover(name)]
+    return (f"{_CONFIGS}/{name}" for name in names[:_MAX_CONFIGS])
 
 
 def _folders_of_crio(host: Host) -> Iterator[str]:

@@ -14,6 +14,7 @@ from msgspec import Meta
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import (
     AbsolutePath,
+    ConfigName,
     DeviceClassName,
     DeviceClassSource,
     DeviceId,
@@ -131,6 +132,21 @@ class MemoryUnits(Section, frozen=True, kw_only=True):
     unit_mib: Annotated[UnitMiB, doc("Memory of a unit, in MiB.")] = msgspec.field(name="unitMiB", default=1024)
 
 
+class PluginConfig(Section, frozen=True, kw_only=True):
+    """What a configuration says that a label of the Node can name; its keys are those of `plugin`."""
+
+    mig_strategy: Annotated[MigStrategy, doc("How MIG devices are offered.")] = MigStrategy.NONE
+    resources: Annotated[ResourceNames, doc("Names of resources by product and by MIG profile.")] = msgspec.field(
+        default_factory=ResourceNames
+    )
+    sharing: Annotated[Sharing, doc("GPUs and MIG devices that several containers share.")] = msgspec.field(
+        default_factory=Sharing
+    )
+    shared_devices_allocation_policy: Annotated[AllocationPolicy, doc("Which shared GPU a container gets.")] = (
+        AllocationPolicy.DISTRIBUTED
+    )
+
+
 class DeviceClass(Section, frozen=True, kw_only=True):
     """A kind of device other than NVIDIA's GPUs, whose file is written out."""
 
@@ -203,6 +219,17 @@ class Plugin(Section, frozen=True, kw_only=True):
         AllocationPolicy,
         doc("Which shared GPU a container gets; distributed: one that the fewest have; packed: that the most have."),
     ] = AllocationPolicy.DISTRIBUTED
+    configs: Annotated[
+        dict[ConfigName, PluginConfig],
+        Meta(max_length=64),
+        doc(
+            "Configurations by name, of which the Node's label nvidia.com/device-plugin.config names the one that "
+            "counts instead of migStrategy, resources, sharing and sharedDevicesAllocationPolicy."
+        ),
+    ] = msgspec.field(default_factory=dict)
+    default_config: Annotated[
+        ConfigName | None, doc("Configuration of a Node without that label; null: those keys count.")
+    ] = None
     device_classes: Annotated[
         tuple[DeviceClassSource | DeviceClass, ...],
         Meta(max_length=64),

@@ -207,6 +207,14 @@ DeviceClassSource = Annotated[
         longest=255,
     ),
 ]
+ConfigName = Annotated[
+    str,
+    text(
+        r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+        "the name of a configuration, as a label's value: letters, digits, '-', '_' and '.', 63 at most",
+        "inference",
+    ),
+]
 LayoutName = Annotated[
     str,
     text(

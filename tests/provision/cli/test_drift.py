@@ -48,4 +48,7 @@ def test_what_mends_sees_the_same_fleet(arguments: list[str], expected: str) -> 
     parser = argparse.ArgumentParser()
     configure(parser)
 
-    assert " ".join(apply_command(parser.parse_args(arguments))) == expected
+    arguments_read = parser.parse_args(arguments)
+
+    assert arguments_read.force  # an edited file is compared instead of refused
+    assert " ".join(apply_command(arguments_read)) == expected

@@ -21,6 +21,7 @@ from provision.cluster.permissions import (
     LEASE_NAMESPACE,
     NEEDED,
     ON_CALL_GRANT,
+    REMOVING,
     REPLACE_GRANT,
     REPLACING,
     REQUESTING,
@@ -66,7 +67,7 @@ def permissions(role: dict[str, Any]) -> set[Permission]:
 
 
 def test_the_file_grants_what_is_needed_and_nothing_else() -> None:
-    assert set.union(*map(permissions, GRANTED)) == set(NEEDED) | set(HELPFUL) | set(ASKING)
+    assert set.union(*map(permissions, GRANTED)) == set(NEEDED) | set(HELPFUL) | set(REMOVING) | set(ASKING)
     assert [role["kind"] for role in GRANTED] == list(WHERE)
 
 

@@ -70,7 +70,7 @@ CASES: dict[str, tuple[Node, NodeMarks, MarkChange]] = {
     "ours that somebody changed since stays where it is declared no more": (
         node({"a": "x"}, labels={"a": "b"}),
         NOTHING,
-        MarkChange(),
+        MarkChange(left=("label a is 'x', and grapnel had set 'b'",)),
     ),
     "what somebody else has set is a conflict": (
         node({"a": "x"}, [{**TAINT, "value": "y"}]),

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.drift import Comparison, Kind, Subject, differences_of, group
-from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
+from provision.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
+from provision.planner.hand_edits import overwrite_edits
 from provision.render.containerd import DROP_IN_PATH
 from tests.provision.planner.test_drift import DRIFT
-from tests.provision.samples import configured, edit_file, edit_package, make_facts, plan, replace
+from tests.provision.samples import configured, edit_file, edit_package, make_facts, make_stack, plan, replace, text_of
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
@@ -53,6 +54,38 @@ def test_packages_that_differ_for_one_reason_are_one_difference_with_versions() 
         Subject("libcuda1", "550.1-1", "550.163.01-2"),
         Subject("nvidia-smi", "550.1-1", "550.163.01-2"),
     )
+
+
+def test_an_edited_file_is_a_difference_that_needs_force_to_be_mended() -> None:
+    facts = configured()
+    text = text_of(facts, DROP_IN_PATH).replace(
+        'runtime_type = "io.containerd.runc.v2"\nbase', 'runtime_type = "x"\nbase'
+    )
+    edited = plan(edit_file(facts, DROP_IN_PATH, text), overwrite_edits(make_stack()))
+    stopped = item(Action.START, reason="stopped")
+
+    seen = compare({"n1": replace(edited, node="n1"), "n2": NodePlan(node="n2", items=(stopped,))})
+
+    first, second = seen.cases
+    assert first.difference.reason.startswith(f"{DROP_IN_PATH} was edited after grapnel wrote it: ")
+    assert first.difference.reason.endswith("runtimes.nvidia.runtime_type is changed")
+    assert (first.difference.kind, first.difference.subjects) == (Kind.FILE, (Subject(DROP_IN_PATH),))
+    assert (first.nodes, first.needs_force, first.disruption) == (("n1",), True, Disruption.RESTART_RUNTIME)
+    assert (second.nodes, second.needs_force) == (("n2",), False)
+    assert (seen.drifted, seen.problems) == (("n1", "n2"), {})
+
+
+def test_what_else_differs_on_a_node_with_an_edited_file_needs_force_too() -> None:
+    edit = item(Action.WRITE, "/etc/x", from_=EDITED, reason="edited")
+    plans = {
+        "n1": NodePlan(node="n1", items=(edit, item(Action.HOLD))),
+        "n2": NodePlan(node="n2", items=(item(Action.HOLD),)),
+    }
+
+    assert {case.difference.kind: case.needs_force for case in compare(plans).cases} == {
+        Kind.HOLD: True,
+        Kind.FILE: True,
+    }
 
 
 def test_files_whose_text_cannot_be_known_yet_are_left_out() -> None:

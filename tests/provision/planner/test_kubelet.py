@@ -193,6 +193,61 @@ def test_a_node_without_a_kubelet_is_warned_about_and_provisioned(state: Kubelet
     assert not of_kubelet(found)
 
 
+INSIDE = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
+
+
+def inside(distribution: str, unit: str, folder: str = "", **changes: object) -> NodeFacts:
+    """Return a node whose kubelet is a part of a distribution."""
+    given = {"config": "", "config_dir": folder, "flags": (), "program": distribution, **changes}
+    facts = node(distribution=distribution, unit=unit, **given)
+    defaults = make_file("kind: KubeletConfiguration\nmaxPods: 110\n")
+    return replace(facts, files=facts.files | {f"{folder}/00-k3s-defaults.conf": defaults}) if folder else facts
+
+
+def test_the_kubelet_inside_k3s_gets_a_file_of_its_folder_and_k3s_a_restart() -> None:
+    facts = inside("k3s", "k3s-agent.service", INSIDE)
+
+    found = plan(facts, declared())
+
+    assert steps(found.items) == [
+        ("write", KUBELET_RECORD_PATH),
+        ("write", f"{INSIDE}/99-grapnel.conf"),
+        ("restart", "k3s-agent.service"),
+    ]
+    assert found.disruption is Disruption.DRAIN
+    assert found.roles.kubelet is not None
+    assert found.roles.kubelet.kubelet_unit == "k3s-agent.service"
+    done = simulate_apply(facts, found)
+    assert plan(done, declared()).is_empty
+    back = plan(done, make_stack())
+    assert ("remove", f"{INSIDE}/99-grapnel.conf") in steps(back.items)
+
+
+def test_a_kubelet_arg_of_k3s_counts_more_than_any_file() -> None:
+    (problem,) = plan(inside("k3s", "k3s.service", INSIDE, flags=("cpu-manager-policy",)), declared()).problems
+
+    assert problem.code == "kubelet-flag"
+
+
+@pytest.mark.parametrize(
+    ("distribution", "unit", "way"),
+    [
+        ("k3s", "k3s.service", "update it to 1.32 or later, or write kubelet-arg into /etc/rancher/k3s/config.yaml"),
+        ("rke2", "rke2-agent.service", "/etc/rancher/rke2/config.yaml"),
+        ("k0s", "k0sworker.service", "spec.workerProfiles"),
+        ("microk8s", "snap.microk8s.daemon-kubelite.service", "/var/snap/microk8s/current/args/kubelet"),
+    ],
+)
+def test_a_kubelet_without_a_folder_inside_of_a_distribution_is_refused_with_its_own_way(
+    distribution: str, unit: str, way: str
+) -> None:
+    (problem,) = plan(inside(distribution, unit), declared()).problems
+
+    assert problem.code == "kubelet-of-distribution"
+    assert f"is a part of {distribution}" in problem.message
+    assert way in problem.hint
+
+
 def later(text: str) -> NodeFacts:
     facts = node()
     return replace(facts, files=facts.files | {f"{FOLDER}/99-other.conf": make_file(text)})

@@ -13,7 +13,7 @@ from provision.apply.model import Failure, Status
 from provision.drift import Comparison, group
 from provision.fleet.facts import InstalledPackage
 from provision.fleet.traces import FileTrace, PackageTrace, Traces
-from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
+from provision.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
 from provision.report import drift_document, make_console, render_drift, show
 from tests.provision.samples import make_facts
 
@@ -64,6 +64,18 @@ def test_two_nodes_of_a_thousand_are_named_with_versions_and_the_command_that_me
         "  mend: grapnel apply --limit n0017,n0203",
         "",
         "1000 nodes: 998 as declared, 2 drifted",
+    ]
+
+
+def test_an_edited_file_is_mended_by_force() -> None:
+    edit = Item(role=Role.RUNTIME, action=Action.WRITE, target="/etc/x", from_=EDITED, reason="/etc/x was edited")
+
+    assert shown(plans(2, {"n0001": (edit,)})) == [
+        "file: /etc/x was edited",
+        "  1 node: n0001",
+        "  mend: grapnel apply --force --limit n0001",
+        "",
+        "2 nodes: 1 as declared, 1 drifted",
     ]
 
 

@@ -17,11 +17,13 @@ from provision.rollout.model import GpuPod, NodeView, Phase, Record
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from provision.apply.model import Observer
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.errors import ClusterError
     from provision.rollout.model import Origin
+    from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.standing import Standing
@@ -92,6 +94,8 @@ class FakeCluster(OneByOne):
     most_out: int = 0
     published: list[Standing] = field(default_factory=list)
     pause: Pause | None = None
+    needed: dict[str, str] = field(default_factory=dict)  # why RuntimeClasses have to stay
+    marks: dict[str, MarkChange] = field(default_factory=dict)  # what would be taken off Nodes
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
         self.on_observe()
@@ -153,6 +157,24 @@ class FakeCluster(OneByOne):
             return False
         self.classes.append(name)
         return True
+
+    def why_runtime_class_stays(self, name: str) -> str | None:
+        return self.needed.get(name, "") if name in self.classes else None
+
+    def remove_runtime_class(self, name: str) -> str:
+        self.effect(f"no class {name}")
+        if not (reason := self.needed.get(name, "")):
+            self.classes.remove(name)
+        return reason
+
+    def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> dict[str, MarkChange]:
+        return {name: self.marks[name] for name, marks in wanted.items() if name in self.marks and not marks}
+
+    def set_marks(self, wanted: Mapping[str, NodeMarks]) -> dict[str, ClusterError]:
+        for name in wanted:
+            self.effect(f"marks {name}")
+            del self.marks[name]
+        return {}
 
     def paused(self) -> Pause | None:
         return self.pause

@@ -27,6 +27,7 @@ FOLDERS = (
     PROGRAMS,
     "/etc/grapnel/containerd",
     "/etc/grapnel/devices.d",
+    "/etc/grapnel/nvidia.d",
     "/etc/grapnel",
     "/var/lib/grapnel",
 )

@@ -1,0 +1,71 @@
+"""Runs the module `run_lock`: says which run this is, and whether one that has the lock was killed on this machine."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import socket
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
+
+# The controller of a cluster has a lease of its own, and runs in a pod that another one follows at any time.
+_IN_CLUSTER = "grapnel controller"
+
+
+class ActionModule(CheckedAction):
+    RETURNS: ClassVar = {"held_by": str, "says": str}
+
+    def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Take the lock or give it back; raises AnsibleActionFail where another run has it."""
+        arguments = {**self._task.args, **self._identity(), "dead": ""}
+        answer = self.execute(self._task.action, arguments, task_vars)
+        other = str(answer.get("held_by") or "")
+        if other and is_dead(other):
+            answer = self.execute(self._task.action, {**arguments, "dead": other}, task_vars)
+        if answer.get("held_by"):
+            raise AnsibleActionFail(str(answer.get("says") or "another run is changing this node"))
+        return answer
+
+    def _identity(self) -> dict[str, str]:
+        if str(self._connection.transport).endswith("host"):
+            return {"owner": _IN_CLUSTER, "holder": _IN_CLUSTER}
+        # The worker of a task is a child of the ansible-playbook that has the run.
+        return {"owner": owner_of(os.getppid()), "holder": f"{getpass.getuser()}@{socket.gethostname()}"}
+
+
+def owner_of(pid: int) -> str:
+    """Return what stands for a process of this machine: place, number and when it began."""
+    return f"{_place()}:{pid}:{_began(pid)}"
+
+
+def is_dead(owner: str) -> bool:
+    """Tell whether an owner was a process of this machine that does not run any more."""
+    place, _, process = owner.partition(":")
+    pid, _, began = process.partition(":")
+    return place == _place() and pid.isdecimal() and _began(int(pid)) != began
+
+
+def _place() -> str:
+    """Return what stands for this machine and its numbers of processes: a container has its own."""
+    machine = Path("/etc/machine-id")
+    known = machine.read_text(encoding="ascii", errors="replace") if machine.is_file() else ""
+    text = f"{known}\n{socket.gethostname()}\n{Path('/proc/self/ns/pid').readlink()}\n{_boot()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _began(pid: int) -> str:
+    """Return when a process began, in ticks since the boot; empty where there is none, or it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

@@ -1,0 +1,134 @@
+"""Kubelets that are part of a distribution: where each takes settings, read from recorded configurations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_kubelet, settings_files
+
+from tests.playbooks.fakes import Machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ASKED = "systemctl show --property LoadState,ActiveState,MainPID"
+GONE = "LoadState=not-found\nActiveState=inactive\nMainPID=0\n"
+RUNS = "LoadState=loaded\nActiveState=active\nMainPID=77\n"
+# Files that installations have, shortened: config.yaml as docs.k3s.io and docs.rke2.io show it.
+K3S = """\
+write-kubeconfig-mode: "0644"
+kubelet-arg:
+  - "image-gc-high-threshold=70"
+  - cpu-manager-policy=static   # for the models
+kube-apiserver-arg: ["audit-log-path=/var/log/audit"]
+# kubelet-arg: topology-manager-policy=none
+"""
+RKE2 = """\
+server: https://10.0.0.1:9345
+data-dir: /srv/rke2
+kubelet-arg: "--reserved-cpus=0-1"
+"""
+K3S_FOLDER = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
+
+
+def node(tmp_path: Path, unit: str, **files: str) -> Machine:
+    """Return a machine on which one service is, and no kubelet's own."""
+    machine = Machine(tmp_path)
+    machine.teach(ASKED, GONE)
+    machine.teach(f"{ASKED} {unit}", RUNS)
+    machine.write("/proc/77/cmdline", "/usr/local/bin/k3s\0agent\0")
+    for path, text in files.items():
+        machine.write(path, text)
+    return machine
+
+
+CASES: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
+    "k3s 1.32 and later": (
+        "k3s-agent.service",
+        {f"{K3S_FOLDER}/00-k3s-defaults.conf": "kind: KubeletConfiguration\n", "/etc/rancher/k3s/config.yaml": K3S},
+        {
+            "distribution": "k3s",
+            "unit": "k3s-agent.service",
+            "config_dir": K3S_FOLDER,
+            "flags": ["audit-log-path", "cpu-manager-policy", "image-gc-high-threshold"],
+        },
+    ),
+    "k3s before 1.32": (
+        "k3s.service",
+        {"/etc/rancher/k3s/config.yaml": "token: x\n"},
+        {"distribution": "k3s", "unit": "k3s.service", "config_dir": "", "flags": []},
+    ),
+    "RKE2 with data elsewhere, and flags in a file beside": (
+        "rke2-server.service",
+        {
+            "/srv/rke2/agent/etc/kubelet.conf.d/00-rke2-defaults.conf": "kind: KubeletConfiguration\n",
+            "/etc/rancher/rke2/config.yaml": RKE2,
+            "/etc/rancher/rke2/config.yaml.d/90-site.yaml": 'kubelet-arg: ["kube-reserved=cpu=1"]\n',
+        },
+        {
+            "distribution": "rke2",
+            "unit": "rke2-server.service",
+            "config_dir": "/srv/rke2/agent/etc/kubelet.conf.d",
+            "flags": ["kube-reserved", "reserved-cpus"],
+        },
+    ),
+    "k0s": (
+        "k0sworker.service",
+        {"/etc/k0s/containerd.toml": "# k0s_managed=true\n"},
+        {"distribution": "k0s", "unit": "k0sworker.service", "config_dir": "", "flags": []},
+    ),
+    "microk8s": (
+        "snap.microk8s.daemon-kubelite.service",
+        {"/var/snap/microk8s/current/args/kubelet": "--cluster-domain=cluster.local\n"},
+        {
+            "distribution": "microk8s",
+            "unit": "snap.microk8s.daemon-kubelite.service",
+            "config_dir": "",
+            "flags": [],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("unit", "files", "expected"), CASES.values(), ids=CASES)
+def test_a_kubelet_inside_another_program_is_found(
+    unit: str, files: dict[str, str], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    found = read_kubelet(node(tmp_path, unit, **files).host, "kubelet.service")
+
+    assert found is not None
+    assert {name: found[name] for name in expected} == expected
+    assert (found["active"], found["config"], found["root_dir"]) == ("active", "", "/var/lib/kubelet")
+
+
+def test_it_is_found_by_the_service_that_was_written_down(tmp_path: Path) -> None:
+    machine = node(tmp_path, "k3s-agent.service", **{f"{K3S_FOLDER}/00-k3s-defaults.conf": "kind: x\n"})
+    machine.write("/etc/grapnel/kubelet.json", '{"unit": "k3s-agent.service"}')
+    machine.write(f"{K3S_FOLDER}/99-grapnel.conf", "{}")
+
+    found = read_kubelet(machine.host, "")
+
+    assert found is not None
+    assert (found["distribution"], found["config_dir"]) == ("k3s", K3S_FOLDER)
+    assert settings_files(machine.host, found) == [
+        f"{K3S_FOLDER}/00-k3s-defaults.conf",
+        f"{K3S_FOLDER}/99-grapnel.conf",
+    ]
+
+
+def test_a_service_of_the_kubelets_own_comes_first(tmp_path: Path) -> None:
+    machine = node(tmp_path, "k3s.service")
+    machine.teach(f"{ASKED} kubelet.service", RUNS)
+
+    found = read_kubelet(machine.host, "kubelet.service")
+
+    assert found is not None
+    assert (found["distribution"], found["unit"]) == ("", "kubelet.service")
+
+
+def test_a_node_with_neither_has_no_kubelet(tmp_path: Path) -> None:
+    found = read_kubelet(node(tmp_path, "other.service").host, "kubelet.service")
+
+    assert found is not None
+    assert (found["distribution"], found["unit"], found["active"]) == ("", "kubelet.service", "inactive")

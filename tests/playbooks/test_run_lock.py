@@ -1,0 +1,174 @@
+"""A second run is told who changes a node and since when; what is dead, or from before a reboot, is in nobody's way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.action.run_lock import is_dead, owner_of
+from ansible_collections.grapnel.node.plugins.module_utils.run_lock import LOCK, RunLock, free, read, take
+
+from tests.playbooks.fakes import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+ADA = RunLock("a1:100:5", "ada@laptop", 1_790_000_000, 1800.0)
+BEN = replace(ADA, owner="b2:200:7", holder="ben@desk")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_the_second_run_is_told_who_has_it_and_since_when(machine: Machine) -> None:
+    assert take(machine.host, ADA, 0.0) is None
+
+    found = take(machine.host, BEN, 60.0)
+
+    assert found == ADA
+    assert found.describe(60.0, 1_790_000_060.0) == (
+        "this node is being changed by ada@laptop since 2026-09-21 14:13:20 UTC: wait for that run. Should it be dead, "
+        f"this ends at 14:43 UTC, or with: rm {LOCK}"
+    )
+    assert read(machine.host) == ADA
+
+
+def test_whoever_has_it_keeps_it(machine: Machine) -> None:
+    take(machine.host, ADA, 0.0)
+
+    assert take(machine.host, replace(ADA, until=3600.0), 100.0) is None
+    assert take(machine.host, BEN, 1801.0) is not None, "it was renewed"
+
+
+def test_it_is_given_back_by_its_owner_alone(machine: Machine) -> None:
+    take(machine.host, ADA, 0.0)
+
+    assert not free(machine.host, BEN.owner)
+    assert free(machine.host, ADA.owner)
+    assert not free(machine.host, ADA.owner)
+    assert take(machine.host, BEN, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "dead"), [(1800.0, ""), (1.0, ADA.owner)], ids=["after its time", "from a run that is dead"]
+)
+def test_what_nobody_needs_any_more_is_taken_over(machine: Machine, now: float, dead: str) -> None:
+    take(machine.host, ADA, 0.0)
+
+    assert take(machine.host, BEN, now, dead) is None
+    assert read(machine.host) == BEN
+
+
+def test_a_death_that_is_somebody_elses_takes_nothing_over(machine: Machine) -> None:
+    take(machine.host, ADA, 0.0)
+
+    assert take(machine.host, BEN, 1.0, "c3:300:9") == ADA
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"owner": 1}', '{"owner":"x","holder":"y","began":1e999,"until":0}'])
+def test_a_lock_that_cannot_be_read_is_nobodys(machine: Machine, text: str) -> None:
+    machine.write(LOCK, text)
+
+    assert take(machine.host, BEN, 1.0) is None
+
+
+def test_a_name_with_control_characters_is_spelled_out(machine: Machine) -> None:
+    take(machine.host, replace(ADA, holder="ada\x1b[2J"), 0.0)
+
+    found = take(machine.host, BEN, 1.0)
+    assert found is not None
+    assert found.holder == "ada\\x1b[2J"
+
+
+def test_of_many_that_come_at_once_one_has_it(machine: Machine) -> None:
+    for _ in range(20):
+        start, winners = threading.Barrier(8), []
+
+        def run(number: int, start: threading.Barrier, winners: list[int]) -> None:
+            start.wait()
+            if take(machine.host, replace(ADA, owner=f"{number}"), 0.0) is None:
+                winners.append(number)
+
+        threads = [threading.Thread(target=run, args=(number, start, winners)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(winners) == 1
+        assert free(machine.host, str(winners[0]))
+
+
+def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        owner = owner_of(process.pid)
+        assert not is_dead(owner)
+        process.kill()
+    assert is_dead(owner)
+    assert is_dead(owner_of(os.getpid()).rpartition(":")[0] + ":1"), "another process has its number"
+
+
+@pytest.mark.parametrize("owner", ["", "grapnel controller", "0123456789abcdef:1:1", "x:y:z"])
+def test_nothing_is_known_of_processes_of_other_machines(owner: str) -> None:
+    assert not is_dead(owner)
+
+
+PLAY = """\
+- hosts: all
+  gather_facts: false
+  tasks:
+    - grapnel.node.run_lock:
+        state: taken
+    - ansible.builtin.command: {command}
+"""
+
+
+@pytest.fixture
+def lock() -> Iterator[Path]:
+    """Give the real place of the lock: this machine is the node."""
+    path = Path(LOCK)
+    path.unlink(missing_ok=True)
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def play(folder: Path, command: str) -> subprocess.Popen[str]:
+    playbook = folder / f"{command.split(maxsplit=1)[0]}.yml"
+    playbook.write_text(PLAY.format(command=command))
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    argv = [program, str(playbook), "-i", "n1,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
+    places = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / "playbooks/collections"), "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.Popen(argv, env={**os.environ, **places}, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.functional
+@pytest.mark.skipif(os.geteuid() != 0, reason="the lock of a node is root's")
+def test_a_second_ansible_playbook_waits_for_the_first_and_follows_one_that_was_killed(
+    tmp_path: Path, lock: Path
+) -> None:
+    reached = tmp_path / "reached"
+    os.mkfifo(reached)
+    with play(tmp_path, f"dd if=/dev/zero of={reached} bs=1M count=1000") as first:
+        try:
+            with reached.open("rb"):  # the first is in its second task as long as nobody reads on
+                holder = json.loads(lock.read_text())["holder"]
+                with play(tmp_path, "uname") as second:
+                    told = " ".join((second.communicate(timeout=120)[0]).split())
+                assert second.returncode != 0
+                assert f"this node is being changed by {holder} since " in told
+                first.kill()
+                first.wait(timeout=60)
+            with play(tmp_path, "uname") as third:
+                out = third.communicate(timeout=120)[0]
+            assert third.returncode == 0, out
+        finally:
+            first.kill()

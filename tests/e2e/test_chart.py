@@ -33,8 +33,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 ROOT = PAGE.parents[1]
 CHART, NAMESPACE = "deploy/chart/grapnel", "grapnel-system"
 COMMAND_TIMEOUT_S = 600
-OWN_KINDS = "deployments,services,networkpolicies,poddisruptionbudgets,roles,rolebindings,serviceaccounts"
-CLUSTER_KINDS = "clusterroles,clusterrolebindings,priorityclasses"
+OWN_KINDS = "deployments,daemonsets,services,networkpolicies,poddisruptionbudgets,roles,rolebindings,serviceaccounts"
+CLUSTER_KINDS = "clusterroles,clusterrolebindings,priorityclasses,validatingadmissionpolicies"
+# The node daemon as a pod, where no node is: those of the stage have it as a service.
+OTHER_VALUES = "--set image.tag=,controller.parallel=5 --set nodeDaemon.enabled=true,nodeDaemon.nodeSelector.is=none"
 MARKS = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
 
 
@@ -159,10 +161,12 @@ def test_the_page_leads_from_a_bare_node_to_a_pod_with_a_gpu_and_away(
     assert "grapnel-controller" in missing
     assert controller_of(cluster)["status"]["availableReplicas"] >= 1, "the former release goes on"
     person.type(f"{rollback} 1")
-    person.type(f"{upgrade} --set image.tag= --set controller.parallel=5")
+    person.type(f"{upgrade} {OTHER_VALUES}")
     assert "--parallel=5" in json.dumps(controller_of(cluster))
+    assert named(cluster, "daemonsets", "-n", NAMESPACE) == ["daemonset.apps/grapnel-node"]
     person.type(rollback)
     assert "--parallel=20" in json.dumps(controller_of(cluster))
+    assert named(cluster, "daemonsets", "-n", NAMESPACE) == []
 
     person.type(uninstall)
     wait_for("the pods have ended", lambda: not cluster.kubectl(["get", "pods", "-n", NAMESPACE, "-o", "name"]).split())

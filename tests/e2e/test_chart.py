@@ -19,7 +19,7 @@ from tests.e2e import controller_image
 from tests.e2e.conftest import NAME
 from tests.e2e.getting_started import PAGE, Guide, read_guide
 from tests.e2e.manifests import SHELL
-from tests.e2e.waiting import wait_for
+from tests.e2e.waiting import for_each, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,8 @@ def bare(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator) -> It
     assert done.returncode == 0, done.stdout + done.stderr
     yield chosen
     with controller_image.removed(*lab_nodes):
-        operator.converge_fleet()
+        applied = operator.apply("--limit", chosen.name)
+        assert applied.returncode == 0, applied.stdout
     stage.wait_until_settled(chosen)
 
 
@@ -101,8 +102,7 @@ def bare(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator) -> It
 def person(lab_nodes: tuple[LabNode, ...], bare: LabNode, tmp_path: Path) -> Iterator[Person]:
     """Somebody with the page's files; whatever they have made is gone afterwards."""
     cluster = Cluster(NAME)
-    for node in lab_nodes:
-        controller_image.load(node)
+    for_each(lab_nodes, controller_image.load)
     tmp_path.joinpath("deploy").symlink_to(ROOT / "deploy")
     yield Person(tmp_path, cluster, bare.name)
     for left in (

@@ -1,7 +1,8 @@
 """Builds the image of grapnel: `make image`, or ``python -m tasks.image``.
 
-`debian` unpacks Debian's packages, `python` installs the pinned packages and the wheel, `root` packs both as one
-reproducible tar, `archive` writes an image of it as `containerfile` reads it from deploy/image/Containerfile.
+`debian` unpacks Debian's packages, `python` installs the pinned packages and the wheel, `node` unpacks the node daemon
+that the wheel has for nodes, `root` packs all of it as one reproducible tar, `archive` writes an image of that as
+`containerfile` reads it from deploy/image/Containerfile.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lab.machine.folders import content_key
-from tasks.image import debian, python, root
+from tasks.image import debian, node, python, root
 from tasks.image.archive import write_archive
 from tasks.image.containerfile import CONTENT, read_config
 
@@ -26,7 +26,7 @@ REQUIREMENTS: Final = ROOT / "requirements" / "provision.txt"
 
 LEVEL: Final = 6
 
-__all__ = ["CONTAINERFILE", "build", "key_of"]
+__all__ = ["CONTAINERFILE", "build"]
 
 
 def build(  # noqa: PLR0913 - what an image is made of, and how it is written
@@ -42,22 +42,17 @@ def build(  # noqa: PLR0913 - what an image is made of, and how it is written
 
     ``beside`` are further folders by their places in the image, without a leading slash: for tests.
 
-    Raises LabError for packages or tools that cannot be had, TaskError for a Containerfile that is not understood.
+    Raises LabError for packages or tools that cannot be had, TaskError for a Containerfile that is not understood,
+    PayloadError for a wheel without the archives for nodes.
     """
     config = read_config(CONTAINERFILE)
     tree = debian.ensure()
     packages = python.ensure(tree, REQUIREMENTS, uv)
     with tempfile.TemporaryDirectory(prefix="grapnel-image-") as folder:
-        own, packed = Path(folder) / "own", Path(folder) / CONTENT
+        own, daemon, packed = Path(folder) / "own", Path(folder) / "node", Path(folder) / CONTENT
         python.install_wheel(own, tree, wheel, uv)
+        node.unpack(daemon, tree, own)
         library = f"{root.HOME}/lib"
-        folders = ((library, packages), (library, own), *(beside or {}).items())
+        folders = ((library, packages), (library, own), (node.HOME, daemon), *(beside or {}).items())
         root.pack(tree, folders, packed)
         return write_archive(packed, config, reference, archive, level=level)
-
-
-def key_of(wheel: Path) -> str:
-    """Return the digest of everything that an image of this wheel is made of."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    texts = [path.read_bytes() for path in (wheel, CONTAINERFILE, REQUIREMENTS, *sources)]
-    return content_key(debian.key(), python.key(REQUIREMENTS), *texts)

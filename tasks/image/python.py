@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from lab.machine.command import run
 from lab.machine.folders import cache_dir, content_key
 from lab.machine.lock import locked
 from tasks.image.packages import PYTHON
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIMEOUT_S: Final = 900.0
 SEEN_AS: Final = "/opt/grapnel/lib"
@@ -23,7 +23,7 @@ _TARGET: Final = ("--python-version", PYTHON, "--python-platform", "x86_64-unkno
 
 def key(requirements: Path) -> str:
     """Return the digest of what the packages depend on."""
-    return content_key(PYTHON, *_TARGET, *_LEFT_OUT, requirements.read_bytes())
+    return content_key(PYTHON, Path(__file__).read_bytes(), requirements.read_bytes())
 
 
 def ensure(tree: Path, requirements: Path, uv: Path) -> Path:
@@ -55,13 +55,24 @@ def _install(folder: Path, uv: Path, *what: str) -> None:
     run([str(uv), *words, *what], timeout_s=TIMEOUT_S)
     for name in _LEFT_OUT:
         shutil.rmtree(folder / name, ignore_errors=True)
-    for record in folder.glob("*.dist-info"):
-        for name in _OF_THIS_MACHINE:
-            (record / name).unlink(missing_ok=True)
     folder.joinpath(".lock").unlink(missing_ok=True)
     for program in folder.glob("bin/*"):  # they name the Python that uv ran with
         _, _, rest = program.read_bytes().partition(b"\n")
         program.write_bytes(b"#!/usr/bin/python3\n" + rest)
+    for about in folder.glob("*.dist-info"):
+        for name in _OF_THIS_MACHINE:
+            about.joinpath(name).unlink(missing_ok=True)
+        _correct(about / "RECORD")
+
+
+def _correct(record: Path) -> None:
+    """Take from the record of a package what was taken from it, and the digests of programs that were changed."""
+    text = io.StringIO()
+    written = csv.writer(text, lineterminator="\n")
+    for name, digest, size in csv.reader(record.read_text().splitlines()):
+        if record.parents[1].joinpath(name).exists():
+            written.writerow((name, "", "") if name.startswith("bin/") else (name, digest, size))
+    record.write_text(text.getvalue())
 
 
 def compile_all(tree: Path, folder: Path, seen_as: str) -> None:

@@ -7,6 +7,8 @@ import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tasks.image import node
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -44,6 +46,7 @@ def pack(tree: Path, folders: Sequence[tuple[str, Path]], target: Path) -> None:
             member.size, member.mode = len(text), 0o644
             packed.addfile(member, io.BytesIO(text))
         _add_link(packed, "usr/bin/grapnel", f"/{HOME}/lib/bin/grapnel")
+        _add_link(packed, "usr/bin/grapnel-node", f"/{node.HOME}/grapnel-node")
         _add_link(packed, "usr/bin/ansible-playbook", f"/{HOME}/lib/bin/ansible-playbook")
 
 

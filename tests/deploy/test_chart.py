@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 VALUES: dict[str, Any] = yaml.safe_load(CHART.joinpath("values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads(CHART.joinpath("values.schema.json").read_text())
 ROW = re.compile(r"^\| `([A-Za-z.]+)` \| `([^`]*)` \| (.+) \|$", re.MULTILINE)
-OTHERS = ("nodeDaemon", "global")  # described where the node daemon is, and not of this chart
+OTHERS = ("global",)  # not of this chart
 
 
 def leaves(schema: dict[str, Any], values: Any, path: str = "") -> Iterator[tuple[str, Any, str]]:  # noqa: ANN401 - YAML
@@ -80,6 +80,16 @@ def test_the_chart_is_of_the_release() -> None:
             {"image": {"repository": "a"}, "controller": {"secrets": ["../x"]}},
             ["controller", "secrets", 0],
             id="a path for the name of a Secret",
+        ),
+        pytest.param(
+            {"image": {"repository": "a"}, "nodeDaemon": {"kubeletRoot": "var/lib/kubelet"}},
+            ["nodeDaemon", "kubeletRoot"],
+            id="a folder that depends on where one is",
+        ),
+        pytest.param(
+            {"image": {"repository": "a"}, "nodeDaemon": {"maxUnavailable": "a few"}},
+            ["nodeDaemon", "maxUnavailable"],
+            id="a word for a share",
         ),
     ],
 )

@@ -23,7 +23,9 @@ EVERYTHING = (
     *("--set", "metrics.serviceMonitor.enabled=true", "--set", "metrics.prometheusRule.enabled=true"),
     *("--set", "metrics.dashboard.enabled=true", "--set", "controller.secrets={hooks,gates}"),
     *("--set", "image.pullSecrets={registry}", "--set", "controller.nodeSelector.pool=system"),
+    *("--set", "nodeDaemon.enabled=true"),
 )
+DAEMONSET = "daemonset/grapnel-node.yaml"
 OF_OTHERS = "ServiceMonitor,PrometheusRule"  # their schemas are not Kubernetes'
 
 
@@ -90,11 +92,17 @@ def test_kubeconform_finds_a_key_that_is_not_there(tmp_path: Path) -> None:
     assert "terminationGraceSeconds" in done.stdout
 
 
-def test_the_chart_grants_what_the_files_for_kubectl_grant() -> None:
-    of_all = [name for name in ROLES if name != "node"]  # that one comes with the node daemon's pod
-    applied = [each for name in of_all for each in objects(DEPLOY.joinpath("rbac", f"{name}.yaml").read_text())]
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        pytest.param(IMAGE, [f"rbac/{name}.yaml" for name in ROLES if name != "node"], id="the defaults"),
+        pytest.param((*IMAGE, *EVERYTHING), [*(f"rbac/{name}.yaml" for name in ROLES), DAEMONSET], id="everything"),
+    ],
+)
+def test_the_chart_grants_what_the_files_for_kubectl_grant(words: tuple[str, ...], files: list[str]) -> None:
+    applied = [each for name in files for each in objects(DEPLOY.joinpath(name).read_text())]
 
-    assert rules(objects(template(*IMAGE))) == rules(applied)
+    assert rules(objects(template(*words))) == rules(applied)
 
 
 def test_another_namespace_has_the_account_and_its_bindings() -> None:

@@ -11,10 +11,10 @@ import yaml
 from lab import golang
 from tasks.chart import CHART, DEPLOY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.functional
 
-VALUES = ("image.repository=example.com/grapnel", "nodeDaemon.enabled=true")
-IMAGE = "example.com/grapnel-node:1"
+VALUES = ("image.repository=example.com/grapnel", "image.tag=v1", "nodeDaemon.enabled=true")
+IMAGE = "example.com/grapnel:v1"
 
 
 def template(*values: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +25,7 @@ def template(*values: str) -> subprocess.CompletedProcess[str]:
 
 
 def objects(*values: str) -> dict[tuple[str, str], dict[str, Any]]:
-    done = template(*VALUES, f"nodeDaemon.image={IMAGE}", *values)
+    done = template(*VALUES, *values)
     assert done.returncode == 0, done.stderr
     found = [each for each in yaml.safe_load_all(done.stdout) if each]
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
@@ -63,8 +63,14 @@ def test_another_kubelet_and_driver_are_mounted_where_the_daemon_looks_for_them(
         assert paths[name] == mounts[name] == f"/data/kubelet/{folder}"
 
 
-def test_without_an_image_it_is_refused_and_without_being_enabled_there_is_none() -> None:
-    done = template(*VALUES)
-    assert done.returncode != 0
-    assert "nodeDaemon.image: name the node daemon's image" in done.stderr
+def test_it_may_have_an_image_of_its_own() -> None:
+    other = "example.com/another@sha256:" + "0" * 64
+    made = objects(f"nodeDaemon.image={other}")
+    pod = made["DaemonSet", "grapnel-node"]["spec"]["template"]["spec"]
+    assert {container["image"] for container in (*pod["initContainers"], *pod["containers"])} == {other}
+    (controller,) = made["Deployment", "grapnel-controller"]["spec"]["template"]["spec"]["containers"]
+    assert controller["image"] == IMAGE
+
+
+def test_without_being_enabled_there_is_none() -> None:
     assert "kind: DaemonSet" not in template(VALUES[0]).stdout

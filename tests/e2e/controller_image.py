@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from lab.machine.folders import cache_dir
@@ -25,18 +27,21 @@ REGISTRY = "docker.io/local"
 REFERENCE = f"{REGISTRY}/grapnel:{__version__}"
 LOCK_WAIT_S = 600.0
 _BUILT: list[Path] = []
+_BUILDING = Lock()
 
 
 def archive() -> Path:
     """Return the archive of this checkout's image, built once in a process, without compression."""
-    if not _BUILT:
-        folder = Path(tempfile.mkdtemp(prefix="grapnel-e2e-image-"))
-        uv = uv_path(Progress(log_dir=cache_dir() / "logs"))
-        with locked(cache_dir() / "images" / "e2e.lock", wait_s=LOCK_WAIT_S):
-            wheel = build_wheel(folder, folder)
-            build(wheel, uv, folder / "grapnel.tar", REFERENCE, level=0)
-        _BUILT.append(folder / "grapnel.tar")
-    return _BUILT[0]
+    with _BUILDING:
+        if not _BUILT:
+            folder = Path(tempfile.mkdtemp(prefix="grapnel-e2e-image-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            uv = uv_path(Progress(log_dir=cache_dir() / "logs"))
+            with locked(cache_dir() / "images" / "e2e.lock", wait_s=LOCK_WAIT_S):
+                wheel = build_wheel(folder, folder)
+                build(wheel, uv, folder / "grapnel.tar", REFERENCE, level=0)
+            _BUILT.append(folder / "grapnel.tar")
+        return _BUILT[0]
 
 
 def load(node: LabNode) -> None:
@@ -54,10 +59,15 @@ def load(node: LabNode) -> None:
         place.unlink()
 
 
+def remove(node: LabNode) -> None:
+    """Take the image from a node."""
+    if node.engine == "containerd":
+        node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)
+
+
 @contextmanager
 def removed(*nodes: LabNode) -> Iterator[None]:
     """Take the image from nodes afterwards."""
     yield
     for node in nodes:
-        if node.engine == "containerd":
-            node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)
+        remove(node)

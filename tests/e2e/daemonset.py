@@ -1,9 +1,8 @@
-"""The DaemonSet of the node daemon on one node of the stage, with an image of this checkout."""
+"""The DaemonSet of the node daemon on one node of the stage, with the product's image of this checkout."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +10,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from lab.images import node_daemon
+from tests.e2e import controller_image
 from tests.e2e.api import is_ready
 from tests.e2e.waiting import wait_for
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tests.e2e.stage import LabNode, Stage
 
 ROOT: Final = Path(__file__).parents[2]
-PAYLOAD: Final = ROOT / "dist" / "payload"
 ROLE: Final = ROOT / "deploy/rbac/node.yaml"
 MANIFEST: Final = ROOT / "deploy/daemonset/grapnel-node.yaml"
 NAMESPACE: Final = "grapnel-system"
@@ -30,7 +28,7 @@ SELECTOR: Final = "app.kubernetes.io/name=grapnel-node"
 
 
 def manifests(node: str, server: str) -> dict[str, Any]:
-    """Return the file's objects for one node, with the lab's image.
+    """Return the file's objects for one node, with the image.
 
     ``server`` is the API server's URL: the stage has nothing that forwards the address of the service `kubernetes`.
     """
@@ -44,25 +42,15 @@ def manifests(node: str, server: str) -> dict[str, Any]:
     for container in pod["containers"]:
         del container["resources"]["requests"]["cpu"]  # with the reserved one, a machine of two CPUs has one to give
     for container in (*pod["initContainers"], *pod["containers"]):
-        container["image"] = node_daemon.REFERENCE
+        container["image"] = controller_image.REFERENCE
         container["env"] = [*container["env"], *variables]
     return {"apiVersion": "v1", "kind": "List", "items": documents}
 
 
-def import_image(node: LabNode, folder: Path) -> None:
-    """Give a node the image."""
-    archive = node_daemon.build(folder, PAYLOAD)
-    place = node.node.root / "srv" / archive.name
-    shutil.copy(archive, place)
-    node.node.run(["ctr", "-n", "k8s.io", "images", "import", f"/srv/{archive.name}"])
-    place.unlink()
-    archive.unlink()
-
-
 @contextmanager
-def installed(cluster: Cluster, stage: Stage, node: LabNode, folder: Path) -> Iterator[None]:
+def installed(cluster: Cluster, stage: Stage, node: LabNode) -> Iterator[None]:
     """Have the DaemonSet on a node while inside; what it said of the Node is gone afterwards, too."""
-    import_image(node, folder)
+    controller_image.load(node)
     server = json.loads(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     text = json.dumps(manifests(node.name, server))
     cluster.kubectl(["apply", "-f", str(ROLE)])
@@ -73,7 +61,7 @@ def installed(cluster: Cluster, stage: Stage, node: LabNode, folder: Path) -> It
     finally:
         cluster.kubectl(["delete", "--ignore-not-found", "-f", "-"], input_text=text)
         cluster.kubectl(["delete", "--ignore-not-found", "-f", str(ROLE)])
-        node.node.run(["ctr", "-n", "k8s.io", "images", "remove", node_daemon.REFERENCE])
+        controller_image.remove(node)
         forget(cluster, stage, node)
 
 

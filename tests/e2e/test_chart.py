@@ -19,7 +19,7 @@ from tests.e2e import controller_image
 from tests.e2e.conftest import NAME
 from tests.e2e.getting_started import PAGE, Guide, read_guide
 from tests.e2e.manifests import SHELL
-from tests.e2e.waiting import wait_for
+from tests.e2e.waiting import for_each, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 ROOT = PAGE.parents[1]
 CHART, NAMESPACE = "deploy/chart/grapnel", "grapnel-system"
 COMMAND_TIMEOUT_S = 600
-OWN_KINDS = "deployments,services,networkpolicies,poddisruptionbudgets,roles,rolebindings,serviceaccounts"
-CLUSTER_KINDS = "clusterroles,clusterrolebindings,priorityclasses"
+OWN_KINDS = "deployments,daemonsets,services,networkpolicies,poddisruptionbudgets,roles,rolebindings,serviceaccounts"
+CLUSTER_KINDS = "clusterroles,clusterrolebindings,priorityclasses,validatingadmissionpolicies"
+# The node daemon as a pod, where no node is: those of the stage have it as a service.
+OTHER_VALUES = "--set image.tag=,controller.parallel=5 --set nodeDaemon.enabled=true,nodeDaemon.nodeSelector.is=none"
 MARKS = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
 
 
@@ -91,7 +93,8 @@ def bare(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator) -> It
     assert done.returncode == 0, done.stdout + done.stderr
     yield chosen
     with controller_image.removed(*lab_nodes):
-        operator.converge_fleet()
+        applied = operator.apply("--limit", chosen.name)
+        assert applied.returncode == 0, applied.stdout
     stage.wait_until_settled(chosen)
 
 
@@ -99,8 +102,7 @@ def bare(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator) -> It
 def person(lab_nodes: tuple[LabNode, ...], bare: LabNode, tmp_path: Path) -> Iterator[Person]:
     """Somebody with the page's files; whatever they have made is gone afterwards."""
     cluster = Cluster(NAME)
-    for node in lab_nodes:
-        controller_image.load(node)
+    for_each(lab_nodes, controller_image.load)
     tmp_path.joinpath("deploy").symlink_to(ROOT / "deploy")
     yield Person(tmp_path, cluster, bare.name)
     for left in (
@@ -137,9 +139,11 @@ def controller_of(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-def test_the_page_leads_from_a_bare_node_to_a_pod_with_a_gpu_and_away(person: Person, bare: LabNode) -> None:
+def test_the_page_leads_from_a_bare_node_to_a_pod_with_a_gpu_and_away(
+    person: Person, bare: LabNode, lab_nodes: tuple[LabNode, ...]
+) -> None:
     guide, cluster = read_guide(), person.cluster
-    save_files(guide, person, bare.module_version())
+    save_files(guide, person, lab_nodes[-1].module_version())  # the bare one has no module
     assert not bare.node.root.joinpath("etc/grapnel/node.json").exists()
     install, *others = guide.first
 
@@ -157,10 +161,12 @@ def test_the_page_leads_from_a_bare_node_to_a_pod_with_a_gpu_and_away(person: Pe
     assert "grapnel-controller" in missing
     assert controller_of(cluster)["status"]["availableReplicas"] >= 1, "the former release goes on"
     person.type(f"{rollback} 1")
-    person.type(f"{upgrade} --set image.tag= --set controller.parallel=5")
+    person.type(f"{upgrade} {OTHER_VALUES}")
     assert "--parallel=5" in json.dumps(controller_of(cluster))
+    assert named(cluster, "daemonsets", "-n", NAMESPACE) == ["daemonset.apps/grapnel-node"]
     person.type(rollback)
     assert "--parallel=20" in json.dumps(controller_of(cluster))
+    assert named(cluster, "daemonsets", "-n", NAMESPACE) == []
 
     person.type(uninstall)
     wait_for("the pods have ended", lambda: not cluster.kubectl(["get", "pods", "-n", NAMESPACE, "-o", "name"]).split())

@@ -54,9 +54,7 @@ def declaration() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def node(
-    stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LabNode]:
+def node(stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator) -> Iterator[LabNode]:
     """The node; as all others again afterwards, by `apply` as well."""
     if numa.CPUS == 1:
         pytest.skip("a machine with one CPU has none for a second NUMA node")
@@ -79,7 +77,7 @@ def node(
         own.write_text(json.dumps(declaration()))
         stack.callback(declare_as_others)
         # The pod waits for the node, and has it as soon as the service ends.
-        stack.enter_context(daemonset.installed(Cluster(NAME), stage, chosen, tmp_path_factory.mktemp("image")))
+        stack.enter_context(daemonset.installed(Cluster(NAME), stage, chosen))
         apply()
         daemonset.daemon_pod(stage)
         stage.wait_until_settled(chosen)

@@ -35,18 +35,14 @@ from provision.payload.place import payload_folder
 from provision.planner.bundled import declare_carried, declared_bundle
 from provision.planner.hand_edits import overwrite_edits
 from provision.render.kubelet import declared_settings
-from provision.report import (
-    builds_document,
-    make_console,
-    open_view,
-    plans_document,
-    render_builds,
-    render_diffs,
-    render_plans,
-    render_rollout,
-    rollout_document,
-    show,
-)
+from provision.report.builds import builds_document, render_builds
+from provision.report.console import make_console
+from provision.report.diffs import render_diffs
+from provision.report.document import plans_document
+from provision.report.live import open_view
+from provision.report.plans import render_plans
+from provision.report.rollout import render_rollout, rollout_document
+from provision.report.terminal import show
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes

@@ -35,9 +35,9 @@ from provision.gates import GateKeeper
 from provision.report.console import make_console
 from provision.report.results import render_results
 from provision.report.terminal import show
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.prepare import only_in_flight
-from provision.rollout.engine import Adapters
 from provision.rollout.execution import Job, execute
 from provision.rollout.node_steps import NodeSteps
 from provision.spec.excerpt import few

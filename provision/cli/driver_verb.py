@@ -30,9 +30,9 @@ from provision.report.removal import removals_document, render_cluster_removal, 
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster_removal import take_back
 from provision.rollout.driver_verbs import execute_verb, verb_steps
-from provision.rollout.engine import Adapters
 from provision.rollout.removing import Removing, named_parts
 from provision.rollout.verb_plan import EVERY_NODE, DriverVerb, Extent, plan_verb
 from provision.spec.excerpt import few

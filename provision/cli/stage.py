@@ -17,7 +17,7 @@ from provision.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
 from provision.report.results import render_results
 from provision.report.terminal import show
-from provision.rollout.engine import Adapters
+from provision.rollout.adapters import Adapters
 from provision.rollout.execution import Job, stage_nodes
 from provision.rollout.node_steps import NodeSteps
 

@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import v
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import join_rows, parse_table
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.facts import wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import read_by_dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.manager import RpmDatabase
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 
@@ -38,7 +38,7 @@ class Dnf(RpmDatabase):
     name = "dnf"
 
     def installed(self, host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
-        return common.read_installed(host, names, dnf_holds(host)) if names else {}
+        return read_by_dnf(host, names)
 
     def wait(self, host: Host, clock: Clock) -> None:
         common.require_unlocked(wait_for_lock(host, common.LOCK_WAIT_S, clock))

@@ -51,7 +51,8 @@ class Stream:
     """An answer that goes on: ``lines`` are yielded as they come, and raise UnreachableError where it breaks off.
 
     A line that is too long is a RefusedError.
-    ``close`` ends it, from any thread; whoever reads it has to ``release`` it.
+    ``close`` ends it, from any thread, and touches nothing but the connection below TLS; whoever reads it, and nobody
+    else, has to ``release`` it.
     """
 
     code: int

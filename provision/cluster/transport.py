@@ -11,6 +11,7 @@ import contextlib
 import logging
 import threading
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import urllib3.exceptions
@@ -21,10 +22,11 @@ from kubernetes.config import ConfigException, new_client_from_config_dict
 from provision.cluster.errors import KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Stream
 from provision.cluster.parallel import WORKERS
+from provision.hang_up import HangUp
 from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kubernetes.client.rest import RESTResponse
     from urllib3 import BaseHTTPResponse
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S: Final = 5.0
 _PIECE_BYTES: Final = 1 << 16
 _UNAUTHORIZED: Final = 401
+_ALONE: Final = {"Connection": "close"}  # a stream that is ended must not take along who has its connection next
 
 
 class Transport:
@@ -67,17 +70,18 @@ class Transport:
     def stream(self, request: Request) -> Stream:
         """Return an answer to be read as it comes; ``timeout_s`` of the request limits every silence in it."""
         client = self._client
-        response = self._open(client, request)
+        response = self._open(client, request, headers=_ALONE)
         if response.status == _UNAUTHORIZED and (renewed := self._renewed(client)) is not None:
             response.response.close()
-            response = self._open(renewed, request)
+            response = self._open(renewed, request, headers=_ALONE)
         raw = response.response
+        close, release = _ends(raw)
         return Stream(
             code=response.status,
             headers=response.headers,
             lines=self._lines(raw, request.longest_line),
-            close=lambda: _break_off(raw),
-            release=raw.close,
+            close=close,
+            release=release,
         )
 
     def _lines(self, raw: BaseHTTPResponse, longest: int) -> Iterator[bytes]:
@@ -118,18 +122,20 @@ class Transport:
             response = self._open(client, request)
             return Answer(code=response.status, body=response.read() or b"", headers=response.headers)
 
-    def _open(self, client: ApiClient, request: Request) -> RESTResponse:
+    def _open(
+        self, client: ApiClient, request: Request, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> RESTResponse:
         with self._failures():
-            method, url, headers, body, _form = client.param_serialize(
+            method, url, sent, body, _form = client.param_serialize(
                 request.method,
                 request.path,
                 query_params=list(request.query.items()),
-                header_params={"Accept": "application/json", "Content-Type": request.content_type},
+                header_params={"Accept": "application/json", "Content-Type": request.content_type, **headers},
                 body=request.body,
                 auth_settings=["BearerToken"],
             )
             limits = (min(CONNECT_TIMEOUT_S, request.timeout_s), request.timeout_s)
-            return client.call_api(method, url, headers, body, _request_timeout=limits)
+            return client.call_api(method, url, sent, body, _request_timeout=limits)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -178,10 +184,23 @@ class Transport:
         return KubeconfigError(f"credentials of {self.name}: {reason}", hint="check whether kubectl works with them")
 
 
-def _break_off(raw: BaseHTTPResponse) -> None:
-    """End whatever reads from it, on another thread; whoever reads it releases it."""
-    with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has ended already
-        raw.shutdown()
+def _ends(raw: BaseHTTPResponse) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return what ends an answer from any thread, and what its reader releases it with.
+
+    Not ``raw.shutdown``: that is ``SSLSocket.shutdown``, see ``hang_up``.
+    """
+    try:
+        hang_up = HangUp(raw.fileno())
+    except OSError:  # an answer without a body has ended already
+        return (lambda: None), raw.close
+
+    def release() -> None:
+        try:
+            raw.close()
+        finally:
+            hang_up.release()
+
+    return hang_up, release
 
 
 def describe_failure(error: BaseException) -> str:

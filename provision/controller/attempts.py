@@ -21,13 +21,16 @@ LOOK_AGAIN_S: Final = 1800.0  # at a node that says that it is not as declared, 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last try of a node: ``key`` is what it was tried with, ``reason`` why it is not as declared since."""
+    """The last try of a node: ``key`` is what it was tried with, ``reason`` why it is not as declared since.
+
+    ``is_waiting``: it did not fail, and was not begun.
+    """
 
     key: str
     number: int
     next_s: float
     reason: str
-    needs_somebody: bool = False
+    is_waiting: bool = False
 
 
 def key_of(node: SeenNode, fingerprint: str) -> str:
@@ -46,7 +49,11 @@ class Attempts:
         former = self._by_node.get(node)
         number = former.number + 1 if former is not None and former.key == key else 1
         pause_s = LONGEST_S if needs_somebody else min(LONGEST_S, FIRST_S * 2 ** (number - 1))
-        self._by_node[node] = Attempt(key, number, now_s + pause_s, reason, needs_somebody)
+        self._by_node[node] = Attempt(key, number, now_s + pause_s, reason)
+
+    def waited(self, node: str, key: str, reason: str, now_s: float) -> None:
+        """Note that a round has ended without beginning with a node, such as one that stopped; it is tried rarely."""
+        self._by_node[node] = Attempt(key, 0, now_s + LONGEST_S, reason, is_waiting=True)
 
     def succeeded(self, node: str, key: str, now_s: float) -> None:
         """Note that a node is as declared: what it says of itself is looked into again after a while."""
@@ -61,6 +68,11 @@ class Attempts:
         """Return why a node is not as declared, as the last try found; empty where nothing was tried."""
         attempt = self._by_node.get(node)
         return attempt.reason if attempt is not None and attempt.key == key else ""
+
+    def is_waiting(self, node: str, key: str) -> bool:
+        """Tell whether the last round has left a node waiting, for that reason."""
+        attempt = self._by_node.get(node)
+        return attempt is not None and attempt.key == key and attempt.is_waiting
 
     def next_s(self) -> float | None:
         """Return when the next try of any node is due."""

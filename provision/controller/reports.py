@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from provision.controller.stack_news import StackKnown
 
 _NOBODY: Final = frozenset({Status.CANCELED})
+_NOT_BEGUN: Final = frozenset({Status.SKIPPED, Status.WAITING})
 
 
 @dataclass(slots=True)
@@ -120,7 +121,12 @@ class Reports:
         if is_left or result.status is Status.RETURNED:
             # Before anything else is begun: what a rollout has left failed is not tried again by itself.
             self._left_failed(result.node, order)
-        needs_somebody = is_left or result.status in {Status.SKIPPED, Status.WAITING, Status.RETURNED}
+        if result.status in _NOT_BEGUN and not is_left:
+            if seen is not None:
+                key = key_of(seen, order.targets[result.node].wanted)
+                memory.attempts.waited(result.node, key, reason, self.clock())
+            return
+        needs_somebody = is_left or result.status is Status.RETURNED
         self._failed(result.node, order, memory, reason, needs_somebody=needs_somebody)
 
     def _removed(self, node: str, order: Order, memory: StackMemory) -> None:

@@ -41,7 +41,7 @@ class StackKnown:
 
 def known_before(status: StackStatus) -> StackKnown:
     """Return what was known when a stack got its status, by whoever led then: it is no news any more."""
-    failed = {each.node: each.message for each in status.troubles}
+    failed = {each.node: each.message for each in status.troubles[: status.nodes.failed]}  # they are named first
     return StackKnown(state=status.state, message=status.message, failed=failed)
 
 

@@ -36,14 +36,13 @@ def stands(
 
 
 def _leaves(name: str, order: Order, busy: Collection[str], standing: Standing | None, attempts: Attempts) -> Stands:
-    reason = attempts.reason(name, order.targets[name].key)
     if standing is not None and (waits := standing.waiting.get(name) or standing.stop):
         return Stands(NodeIs.CHANGING if name in standing.out else NodeIs.WAITING, waits)
     if name in busy:
         return Stands(NodeIs.CHANGING)
     if is_out_of_reach(order.members[name]):
         return Stands(NodeIs.FAILED, SILENT)
-    return Stands(NodeIs.FAILED, reason) if reason else Stands(NodeIs.WAITING, NEXT)
+    return _as_tried(name, order, attempts)
 
 
 def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
@@ -71,6 +70,15 @@ def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
         return Stands(NodeIs.FAILED, unmarked[name])
     if is_out_of_reach(node):
         return Stands(NodeIs.FAILED, SILENT)
-    if reason := attempts.reason(name, target.key):
-        return Stands(NodeIs.FAILED, reason)
-    return Stands(NodeIs.WAITING, NEXT)
+    return _as_tried(name, order, attempts)
+
+
+def _as_tried(name: str, order: Order, attempts: Attempts) -> Stands:
+    """Return how the last try has left a node that nothing is done about now."""
+    key = order.targets[name].key
+    reason = attempts.reason(name, key)
+    if not reason:
+        return Stands(NodeIs.WAITING, NEXT)
+    if attempts.is_waiting(name, key):
+        return Stands(NodeIs.WAITING, reason, is_left=True)
+    return Stands(NodeIs.FAILED, reason)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import socket
 import ssl
 import threading
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from provision.hang_up import HangUp
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 DEADLINE_S: Final = 10.0
 _LATE: Final = "no answer in time"
@@ -44,21 +45,15 @@ def post(
     target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
     connection = _connection(url, deadline_s, tls)
     is_cut = threading.Event()
-    timer: threading.Timer | None = None
+    sent = {"Content-Type": "application/json", "User-Agent": "grapnel", **headers}
     try:
         connection.connect()
-        timer = threading.Timer(deadline_s, _cut, [connection.sock, is_cut])  # a drop at a time resets other clocks
-        timer.daemon = True
-        timer.start()
-        connection.request(
-            "POST", target, body, {"Content-Type": "application/json", "User-Agent": "grapnel", **headers}
-        )
-        status = connection.getresponse().status
+        with _limit(connection, deadline_s, is_cut):
+            connection.request("POST", target, body, sent)
+            status = connection.getresponse().status
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise PostError(_reason(error)) from error
+        raise PostError(_LATE if is_cut.is_set() else _reason(error)) from error
     finally:
-        if timer is not None:
-            timer.cancel()
         connection.close()
     if is_cut.is_set():  # what had come of an answer by then passes for all of it
         raise PostError(_LATE)
@@ -80,11 +75,22 @@ def _connection(url: str, timeout_s: float, tls: ssl.SSLContext | None) -> http.
     return connection
 
 
-def _cut(sock: socket.socket | None, is_cut: threading.Event) -> None:
-    is_cut.set()
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+@contextlib.contextmanager
+def _limit(connection: http.client.HTTPConnection, seconds: float, is_cut: threading.Event) -> Iterator[None]:
+    """End a connection after so many seconds: an answer that comes a drop at a time resets every other clock."""
+    with HangUp(connection.sock.fileno()) as hang_up:
+
+        def cut() -> None:
+            is_cut.set()
+            hang_up()
+
+        timer = threading.Timer(seconds, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from provision.spec.excerpt import few
@@ -39,10 +40,11 @@ class NodeIs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stands:
-    """How one node stands, and why it is not as declared."""
+    """How one node stands, and why it is not as declared; ``is_left``: it waits, and no round is about it now."""
 
     how: NodeIs
     reason: str = ""
+    is_left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +111,14 @@ def _state(stack: Stack, observed: Observed, counts: NodeCounts) -> tuple[State,
     failed = [name for name, each in observed.nodes.items() if each.how is NodeIs.FAILED]
     if counts.changing:
         return State.CHANGING, _sentence(counts, f"{_nodes(counts.changing)} being changed")
-    if counts.waiting:
-        why = next(each.reason for each in observed.nodes.values() if each.how is NodeIs.WAITING)
-        return State.WAITING, _sentence(counts, f"{_nodes(counts.waiting)} waiting: {why}")
+    waiting = [each for each in observed.nodes.values() if each.how is NodeIs.WAITING]
+    why = next((each.reason for each in sorted(waiting, key=attrgetter("is_left"))), "")
+    waits = f"{_nodes(len(waiting))} waiting: {why}"
+    if waiting and not (failed and all(each.is_left for each in waiting)):
+        return State.WAITING, _sentence(counts, waits)
     if failed:
-        reason = observed.nodes[failed[0]].reason
-        return State.DEGRADED, _sentence(counts, f"{few(sorted(failed))} failed: {reason}")
+        what = f"{few(sorted(failed))} failed: {observed.nodes[failed[0]].reason}"
+        return State.DEGRADED, _sentence(counts, f"{what}; {waits}" if waiting else what)
     if counts.claimed_twice:
         return State.DEGRADED, _disputed(observed)
     if (tenancy := observed.tenancy) is not None and not tenancy.is_known:

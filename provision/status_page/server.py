@@ -140,10 +140,10 @@ class PageServer(ThreadingHTTPServer):
         """End connections whose request does not come; called every half second. A drop at a time resets no clock."""
         late = time.monotonic() - self.settings.ask_s
         with self._mutex:
-            slow = [client for client, came in self._clients.items() if came is not None and came < late]
-        for client in slow:
-            with contextlib.suppress(OSError):
-                client.shutdown(socket.SHUT_RDWR)
+            for client, came in self._clients.items():
+                if came is not None and came < late:  # whoever closes it forgets it before, so it is open
+                    with contextlib.suppress(OSError):  # not its own `shutdown`: see ``hang_up``
+                        socket.socket.shutdown(client, socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's types
         """Say nothing: a client that goes away or talks nonsense is no news, and a bug shows on the page."""

@@ -18,6 +18,7 @@ from plugin import __version__
 from plugin.errors import ClusterError
 from plugin.node_object.api.messages import Answer
 from plugin.node_object.api.proxy import find_proxy
+from plugin.node_object.api.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,10 +56,12 @@ class _Https(http.client.HTTPSConnection):
         self._proxy = proxy
         self._name = access.server_name or access.host
         self._read_s = limits.read_s
+        self.wire = Wire()
 
     def connect(self) -> None:
         dialled = (self.host, self.port) if self._proxy is None else (self._proxy.host, self._proxy.port)
         plain = self.sock = socket.create_connection(dialled, self.timeout)
+        self.wire.take(plain)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._proxy is not None:
             _pass_through(plain, server_text(self.host, self.port), self._proxy.authorization)
@@ -146,8 +149,9 @@ class Connection:
         return Answer(http.client.OK)
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; of the thread that makes the calls."""
         self._http.close()
+        self._http.wire.release()
 
     def _send(self, request: Request) -> http.client.HTTPResponse:
         headers = {"Accept": request.accept, "User-Agent": f"grapnel-node/{__version__}"}
@@ -167,17 +171,14 @@ class Connection:
             raise ClusterError(f"{self._server}: the answer is larger than {limit} bytes", "is this an API server?")
         if self._is_cut or response.length:
             raise http.client.IncompleteRead(b"", response.length)
+        if self._http.sock is None:  # the server wanted it closed
+            self.close()
         return Answer(response.status, body, response.headers.get("Retry-After", ""))
 
     def _cut(self) -> None:
         """End a call that takes too long, in another thread: what waits for bytes sees the end of them."""
-        sock = self._http.sock
         self._is_cut = True
-        if sock is not None:
-            try:
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-            except OSError:
-                return  # it has ended by itself
+        self._http.wire.cut()
 
 
 def _words(error: OSError | http.client.HTTPException) -> str:

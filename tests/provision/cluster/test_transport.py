@@ -168,6 +168,54 @@ def test_a_line_without_an_end_is_not_kept_for_ever(server: ThreadingHTTPServer)
         list(stream.lines)
 
 
+def test_a_stream_that_is_ended_takes_nobody_along(server: ThreadingHTTPServer) -> None:
+    """Its connection had gone back to the others when somebody ended it, and was that of another request by then."""
+    server.RequestHandlerClass.protocol_version = "HTTP/1.1"  # type: ignore[attr-defined] # connections are kept
+    asked: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.headers.get("Connection", ""))
+        handler.send_response(200)
+        handler.send_header("Content-Length", "2")
+        handler.end_headers()
+        handler.wfile.write(b"a\n")
+
+    server.RequestHandlerClass.do_GET = answer  # type: ignore[attr-defined] # of this server alone
+    transport = Transport(kubeconfig(server))
+    stream = transport.stream(GET)
+    assert list(stream.lines) == [b"a"]
+    assert transport.send(GET).code == 200
+    stream.close()
+    assert transport.send(GET).code == 200
+    stream.release()
+    stream.close()
+    assert asked == ["close", "", ""]
+
+
+def test_a_stream_is_ended_while_another_thread_reads_it(server: ThreadingHTTPServer) -> None:
+    server.RequestHandlerClass.protocol_version = "HTTP/1.1"  # type: ignore[attr-defined] # which has chunks
+    is_over = threading.Event()
+
+    def lines(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"2\r\na\n\r\n")
+        is_over.wait(60)
+
+    server.RequestHandlerClass.do_GET = lines  # type: ignore[attr-defined] # of this server alone
+    stream = Transport(kubeconfig(server)).stream(GET)
+    found = iter(stream.lines)
+    assert next(found) == b"a"
+    closer = threading.Timer(0.05, stream.close)
+    closer.start()
+    with pytest.raises(UnreachableError):
+        next(found)
+    closer.join()
+    stream.release()
+    is_over.set()
+
+
 def test_a_token_that_never_worked_is_not_asked_for_twice(server: ThreadingHTTPServer) -> None:
     server.RequestHandlerClass.accepted = frozenset()  # type: ignore[attr-defined] # it is an Echo
 

@@ -45,6 +45,13 @@ def begin(world: World, count: int) -> tuple[str, list[str]]:
     return first, [name for name in names if name != first]
 
 
+def failures(world: World) -> set[str]:
+    """Return the nodes whose failure an Event of the stack tells."""
+    selector = f"--field-selector=reason=NodeFailed,involvedObject.name={world.pool}"
+    events = world.stage.get("events", "-n", "default", selector)["items"]
+    return {each["message"].partition(":")[0] for each in events}
+
+
 def released(world: World, name: str) -> int:
     return world.asked("release").count(name)
 
@@ -97,6 +104,14 @@ def test_a_failed_canary_stops_the_rollout_and_goes_back(world: World) -> None:
         world.wait(lambda: first in [each["node"] for each in world.status().get("troubles", [])], "and named")
         assert world.machines.nodes[second].packages == [driver(OLD)]
         assert released(world, second) == 0
+        status = world.wait_for("Degraded")
+        assert (status["nodes"]["failed"], status["nodes"]["waiting"]) == (1, 1)
+        why = {each["node"]: each["message"] for each in status["troubles"]}
+        assert list(why) == [first, second]
+        assert why[second].startswith(f"stopped: {first} failed in swap")
+        assert status["message"].startswith(f"0 of 2 nodes as declared, {first} failed: ")
+        world.wait(lambda: bool(failures(world)), "an Event says so")
+        assert failures(world) == {first}
         tried = released(world, first)
         world.declare(driver={"version": OLD}, rollout=AT_ONCE)  # a person takes it back
         world.wait_for("AsDeclared")

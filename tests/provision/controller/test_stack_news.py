@@ -14,7 +14,7 @@ from provision.cluster.exchange import Answer, Request
 from provision.controller.event_writer import BURST, REFILL_S, Allowance, EventWriter
 from provision.controller.stack_news import StackEvent, StackKnown, known_before, known_now, news
 from provision.stacks.derive import NodeIs, Observed, Stands
-from provision.stacks.status import NodeTrouble, StackStatus
+from provision.stacks.status import NodeCounts, NodeTrouble, StackStatus
 from tests.provision.rollout.fakes import NOON
 from tests.provision.rollout.status.test_derive import standing
 
@@ -71,11 +71,19 @@ def test_what_is_news(before: StackKnown, now: StackKnown, expected: list[str]) 
 
 def test_what_a_former_leader_has_written_down_is_no_news() -> None:
     trouble = NodeTrouble(node="n1", message="3 of 4 GPUs answer")
-    status = StackStatus(state="Degraded", message="n1 failed", troubles=(trouble,))
+    status = StackStatus(state="Degraded", message="n1 failed", troubles=(trouble,), nodes=NodeCounts(failed=1))
     observed = Observed(nodes={"n1": Stands(NodeIs.FAILED, "3 of 4 GPUs answer")})
     assert reasons(known_before(status), known_now(status, observed, None)) == []
     begun = known_now(status, observed, standing(out=("n2",)))
     assert reasons(known_before(status), begun) == ["RolloutBegan"]
+
+
+def test_a_node_that_waited_when_the_leader_changed_is_news_when_it_fails() -> None:
+    troubles = (NodeTrouble(node="n2", message="it broke"), NodeTrouble(node="n1", message="stopped: n2 failed"))
+    status = StackStatus(state="Degraded", message="", troubles=troubles, nodes=NodeCounts(failed=1, waiting=1))
+    observed = Observed(nodes={name: Stands(NodeIs.FAILED, "it broke") for name in ("n1", "n2")})
+    told = [each.message for each in news(known_before(status), known_now(status, observed, None))]
+    assert told == ["n1: it broke"]
 
 
 def test_a_stack_has_few_events_at_once_and_more_later() -> None:

@@ -70,6 +70,17 @@ def test_a_try_that_failed_is_the_reason_until_the_next_one() -> None:
     assert stands(order, ("n1",), None, attempts) == {"n1": Stands(NodeIs.CHANGING)}
 
 
+def test_a_node_that_a_round_has_not_begun_with_waits() -> None:
+    """Nodes that a stopped rollout had left alone were counted as failed."""
+    attempts, node = Attempts(), seen()
+    attempts.waited("n1", key_of(node, WANTED), "stopped: n2 failed in swap", 0.0)
+    order = choose(stack(), FINGERPRINT, {"n1": node}, attempts, 1.0)
+    left = Stands(NodeIs.WAITING, "stopped: n2 failed in swap", is_left=True)
+    assert stands(order, (), None, attempts) == {"n1": left}
+    assert stands(order, ("n1",), None, attempts) == {"n1": Stands(NodeIs.CHANGING)}
+    assert order.due == frozenset(), "it is not looked at again and again"
+
+
 def test_rollouts_beside_one_another_are_told_as_one() -> None:
     board = Board()
     assert board.combined() is None

@@ -57,7 +57,15 @@ def told(request: JobRequest, runner: Any, host_pid: int = 1) -> list[Event]:  #
     return list(LineReader("n1").read(line.encode() for line in lines))
 
 
-@pytest.mark.parametrize("data", [b"", b"nothing", gzip.compress(b"{}"), gzip.compress(b"x")[:-12] + b"\0" * 12])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"nothing", id="no gzip"),
+        pytest.param(gzip.compress(b"{}"), id="no request"),
+        pytest.param(gzip.compress(b"x")[:-12] + b"\0" * 12, id="damaged gzip"),
+    ],
+)
 def test_a_request_of_another_controller_is_refused_as_the_end_of_a_run(
     data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

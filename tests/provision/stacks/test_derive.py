@@ -13,6 +13,7 @@ from tests.provision.stacks.samples import stack
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 FINE, CHANGING = Stands(NodeIs.AS_DECLARED), Stands(NodeIs.CHANGING)
+LEFT = Stands(NodeIs.WAITING, "stopped: b failed in swap", is_left=True)
 WAITING, FAILED = Stands(NodeIs.WAITING, "no window is open"), Stands(NodeIs.FAILED, "cannot install it")
 
 
@@ -31,6 +32,19 @@ def conditions(found: StackStatus) -> dict[str, str]:
         ({"a": FINE, "b": CHANGING}, "Changing", "1 of 2 nodes as declared, 1 node being", {"Accepted", "Progressing"}),
         ({"a": WAITING}, "Waiting", "0 of 1 node as declared, 1 node waiting: no win", {"Accepted", "Progressing"}),
         ({"a": FINE, "b": FAILED}, "Degraded", "1 of 2 nodes as declared, b failed: cannot", {"Accepted", "Degraded"}),
+        (
+            {"a": LEFT, "b": FAILED, "c": LEFT},
+            "Degraded",
+            "0 of 3 nodes as declared, b failed: cannot install it; 2 nodes waiting: stopped: b failed in swap",
+            {"Accepted", "Degraded"},
+        ),
+        ({"a": LEFT}, "Waiting", "0 of 1 node as declared, 1 node waiting: stopped", {"Accepted", "Progressing"}),
+        (
+            {"a": LEFT, "b": FAILED, "c": WAITING},
+            "Waiting",
+            "0 of 3 nodes as declared, 2 nodes waiting: no window is open",
+            {"Accepted", "Progressing", "Degraded"},
+        ),
         ({"a": FAILED, "b": CHANGING}, "Changing", "0 of 2 nodes", {"Accepted", "Progressing", "Degraded"}),
         ({}, "Empty", "no Node has the labels", {"Accepted", "AsDeclared"}),
     ],

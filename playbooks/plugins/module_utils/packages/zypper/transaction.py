@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import t
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import (
     zypper_lock_names,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import read_by_zypper
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import QUERY_TIMEOUT_S, read_by_zypper
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.manager import RpmDatabase
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
@@ -126,7 +126,7 @@ def _lock(host: Host, verb: str, names: Sequence[str]) -> None:
         return
     # A lock needs nothing of a repository, and none need answer now.
     command = ["zypper", "--non-interactive", "--quiet", "--no-refresh", verb, *names]
-    done = host.run(command, common.QUERY_TIMEOUT_S)
+    done = host.run(command, QUERY_TIMEOUT_S)
     if done.return_code not in _GOOD:
         raise PackageError(f"zypper {verb} failed: {done.complaints}")
 

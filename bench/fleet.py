@@ -31,9 +31,10 @@ from provision.cluster.kubeconfig import Kubeconfig
 from provision.cluster.kubernetes_cluster import KubernetesCluster
 from provision.cluster.pod_rules import PodRules
 from provision.cluster.transport import Transport
+from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.progress import PhaseEntered
 from provision.rollout.step import StepOutcome

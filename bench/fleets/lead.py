@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes_cluster import Held
     from provision.fleet.facts import NodeFacts
     from provision.gates import GateKeeper
+    from provision.rollout.adapters import Adapters
     from provision.rollout.cluster import Cluster
-    from provision.rollout.engine import Adapters
     from provision.rollout.step import Steps
 
 POLL_S: Final = 0.05  # machines in memory take no time: it is looked at once more soon

@@ -16,7 +16,10 @@ from provision.apply.declarations import Declarations
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.fleet.facts import parse_facts
 from provision.planner.plan import plan_node
-from provision.report import make_console, plans_document, render_plans, show
+from provision.report.console import make_console
+from provision.report.document import plans_document
+from provision.report.plans import render_plans
+from provision.report.terminal import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

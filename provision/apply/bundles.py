@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.bundle.errors import BundleError
-from provision.bundle.read import open_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +24,8 @@ class Bundles:
 
     def open(self, place: Path) -> Bundle:
         """Return a bundle, checked; raises `BundleError`. May be called on any thread."""
+        from provision.bundle.read import open_place  # noqa: PLC0415 - start-up time
+
         with self._turn:
             if place not in self._known:
                 try:

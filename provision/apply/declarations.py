@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, group_of, resolve_branches
-from provision.planner.driver_versions import versions_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +65,8 @@ class Declarations:
 
 
 def _versions(facts: NodeFacts, stack: StackSpec) -> frozenset[str] | None:
+    from provision.planner.driver_versions import versions_for  # noqa: PLC0415 - start-up time
+
     try:
         return versions_for(facts, stack.driver)
     except Exception:  # noqa: BLE001 - whatever it is about this node's facts, its own plan says it

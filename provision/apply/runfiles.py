@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.bundle.handover import HandedFile
-from provision.planner.runfile import choose_packages
 from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from provision.driver_change import DriverChange
-    from provision.runfile.store import Converted, RunfileStore
+    from provision.runfile.store import Converted
     from provision.spec.model import Driver, Runfile
 
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class Runfiles:
     """The runfiles of a command; what is wrong with one is found once, and said for each node."""
 
-    store: RunfileStore
+    cache: Path
     _known: dict[Runfile, Converted | RunfileError] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -28,6 +29,8 @@ class Runfiles:
         """Return the files that a node is handed for a change; raises `RunfileError`. May be called on any thread."""
         if declared.runfile is None:
             return ()
+        from provision.planner.runfile import choose_packages  # noqa: PLC0415 - start-up time
+
         converted = self._converted(declared.runfile)
         return tuple(
             HandedFile(converted.path(package), f"packages/{package.file}", package.sha256)
@@ -35,10 +38,12 @@ class Runfiles:
         )
 
     def _converted(self, runfile: Runfile) -> Converted:
+        from provision.runfile.store import RunfileStore  # noqa: PLC0415 - start-up time
+
         with self._turn:
             if runfile not in self._known:
                 try:
-                    self._known[runfile] = self.store.convert(runfile)
+                    self._known[runfile] = RunfileStore(self.cache).convert(runfile)
                 except RunfileError as error:
                     self._known[runfile] = error
             known = self._known[runfile]

@@ -15,7 +15,6 @@ from provision.bundle.model import BundleList
 from provision.bundle.offer import with_offer
 from provision.node_plan import Roles
 from provision.planner.bundled import compare_with_bundle, declared_bundle, find_handover, refuse_bundle
-from provision.planner.runfile import as_problem
 from provision.runfile.errors import RunfileError
 from provision.spec.model import DriverSource
 
@@ -130,6 +129,8 @@ class Supply:
         try:
             self._from_runfile(plan)
         except RunfileError as error:
+            from provision.planner.runfile import as_problem  # noqa: PLC0415 - start-up time
+
             return msgspec.structs.replace(plan, problems=(*plan.problems, as_problem(error)), roles=Roles())
         return plan
 

@@ -18,7 +18,8 @@ from provision.cli.node_request import ask, open_requests, request_arguments
 from provision.cli.options import load_fleet
 from provision.cli.plan import build_context, run_arguments
 from provision.errors import ExitCode, UsageError
-from provision.report import make_console, open_view
+from provision.report.console import make_console
+from provision.report.live import open_view
 from provision.rollout.requests import abandon, uncordon
 
 if TYPE_CHECKING:

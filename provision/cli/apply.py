@@ -32,10 +32,12 @@ from provision.cli.terminal import outlasting, print_error, say
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper
-from provision.report import make_console, render_results, show
+from provision.report.console import make_console
+from provision.report.results import render_results
+from provision.report.terminal import show
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.prepare import only_in_flight
-from provision.rollout.engine import Adapters
 from provision.rollout.execution import Job, execute
 from provision.rollout.node_steps import NodeSteps
 from provision.spec.excerpt import few

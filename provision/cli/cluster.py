@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from provision.cli.options import inventories_of
 from provision.errors import UsageError
-from provision.rollout.engine import POLL_S, utc_now
+from provision.rollout.adapters import POLL_S, utc_now
 
 if TYPE_CHECKING:
     import argparse

@@ -14,7 +14,10 @@ from provision.cli.plan import build_context, run_arguments
 from provision.driver.preflight import Finding, Severity, findings
 from provision.errors import ExitCode
 from provision.products.recognise import problem_of, recognise
-from provision.report import doctor_document, make_console, open_view, render_diagnoses, show
+from provision.report.console import make_console
+from provision.report.doctor import doctor_document, render_diagnoses
+from provision.report.live import open_view
+from provision.report.terminal import show
 
 if TYPE_CHECKING:
     import argparse

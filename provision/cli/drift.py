@@ -14,7 +14,11 @@ from provision.cli.options import DECLARATION, common_arguments, load_fleet
 from provision.cli.plan import build_context, bundle_argument, run_arguments
 from provision.drift import group
 from provision.errors import ExitCode
-from provision.report import drift_document, make_console, open_view, render_drift, show
+from provision.report.console import make_console
+from provision.report.drift import render_drift
+from provision.report.drift_document import drift_document
+from provision.report.live import open_view
+from provision.report.terminal import show
 
 if TYPE_CHECKING:
     import argparse

@@ -24,20 +24,15 @@ from provision.cli.terminal import outlasting, print_error, say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
-from provision.report import (
-    make_console,
-    open_view,
-    removals_document,
-    render_cluster_removal,
-    render_removals,
-    render_results,
-    render_rollout,
-    rollout_document,
-    show,
-)
+from provision.report.console import make_console
+from provision.report.live import open_view
+from provision.report.removal import removals_document, render_cluster_removal, render_removals
+from provision.report.results import render_results
+from provision.report.rollout import render_rollout, rollout_document
+from provision.report.terminal import show
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster_removal import take_back
 from provision.rollout.driver_verbs import execute_verb, verb_steps
-from provision.rollout.engine import Adapters
 from provision.rollout.removing import Removing, named_parts
 from provision.rollout.verb_plan import EVERY_NODE, DriverVerb, Extent, plan_verb
 from provision.spec.excerpt import few

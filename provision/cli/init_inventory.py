@@ -25,8 +25,10 @@ from provision.fleet.sources import choose_inventories
 from provision.payload import store
 from provision.payload.place import payload_folder
 from provision.printable import printable
-from provision.report import make_console, open_view, show
+from provision.report.console import make_console
 from provision.report.draft import draft_document, render_draft
+from provision.report.live import open_view
+from provision.report.terminal import show
 from provision.runner import AnsibleRunner, find_collection
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from provision.gpu_operator.read import MAX_BYTES, parse_objects, parse_value, s
 from provision.gpu_operator.text import describe, render_stack
 from provision.printable import printable_json
 from provision.regular_file import read_beginning
-from provision.report import make_console, show
-from provision.report.console import Text
-from provision.report.terminal import count, hanging
+from provision.report.console import Text, make_console
+from provision.report.terminal import count, hanging, show
 from provision.spec.errors import DeclarationError
 from provision.spec.findings import Severity
 from provision.stacks.file import judge_stack, read_stack_text

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 from provision.cluster.notices import LIFECYCLE
 from provision.cluster.others import UPGRADE_CONDITION
 from provision.notify.listeners import Listeners, Webhooks
-from provision.notify.metrics_file import MetricsFile
-from provision.notify.news import Newsroom
-from provision.notify.receivers import read_receivers
-from provision.notify.webhook import Webhook
 from provision.spec.model import NodeConditions
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from provision.cli.cluster import Scope
     from provision.notify.listeners import Listener
+    from provision.spec.model import Notify
 
 
 def metrics_argument(parser: argparse.ArgumentParser) -> None:
@@ -38,15 +36,23 @@ def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = Non
     Raises GrapnelError for one that could not be told anything.
     """
     declared = [receiver for stack in scope.stacks.values() for receiver in stack.rollout.notify]
-    receivers = read_receivers(declared)
-    found: list[Listener] = []
-    if receivers:
-        newsroom = Newsroom(scope.cluster.name, f"rollout-{secrets.token_hex(6)}")
-        found.append(Webhooks([Webhook(receiver) for receiver in receivers], newsroom))
+    found: list[Listener] = [_webhooks(scope, declared)] if declared else []
     found += _reporters(scope)
     if metrics_file is not None:
+        from provision.notify.metrics_file import MetricsFile  # noqa: PLC0415 - start-up time
+
         found.append(MetricsFile(metrics_file, place=scope.cluster.name, holder=holder))
     return Listeners(found)
+
+
+def _webhooks(scope: Scope, declared: Sequence[Notify]) -> Webhooks:
+    """Return what tells the receivers; raises GrapnelError."""
+    from provision.notify.news import Newsroom  # noqa: PLC0415 - start-up time
+    from provision.notify.receivers import read_receivers  # noqa: PLC0415 - start-up time
+    from provision.notify.webhook import Webhook  # noqa: PLC0415 - start-up time
+
+    newsroom = Newsroom(scope.cluster.name, f"rollout-{secrets.token_hex(6)}")
+    return Webhooks([Webhook(receiver) for receiver in read_receivers(declared)], newsroom)
 
 
 def _reporters(scope: Scope) -> list[Listener]:

@@ -23,38 +23,24 @@ from provision.apply.playbooks import Playbooks
 from provision.apply.runfiles import Runfiles
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
-from provision.bundle.read import name_of, unpack_bundle
 from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
-from provision.gates import ask_once
 from provision.payload import store
 from provision.payload.place import payload_folder
 from provision.planner.bundled import declare_carried, declared_bundle
-from provision.planner.hand_edits import overwrite_edits
 from provision.render.kubelet import declared_settings
-from provision.report import (
-    builds_document,
-    make_console,
-    open_view,
-    plans_document,
-    render_builds,
-    render_diffs,
-    render_plans,
-    render_rollout,
-    rollout_document,
-    show,
-)
+from provision.report.console import make_console
+from provision.report.live import open_view
+from provision.report.terminal import show
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.rollout.node_marks import declared_marks
 from provision.rollout.tenancy import tenancy_order
-from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
-from provision.simulate.foresee import foresee
 
 if TYPE_CHECKING:
     import argparse
@@ -150,20 +136,36 @@ def show_plans(
         answers, prepared = assess_fleet(context, scope, cancel)
         prepared = with_tenancy(prepared, scope)
     if as_json:
-        rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
-        print(plans_document(answers, rollout, builds, with_files=with_files))
+        print(_document(answers, prepared, scope, with_files=with_files))
     else:
         console = make_console(sys.stdout)
         if with_files:
+            from provision.report.diffs import render_diffs  # noqa: PLC0415 - start-up time
+
             show(console, render_diffs(answers))
         show_overview(console, answers, prepared, scope)
     return _exit_code(answers, prepared, tell_changes=tell_changes)
+
+
+def _document(
+    answers: Mapping[str, Assessment | Failure], prepared: Prepared, scope: Scope, *, with_files: bool
+) -> str:
+    from provision.report.builds import builds_document  # noqa: PLC0415 - start-up time
+    from provision.report.document import plans_document  # noqa: PLC0415 - start-up time
+    from provision.report.rollout import rollout_document  # noqa: PLC0415 - start-up time
+
+    rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
+    return plans_document(answers, rollout, builds, with_files=with_files)
 
 
 def show_overview(
     console: Console, answers: Mapping[str, Assessment | Failure], prepared: Prepared, scope: Scope
 ) -> None:
     """Print the plans, and below them what would be taken out of service and made in the cluster."""
+    from provision.report.builds import render_builds  # noqa: PLC0415 - start-up time
+    from provision.report.plans import render_plans  # noqa: PLC0415 - start-up time
+    from provision.report.rollout import render_rollout  # noqa: PLC0415 - start-up time
+
     show(console, render_plans(answers, prepared.refusals))
     show(console, render_builds(prepared.builds))
     kubernetes = "" if scope.kubernetes is None else scope.kubernetes.name
@@ -193,9 +195,17 @@ def assess_fleet(
     marks = scope.cluster.compare_marks({name: declared_marks(scope.stacks[name]) for name in scope.stacks})
     builds = foresee_builds(context, answers, prepared.todo)
     closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
-    gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
-    known = replace(prepared, runtime_classes=missing, marks=marks, builds=builds, closed=closed, gates=gates)
-    return answers, replace(known, forecast=foresee(known, scope.clock()))
+    known = replace(prepared, runtime_classes=missing, marks=marks, builds=builds, closed=closed)
+    return answers, foresee_rollout(known, scope) if prepared.rollout else known
+
+
+def foresee_rollout(prepared: Prepared, scope: Scope) -> Prepared:
+    """Return it with the gates as they are now, and how long the roll-out is expected to take."""
+    from provision.gates import ask_once  # noqa: PLC0415 - start-up time
+    from provision.simulate.foresee import foresee  # noqa: PLC0415 - start-up time
+
+    known = replace(prepared, gates=ask_once(declared_gates(scope.stacks)))
+    return replace(known, forecast=foresee(known, scope.clock()))
 
 
 def with_tenancy(prepared: Prepared, scope: Scope) -> Prepared:
@@ -250,6 +260,8 @@ def build_context(
     if bundle is not None:
         stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
     if args.force:
+        from provision.planner.hand_edits import overwrite_edits  # noqa: PLC0415 - start-up time
+
         stacks = {name: overwrite_edits(stack) for name, stack in stacks.items()}
     declarations = Declarations(stacks)
     asked = args.payload or (None if bundle is None else carried_payload(bundle))
@@ -274,7 +286,7 @@ def open_shelf(inventories: Iterable[str], environment: Mapping[str, str]) -> Sh
 
 def open_runfiles(environment: Mapping[str, str]) -> Runfiles:
     """Return what makes packages of declared runfiles."""
-    return Runfiles(RunfileStore(_cache(environment) / "runfiles"))
+    return Runfiles(_cache(environment) / "runfiles")
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
@@ -297,6 +309,8 @@ def carried_payload(bundle: Bundle) -> Path | None:
 
 def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:
     """Return a bundle, unpacked into the user's cache and checked; raises BundleError."""
+    from provision.bundle.read import name_of, unpack_bundle  # noqa: PLC0415 - start-up time
+
     return unpack_bundle(archive, _bundles(environment) / name_of(archive))
 
 

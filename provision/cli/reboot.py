@@ -25,11 +25,15 @@ from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper, ask_once
-from provision.report import make_console, open_view, render_results, render_rollout, rollout_document, show
+from provision.report.console import make_console
+from provision.report.live import open_view
+from provision.report.results import render_results
+from provision.report.rollout import render_rollout, rollout_document
+from provision.report.terminal import show
+from provision.rollout.adapters import Adapters
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.driver_verbs import execute_verb
-from provision.rollout.engine import Adapters
 from provision.rollout.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
 from provision.rollout.reboot_steps import reboot_steps
 

@@ -15,7 +15,12 @@ from provision.cli.person import person
 from provision.cli.terminal import say
 from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
-from provision.report import PlainView, make_console, open_view, render_results, report_document, show
+from provision.report.console import make_console
+from provision.report.live import open_view
+from provision.report.plain import PlainView
+from provision.report.results import render_results
+from provision.report.run_document import report_document
+from provision.report.terminal import show
 from provision.runs.digest import digest
 from provision.runs.durations import Durations
 from provision.runs.errors import RunsError
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Assessment, Failure, NodeResult
     from provision.fleet.model import Fleet
-    from provision.report import View
+    from provision.report.live import View
     from provision.rollout.progress import RolloutObserver, RolloutProgress
     from provision.runs.model import RunReport
     from provision.runs.store import RunFolder

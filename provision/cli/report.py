@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     folder = shelf.find(args.name)
     report = read_report(folder)
     if args.json:
-        from provision.report import report_document  # noqa: PLC0415 - start-up time
+        from provision.report.run_document import report_document  # noqa: PLC0415 - start-up time
 
         print(report_document(report))
     else:
@@ -89,7 +89,9 @@ def _write(report: RunReport, output: Path) -> None:
 
 def list_runs(shelf: Shelf) -> int:
     """Print the runs that are kept, the newest first."""
-    from provision.report import make_console, render_runs, show  # noqa: PLC0415 - start-up time
+    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
+    from provision.report.runs import render_runs  # noqa: PLC0415 - start-up time
+    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
 
     shelf.find(None)
     reports = []

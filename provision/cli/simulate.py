@@ -55,7 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, and print what happened; 1 when the roll-out does not come to its end with some seed."""
-    from provision.report import make_console, render_simulation, show, simulation_document  # noqa: PLC0415 - start-up time
+    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
+    from provision.report.simulation import render_simulation, simulation_document  # noqa: PLC0415 - start-up time
+    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
     from provision.simulate.many import play_many  # noqa: PLC0415 - start-up time
 
     if args.seeds is not None and args.seeds < 1:

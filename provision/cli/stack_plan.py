@@ -20,7 +20,8 @@ from provision.cluster.reader import KubernetesReader
 from provision.controller.outlook import Moment
 from provision.controller.stack_plans import Planning
 from provision.errors import GrapnelError, UsageError
-from provision.report import make_console, show
+from provision.report.console import make_console
+from provision.report.terminal import show
 from provision.stacks.file import judge_stack, read_stack_file
 from provision.stacks.reader import read_stacks
 

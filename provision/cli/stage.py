@@ -14,8 +14,10 @@ from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments
 from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.fleet.resolve import resolve_nodes
-from provision.report import make_console, render_results, show
-from provision.rollout.engine import Adapters
+from provision.report.console import make_console
+from provision.report.results import render_results
+from provision.report.terminal import show
+from provision.rollout.adapters import Adapters
 from provision.rollout.execution import Job, stage_nodes
 from provision.rollout.node_steps import NodeSteps
 

@@ -132,13 +132,11 @@ def show_status(
     reader: Reader, *, node: str | None, as_json: bool, watching: bool, history: History | None = None
 ) -> int:
     """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
-    from provision.report import (  # noqa: PLC0415 - start-up time
-        make_console,
-        render_history,
-        show,
-        status_document,
-        watch,
-    )
+    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
+    from provision.report.history import render_history  # noqa: PLC0415 - start-up time
+    from provision.report.status_document import status_document  # noqa: PLC0415 - start-up time
+    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
+    from provision.report.watching import watch  # noqa: PLC0415 - start-up time
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
 
     last = [_about(fleet_status(reader.look()), node, narrow=as_json)]
@@ -182,7 +180,7 @@ def _said(status: FleetStatus) -> object:
 
 
 def _picture(status: FleetStatus, node: str | None) -> Drawing:
-    from provision.report import render_node_status, render_status  # noqa: PLC0415 - start-up time
+    from provision.report.status import render_node_status, render_status  # noqa: PLC0415 - start-up time
 
     return tuple(render_status(status) if node is None else render_node_status(status, node))
 

@@ -20,8 +20,8 @@ from provision.gates import GateKeeper
 from provision.notify.listeners import Listeners
 from provision.planner.bundled import declared_bundle
 from provision.render.kubelet import declared_settings
+from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import only_in_flight, prepare, runtime_classes
-from provision.rollout.engine import Adapters
 from provision.rollout.errors import ClusterError
 from provision.rollout.execution import Job, execute
 from provision.rollout.node_marks import declared_marks

@@ -6,7 +6,7 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
-from provision.gates.prometheus import UnansweredError, ask
+from provision.gates.errors import UnansweredError
 from provision.gates.verdict import after_answer, after_failure, state_of, unheard
 
 if TYPE_CHECKING:
@@ -28,11 +28,17 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _ask(gate: QueryGate) -> Samples:
+    from provision.gates.prometheus import ask  # noqa: PLC0415 - start-up time
+
+    return ask(gate)
+
+
 class GateKeeper:
     """Knows the gates of a rollout while inside `with`. Threads end with it, or after the ask that they are at."""
 
     def __init__(
-        self, gates: Sequence[QueryGate], *, ask: Ask = ask, clock: Clock = _utc_now, interval_s: float = INTERVAL_S
+        self, gates: Sequence[QueryGate], *, ask: Ask = _ask, clock: Clock = _utc_now, interval_s: float = INTERVAL_S
     ) -> None:
         self._gates, self._ask, self._clock, self._interval_s = tuple(gates), ask, clock, interval_s
         self._heard = {gate.name: unheard(gate) for gate in self._gates}
@@ -69,7 +75,7 @@ class GateKeeper:
             self._ended.wait(self._interval_s)
 
 
-def ask_once(gates: Sequence[QueryGate], *, ask: Ask = ask, clock: Clock = _utc_now) -> tuple[GateState, ...]:
+def ask_once(gates: Sequence[QueryGate], *, ask: Ask = _ask, clock: Clock = _utc_now) -> tuple[GateState, ...]:
     """Return the gates as they are now, having asked each of them once."""
     return tuple(state_of(_asked(gate, ask, clock)(unheard(gate)), gate, clock()) for gate in gates)
 

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from provision.gates.errors import UnansweredError
 from provision.printable import printable
 
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ class Samples:
 
     count: int
     shown: tuple[str, ...] = ()
-
-
-class UnansweredError(Exception):
-    """There is no answer that says whether a gate is open; the text says why, without anything that is secret."""
 
 
 class _Data(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
-
-from provision.notify.webhook import CLOSE_S
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +14,8 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.progress import RolloutObserver, RolloutProgress
     from provision.rollout.standing import Standing
+
+CLOSE_S: Final = 15.0  # a run that ends waits so long for what is still to be sent
 
 
 class Listener(Protocol):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 PAUSES_S: Final = (1.0, 5.0, 20.0, 60.0, 180.0)  # between attempts; after the last one a message is dropped
 MAX_WAITING: Final = 1000
-CLOSE_S: Final = 15.0  # a run that ends waits so long for what is still to be sent
 GONE: Final = 410  # the receiver wants nothing more
 
 
@@ -83,7 +82,7 @@ class Webhook:
         self._closing.set()
         threading.Thread(target=self._queue.put, args=[None], name="webhook-end", daemon=True).start()
 
-    def close(self, timeout_s: float = CLOSE_S) -> str:
+    def close(self, timeout_s: float) -> str:
         """Wait after `hurry`, and return what was not delivered and why; empty if nothing."""
         self._thread.join(timeout_s)
         lost = self._told - self._delivered

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from provision.render.errors import EngineConfigError
-from provision.spec.document import UNREADABLE, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from provision.spec.document import Document
     from provision.spec.model import Kubelet
 
 DROP_IN_NAME: Final = "99-grapnel.conf"
@@ -40,9 +40,9 @@ def render_drop_in(settings: Mapping[str, Any]) -> str:
 
 def read_settings(text: str, path: str) -> Settings:
     """Return what a file of the kubelet says; raises `EngineConfigError` for one that is not understood."""
-    document = read_document(text.encode("utf-8", "replace"), path)
+    document = _read(text, path)
     content = document.content
-    if document.findings or content is UNREADABLE or not isinstance(content, dict):
+    if document.findings or not isinstance(content, dict):
         reason = document.findings[0].message if document.findings else "holds no mapping"
         where = str(document.findings[0].place) if document.findings else path
         raise EngineConfigError(f"{where}: {reason}", hint="the kubelet's configuration is one plain YAML mapping")
@@ -76,12 +76,18 @@ def says(merged: object, wanted: object) -> bool:
     return merged == wanted
 
 
+def _read(text: str, path: str) -> Document:
+    from provision.spec.document import read_document  # noqa: PLC0415 - start-up time: few nodes declare any settings
+
+    return read_document(text.encode("utf-8", "replace"), path)
+
+
 class SettingsFile:
     """The kubelet's own file as lines, of which those of single keys can be exchanged."""
 
     def __init__(self, text: str, path: str) -> None:
         self.settings = read_settings(text, path)
-        document = read_document(text.encode("utf-8"), path)
+        document = _read(text, path)
         self._lines = text.split("\n")
         places = [document.key_place((key,)) for key in self.settings]
         if document.lines != self._lines or any(place.column != 1 for place in places):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.rollout.adapters import Adapters
     from provision.rollout.decision.prepare import Prepared
-    from provision.rollout.engine import Adapters
     from provision.rollout.model import Origin
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.verb_plan import AnyVerb, VerbPlan

@@ -8,8 +8,8 @@ decisions and progress belong to the calling thread. Time passes only by the clo
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from itertools import compress
 from operator import is_not
 from typing import TYPE_CHECKING, Final
@@ -31,8 +31,7 @@ from provision.rollout.decision.snapshot import (
 )
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.evictions import Evictions
-from provision.rollout.executor import StepEnded, ThreadExecutor
-from provision.rollout.gates import NO_GATES
+from provision.rollout.executor import StepEnded
 from provision.rollout.pace import Pace, pauses
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.standing import Standing
@@ -40,45 +39,21 @@ from provision.rollout.states import entered, seen, stepped
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from provision.apply.model import NodeResult
-    from provision.rollout.cluster import Cluster, NodeProblem
+    from provision.rollout.adapters import Adapters
+    from provision.rollout.cluster import NodeProblem
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.executor import Executor
-    from provision.rollout.gates import Gates
     from provision.rollout.model import NodeView
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
-    from provision.rollout.step import Steps
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
-POLL_S: Final = 2.0
 RETRIES: Final = 10  # of one node in one process
 LOOK_AGAIN: Final = timedelta(seconds=2)  # between two searches for the pods of processes on one node
-
-
-def utc_now() -> datetime:
-    """Return the time in UTC, with its zone."""
-    return datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapters:
-    """What the engine acts through; it observes again after ``poll_s`` at the latest.
-
-    ``executor`` makes what runs ``steps``, at most so many at once, until the event is set; it and ``clock`` have the
-    same time. ``publish`` hears how the rollout stands after every turn, beside the cluster; it must not block.
-    """
-
-    cluster: Cluster
-    steps: Steps
-    clock: Callable[[], datetime] = utc_now
-    poll_s: float = POLL_S
-    executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
-    publish: Callable[[Standing, Sequence[NodeState]], None] = lambda _standing, _nodes: None
-    gates: Gates = NO_GATES
 
 
 class Engine:

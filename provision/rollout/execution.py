@@ -15,7 +15,6 @@ from provision.errors import GrapnelError
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.prepare import runtime_classes
-from provision.rollout.engine import Engine
 from provision.rollout.errors import ClusterError
 from provision.rollout.node_marks import declared_marks
 from provision.rollout.returns import forget_returns
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.node_plan import DriverVariables
+    from provision.rollout.adapters import Adapters
     from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.engine import Adapters
     from provision.rollout.model import NodeView, Record
     from provision.rollout.progress import RolloutObserver
     from provision.spec.model import StackSpec
@@ -200,6 +199,8 @@ def _roll_out(
     if not nodes:
         return {}
     states = [_without(state, unstaged.get(state.name)) for state in prepared.states]
+    from provision.rollout.engine import Engine  # noqa: PLC0415 - start-up time
+
     engine = Engine(job.adapters, states, prepared.policy, observe=observe, cancel=cancel)
     ending = engine.run()
     results = results_of(ending, nodes, canceled=cancel.is_set() and not ending.stop)

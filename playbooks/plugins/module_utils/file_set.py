@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
+from ansible_collections.grapnel.node.plugins.module_utils.leftovers import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.links import LinkError, follow_links
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ Rename = Callable[[Path, Path], Any]
 
 _MODE = re.compile(r"0[0-7]{3}")
 _OWN = (os.geteuid(), os.getegid())
-_LEFTOVER = re.compile(r"\..+\.grapnel-(?:new|old)")
 _NOT_SHOWN = "the text is not shown: not everybody on the node may read this file\n"
 
 
@@ -245,11 +245,6 @@ def _sync(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def is_leftover(name: str) -> bool:
-    """Tell whether a file has the name of one that only lies beside another while that is exchanged."""
-    return _LEFTOVER.fullmatch(name) is not None
 
 
 def remove_leftovers(host: Host, folder: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils import kubernetes_engines
 from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import read_imports
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import is_leftover
+from ansible_collections.grapnel.node.plugins.module_utils.leftovers import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, RELOAD_MARK, RESTART_MARKS, SITE_MARK
 
 if TYPE_CHECKING:

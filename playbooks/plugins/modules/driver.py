@@ -102,7 +102,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     change_id,
     parse_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import is_managed
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import is_complete
 from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import find_leftovers, remove_leftovers
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host

@@ -172,7 +172,7 @@ def stage(machine: FakeMachine, change: DriverChange, before: DriverChange | Non
     back = store.before_folder(folder)
     way_back.write_files(host, back, way_back.find_files(host, [file.path for file in change.files]))
     way_back.write_holds(host, back, [name for name, one in machine.packages.items() if one.held])
-    found = drift.find_now(host, Apt(), {*change.names, *(before or none).names})
+    found = drift.find_now(host, Apt().installed, {*change.names, *(before or none).names})
     machine.write(f"{folder}/{drift.FOUND}", json.dumps(found.document()))
     seal.seal(host, folder)
     machine.calls.clear()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import staged_folder
-from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database import read_packages
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 
 from tests.playbooks.driver.conftest import NEW, REVISION, Staged
@@ -84,7 +84,7 @@ def test_facts_call_a_set_complete_only_while_it_fits(
     upgrade.machine.show()
     host = upgrade.machine.host()
 
-    assert still_fits(host, Apt(), upgrade.id) == fits
+    assert still_fits(host, read_packages, upgrade.id) == fits
     assert [one["complete"] for one in read_driver_state(host)["staged"]] == [fits]
 
 
@@ -96,11 +96,11 @@ def test_the_set_that_the_node_runs_is_used_again_whatever_happened(
     happens(upgrade)
     upgrade.machine.show()
 
-    assert still_fits(upgrade.machine.host(), Apt(), upgrade.id)
+    assert still_fits(upgrade.machine.host(), read_packages, upgrade.id)
 
 
 def test_after_going_back_the_set_fits_again(upgrade: Staged) -> None:
     upgrade.run("swap")
     upgrade.run("back")
 
-    assert still_fits(upgrade.machine.host(), Apt(), upgrade.id)
+    assert still_fits(upgrade.machine.host(), read_packages, upgrade.id)

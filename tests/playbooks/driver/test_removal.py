@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils import driver_removal
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import QUARANTINED, RunRecord, write_run
-from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed, read_status
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    QUARANTINED,
+    RunRecord,
+    is_managed,
+    write_run,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import find_leftovers, remove_leftovers
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished

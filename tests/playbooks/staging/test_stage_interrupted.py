@@ -93,11 +93,11 @@ def test_a_node_that_changed_meanwhile_is_noticed(node: Node, code: str, happens
     staged(node, change_of())
     assert callable(happens)
 
-    before = not still_fits(node.host, Packages(node), change_id(change_of()))
+    before = not still_fits(node.host, Packages(node).installed, change_id(change_of()))
     happens(node)
 
     assert codes(node, change_of()) == [code]
-    assert (before, not still_fits(node.host, Packages(node), change_id(change_of()))) == (False, True)
+    assert (before, not still_fits(node.host, Packages(node).installed, change_id(change_of()))) == (False, True)
 
 
 def test_a_half_done_swap_still_finds_its_set_good(node: Node) -> None:

@@ -112,11 +112,11 @@ def test_a_driver_that_the_node_had_before_is_staged_again_with_the_way_back_fro
         node.swap(change, change_id(change))
     node.path(f"{HOME}/previous").symlink_to(f"staged/{change_id(former)}")
     node.offered["libcuda1"].remove(NEW)
-    assert not still_fits(node.host, Packages(node), change_id(former))
+    assert not still_fits(node.host, Packages(node).installed, change_id(former))
 
     folder = staged(node, former)
 
-    assert still_fits(node.host, Packages(node), change_id(former))
+    assert still_fits(node.host, Packages(node).installed, change_id(former))
     assert way_back(node, folder).version == NEW
 
 
@@ -127,7 +127,7 @@ def test_a_change_whose_swap_has_begun_keeps_its_way_back(state: str, node: Node
     write_run(node.host, record)
     node.installed["libcuda1"] = "999"
 
-    assert still_fits(node.host, Packages(node), change_id(change_of()))
+    assert still_fits(node.host, Packages(node).installed, change_id(change_of()))
     assert way_back(node, folder).version == NO_DRIVER
 
 

@@ -16,7 +16,6 @@ from provision.apply.rounds import Round, next_round
 from provision.apply.runfiles import Runfiles
 from provision.driver_change import PackageVersion
 from provision.node_plan import NodePlan
-from provision.runfile.store import RunfileStore
 from tests.provision.apply.fakes import FakeFleet, context, facts_of
 from tests.provision.apply.test_bundled import plan_of
 from tests.provision.bundle.test_bundle import change_of
@@ -43,7 +42,7 @@ class Operator:
         stack = make_stack(driver={"source": "runfile", "version": VERSION, "runfile": runfile, **declared})
         made = context(FakeFleet({}), lambda node, _facts: NodePlan(node=node))
         stacks = Declarations({"n1": stack, "n2": stack})
-        return replace(made, declarations=stacks, runfiles=Runfiles(RunfileStore(self.folder / "cache")))
+        return replace(made, declarations=stacks, runfiles=Runfiles(self.folder / "cache"))
 
     def plan(self, *names: str, is_staged: bool = False) -> NodePlan:
         version = f"{VERSION}-1+r{self.digest[:8]}"

@@ -13,8 +13,9 @@ from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.members import open_members
 from provision.cluster.scheduled_cluster import ScheduledCluster
 from provision.cluster.scheduler import SchedulerNode
+from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.errors import HeldError
 from provision.rollout.model import Job, NodeView, Origin, Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.gates import GateKeeper, ask_once
-from provision.gates.prometheus import Samples, UnansweredError
+from provision.gates.errors import UnansweredError
+from provision.gates.prometheus import Samples
 from tests.provision.gates.samples import gate
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.gates.prometheus import MOST_BYTES, Samples, UnansweredError, ask, read_answer
+from provision.gates.errors import UnansweredError
+from provision.gates.prometheus import MOST_BYTES, Samples, ask, read_answer
 from tests.provision.gates.samples import FIRING, Api, gate, serving
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 from lab import promtool
 from lab.machine.errors import LabError
 from provision.gates import GateKeeper
-from provision.gates.prometheus import Samples, UnansweredError, ask
+from provision.gates.errors import UnansweredError
+from provision.gates.prometheus import Samples, ask
 from provision.spec.model import Expect
 from tests.provision.gates.samples import FIRING, gate
 

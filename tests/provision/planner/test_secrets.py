@@ -13,7 +13,7 @@ from provision.fleet.facts import Engine
 from provision.node_plan import NodePlan, Role, role_variables, shown_plan
 from provision.render import crio, docker
 from provision.render.containerd import DROP_IN_PATH, MAIN_PATH
-from provision.report import plans_document
+from provision.report.document import plans_document
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     RUNNING,

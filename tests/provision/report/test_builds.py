@@ -6,7 +6,9 @@ import io
 from typing import TYPE_CHECKING
 
 from provision.apply.kinds import BUILDS, KEPT, Handing
-from provision.report import make_console, render_builds, show
+from provision.report.builds import render_builds
+from provision.report.console import make_console
+from provision.report.terminal import show
 from tests.provision.builds.samples import KERNEL, OTHER_KERNEL, build_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import io
 
 from provision.apply.model import Assessment, Failure, Status
 from provision.node_plan import FileContent, NodePlan, Problem, Roles, RuntimeVariables
-from provision.report import make_console, render_diffs, show
-from provision.report.diffs import diffs_document
+from provision.report.console import make_console
+from provision.report.diffs import diffs_document, render_diffs
+from provision.report.terminal import show
 from tests.provision.apply.fakes import facts_of
 
 PATH = "/etc/containerd/conf.d/99-nvidia.toml"

@@ -9,8 +9,9 @@ import pytest
 
 from provision.apply.model import Failure, Status
 from provision.driver.preflight import Finding, Severity
-from provision.report import doctor_document, make_console, render_diagnoses, show
-from provision.report.doctor import Diagnoses, runs
+from provision.report.console import make_console
+from provision.report.doctor import Diagnoses, doctor_document, render_diagnoses, runs
+from provision.report.terminal import show
 
 HEADERS = Finding(
     code="kernel-headers-missing",

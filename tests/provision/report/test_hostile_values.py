@@ -26,17 +26,14 @@ from provision.apply.model import (
 )
 from provision.node_plan import Action, Disruption, NodePlan, Problem
 from provision.printable import MAX_SHOWN, printable, printable_json, printable_lines
-from provision.report import (
-    LiveView,
-    PlainView,
-    make_console,
-    plans_document,
-    render_plans,
-    render_results,
-    render_rollout,
-    show,
-)
-from provision.report.console import Text
+from provision.report.console import Text, make_console
+from provision.report.document import plans_document
+from provision.report.live import LiveView
+from provision.report.plain import PlainView
+from provision.report.plans import render_plans
+from provision.report.results import render_results
+from provision.report.rollout import render_rollout
+from provision.report.terminal import show
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered

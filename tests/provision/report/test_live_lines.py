@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import NodeResult, NodeTask, PassStarted, Status
-from provision.report import LiveView, make_console, render_results, show
-from provision.report.live import LINES
+from provision.report.console import make_console
+from provision.report.live import LINES, LiveView
+from provision.report.results import render_results
+from provision.report.terminal import show
 from provision.runner import TaskStarted
 
 if TYPE_CHECKING:

@@ -10,8 +10,10 @@ import pytest
 
 from provision.apply.model import Assessment, Failure, Status
 from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
-from provision.report import make_console, plans_document, render_plans, show
-from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES
+from provision.report.console import make_console
+from provision.report.document import plans_document
+from provision.report.plans import render_plans
+from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, show
 from tests.provision.apply.fakes import facts_of, item
 
 RESTART = Disruption.RESTART_RUNTIME

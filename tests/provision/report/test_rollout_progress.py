@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, Note, Status, Upgrade
-from provision.report import LiveView, PlainView, make_console, render_results, render_rollout, rollout_document, show
+from provision.report.console import make_console
+from provision.report.live import LiveView
+from provision.report.plain import PlainView
+from provision.report.results import render_results
+from provision.report.rollout import render_rollout, rollout_document
+from provision.report.terminal import show
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.gates import GateState

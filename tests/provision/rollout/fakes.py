@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.decision.snapshot import Holder, NodeState
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError, HeldError
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 from provision.rollout.step import StepOutcome

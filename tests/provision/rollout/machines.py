@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
+from provision.rollout.adapters import Adapters
 from provision.rollout.driver_verbs import execute_verb, verb_steps
-from provision.rollout.engine import Adapters
 from provision.rollout.model import Phase
 from provision.rollout.verb_plan import DriverVerb, Extent, VerbPlan, plan_verb
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone

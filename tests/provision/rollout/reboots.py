@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from provision.fleet.driver_facts import PendingReboot
+from provision.rollout.adapters import Adapters
 from provision.rollout.driver_verbs import execute_verb
-from provision.rollout.engine import Adapters
 from provision.rollout.reboot_plan import SINCE, RebootPlan, RebootRequest, plan_reboots
 from provision.rollout.reboot_steps import reboot_steps
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone

@@ -11,9 +11,9 @@ import pytest
 from provision.apply.model import Failure, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.fleet.facts import Installation
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.driver_verbs import execute_verb, verb_steps
-from provision.rollout.engine import Adapters
 from provision.rollout.model import Phase
 from provision.rollout.verb_plan import DriverVerb, VerbPlan, plan_verb
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone

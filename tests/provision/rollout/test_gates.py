@@ -6,11 +6,12 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 
+from provision.rollout.adapters import Adapters
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.patience import LONG
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.snapshot import Decision, NodeState, RunStep, Snapshot, Write
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.gates import GateState
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import MINUTE, NOON, Clock, FakeCluster, FakeNode, FakeSteps, record, state, view

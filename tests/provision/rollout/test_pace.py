@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.errors import ForbiddenError
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.decision.policy import Policy
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError
 from provision.rollout.evictions import ASK_AGAIN, ASKED_AT_ONCE
 from provision.rollout.model import Phase

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from provision.report import make_console, render_history, show
+from provision.report.console import make_console
+from provision.report.history import render_history
+from provision.report.terminal import show
 from provision.runs import events as happened
 from provision.runs.history import History, history_of
 from tests.provision.runs.story import at, began, ended, report_of

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.report import make_console, render_rollout, rollout_document, show
+from provision.report.console import make_console
+from provision.report.rollout import render_rollout, rollout_document
+from provision.report.terminal import show
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared

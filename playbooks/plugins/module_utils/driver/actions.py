@@ -9,7 +9,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import i
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
 from ansible_collections.grapnel.node.plugins.module_utils.driver.loadable import require_loadable
 from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import (
-    has_origin,
     remember_origin,
     removal_target,
 )
@@ -30,6 +29,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     before_folder,
     current_change,
     forget,
+    has_origin,
     read_change,
     require_staged,
     retreat,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import ReadInstalled
 
 FOUND = "found.json"  # the node as it was: kernels, and versions of the packages that the change touches
 _MODULES = "/lib/modules"
@@ -57,9 +57,9 @@ class Moved:
         return f"{self.name} ({self.then or 'not installed'} then, {self.now or 'not installed'} now)"
 
 
-def find_now(host: Host, manager: PackageManager, names: set[str]) -> Found:
+def find_now(host: Host, read: ReadInstalled, names: set[str]) -> Found:
     """Return what a node has now; raises `PackageError`."""
-    installed = manager.installed(host, names)
+    installed = read(host, names)
     versions = {name: installed[name].version if name in installed else None for name in sorted(names)}
     return Found(tuple(installed_kernels(host)), versions)
 
@@ -97,10 +97,10 @@ def new_kernels(host: Host, change: DriverChange, then: Found) -> list[str]:
     return [kernel for kernel in installed_kernels(host) if kernel not in known] if change.has_module else []
 
 
-def moved_packages(host: Host, manager: PackageManager, change: DriverChange, then: Found) -> list[Moved]:
+def moved_packages(host: Host, read: ReadInstalled, change: DriverChange, then: Found) -> list[Moved]:
     """Return packages that somebody else has changed since; raises `PackageError`."""
     before, wanted = dict(then.packages or {}), {one.name: one.version for one in change.packages}
-    present = manager.installed(host, before) if before else {}
+    present = read(host, before) if before else {}
     now = {name: present[name].version if name in present else None for name in before}
     return [Moved(name, old, now[name]) for name, old in before.items() if now[name] not in (old, wanted.get(name))]
 
@@ -112,7 +112,7 @@ def is_begun(host: Host, identifier: str) -> bool:
     return is_half or current_change(host) == identifier
 
 
-def still_fits(host: Host, manager: PackageManager, identifier: str) -> bool:
+def still_fits(host: Host, read: ReadInstalled, identifier: str) -> bool:
     """Tell, as far as that is cheap, whether a sealed set could be swapped in as it is."""
     folder = staged_folder(identifier)
     sealed = host.path(f"{folder}/{SEAL}")
@@ -122,7 +122,7 @@ def still_fits(host: Host, manager: PackageManager, identifier: str) -> bool:
         return True
     try:
         change, then = read_change(host, folder), read_found(host, identifier)
-        return not new_kernels(host, change, then) and not moved_packages(host, manager, change, then)
+        return not new_kernels(host, change, then) and not moved_packages(host, read, change, then)
     except (StoreError, PackageError):
         return False
 

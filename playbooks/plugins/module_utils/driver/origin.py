@@ -13,8 +13,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     ORIGIN,
+    ORIGIN_PACKAGES,
     StoreError,
     before_folder,
+    has_origin,
     read_change,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
@@ -29,8 +31,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back impor
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_PACKAGES = f"{ORIGIN}/packages.json"
-
 
 @dataclass(frozen=True)
 class Origin:
@@ -41,19 +41,14 @@ class Origin:
     held: frozenset[str] = frozenset()
 
 
-def has_origin(host: Host) -> bool:
-    """Tell whether a driver of grapnel's was swapped in on this node and not removed since."""
-    return host.path(_PACKAGES).exists()
-
-
 def read_origin(host: Host) -> Origin:
     """Return what is remembered; nothing on a node whose driver was never changed. Raises `StoreError`."""
     if not has_origin(host):
         return Origin()
     try:
-        added = frozenset(str(name) for name in json.loads(host.read_text(_PACKAGES) or "")["added"])
+        added = frozenset(str(name) for name in json.loads(host.read_text(ORIGIN_PACKAGES) or "")["added"])
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{_PACKAGES} cannot be read: {error}") from error
+        raise StoreError(f"{ORIGIN_PACKAGES} cannot be read: {error}") from error
     return Origin(tuple(read_files(host, ORIGIN)), added, read_holds(host, ORIGIN))
 
 
@@ -68,7 +63,7 @@ def remember_origin(host: Host, folder: str) -> None:
     host.path(ORIGIN).mkdir(mode=0o700, exist_ok=True)
     write_files(host, ORIGIN, files)
     write_holds(host, ORIGIN, read_holds(host, before) if is_first else known.held)
-    write_durably(host.path(_PACKAGES), json.dumps({"added": sorted(added)}).encode())
+    write_durably(host.path(ORIGIN_PACKAGES), json.dumps({"added": sorted(added)}).encode())
 
 
 def removal_target(host: Host, manager: str, *, is_continued: bool) -> Target:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import RUN, current_change
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import RUN, current_change, has_origin
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -82,6 +82,12 @@ def read_run(host: Host) -> RunRecord | None:
         return RunRecord(**{name: found[name] for name in names})
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_managed(host: Host) -> bool:
+    """Tell whether the node has a driver of grapnel's, or may have half of one."""
+    run = read_run(host)
+    return has_origin(host) or (run is not None and (run.is_open or run.state == QUARANTINED))
 
 
 def is_going_back(record: RunRecord | None) -> bool:

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import read_journal
-from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import has_origin
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
-    QUARANTINED,
+    is_managed,
     is_reboot_due,
     read_run,
 )
@@ -48,12 +47,6 @@ def read_status(host: Host) -> dict[str, Any]:
         "reboot_due": run is not None and is_reboot_due(host, run),
         "staged": [_describe(host, identifier) for identifier in staged_changes(host)],
     }
-
-
-def is_managed(host: Host) -> bool:
-    """Tell whether the node has a driver of grapnel's, or may have half of one."""
-    run = read_run(host)
-    return has_origin(host) or (run is not None and (run.is_open or run.state == QUARANTINED))
 
 
 def _describe(host: Host, identifier: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ PREVIOUS = f"{HOME}/previous"
 LOCK = f"{HOME}/lock"
 SCRATCH = f"{HOME}/scratch"
 ORIGIN = f"{HOME}/origin"
+ORIGIN_PACKAGES = f"{ORIGIN}/packages.json"  # written last: with it the origin is whole
 
 CHANGE = "change.json"
 PACKAGES = "packages"
@@ -93,6 +94,11 @@ def before_folder(folder: str) -> str:
 def write_change(host: Host, folder: str, change: DriverChange) -> None:
     """Write the document of a set, or of the way back from it."""
     write_durably(host.path(f"{folder}/{CHANGE}"), render_change(change))
+
+
+def has_origin(host: Host) -> bool:
+    """Tell whether a driver of grapnel's was swapped in on this node and not removed since."""
+    return host.path(ORIGIN_PACKAGES).exists()
 
 
 def read_change(host: Host, folder: str) -> DriverChange:

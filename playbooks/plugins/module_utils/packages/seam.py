@@ -57,6 +57,13 @@ class InstalledPackage:
     is_whole: bool = True
 
 
+class ReadInstalled(Protocol):
+    """Reads the machine's database of packages."""
+
+    def __call__(self, host: Host, names: Collection[str], /) -> Mapping[str, InstalledPackage]:
+        """Return those of the packages that are installed; raises `PackageError`."""
+
+
 class PackageManager(Protocol):
     """One package manager of one machine."""
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     change_to_undo,
+    is_managed,
     is_reboot_due,
     read_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed
-from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.installed import find_reader
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
@@ -60,7 +60,7 @@ def _staged(host: Host, change_id: str) -> dict[str, Any]:
 
 def _is_complete(host: Host, change_id: str) -> bool:
     try:
-        return still_fits(host, find_manager(host), change_id)
+        return still_fits(host, find_reader(host), change_id)
     except PackageError:
         return False
 

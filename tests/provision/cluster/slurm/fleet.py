@@ -13,11 +13,12 @@ from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.program import Program
 from provision.cluster.scheduled_cluster import ScheduledCluster
 from provision.cluster.slurm.client import LIMIT_BYTES, SlurmScheduler
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.model import NodeView, Origin, Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.step import StepOutcome

@@ -13,13 +13,14 @@ import msgspec
 from provision.apply.model import Failure, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.fleet.facts import FileState, NodeFacts
+from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import with_domains
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.errors import HeldError, UnreachableError
 from provision.rollout.gates import GateState
 from provision.rollout.model import Phase

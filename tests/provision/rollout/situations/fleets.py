@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from provision.rollout.adapters import Adapters
 from provision.rollout.decision.outcome import results_of
-from provision.rollout.engine import Adapters, Engine
+from provision.rollout.engine import Engine
 from provision.rollout.progress import PhaseEntered
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant

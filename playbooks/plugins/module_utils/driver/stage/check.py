@@ -46,7 +46,7 @@ def drift_findings(host: Host, manager: PackageManager, identifier: str, change:
         for kernel in new_kernels(host, change, then)
     )
     try:
-        moved = moved_packages(host, manager, change, then)
+        moved = moved_packages(host, manager.installed, change, then)
     except PackageError as error:
         return (*kernels, Finding("packages-unreadable", str(error), "repair the package database first"))
     if not moved:

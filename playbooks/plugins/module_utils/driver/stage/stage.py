@@ -129,7 +129,7 @@ def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...
 
 def _found(work: Work, names: set[str]) -> dict[str, object]:
     try:
-        return find_now(work.host, work.manager, names).document()
+        return find_now(work.host, work.manager.installed, names).document()
     except PackageError as error:
         raise failure("packages-unreadable", str(error), "repair the package database first") from error
 

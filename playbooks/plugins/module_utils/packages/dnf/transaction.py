@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import v
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import join_rows, parse_table
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.facts import wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import QUERY_TIMEOUT_S, read_by_dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.manager import RpmDatabase
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 
@@ -38,7 +38,7 @@ class Dnf(RpmDatabase):
     name = "dnf"
 
     def installed(self, host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
-        return common.read_installed(host, names, dnf_holds(host)) if names else {}
+        return read_by_dnf(host, names)
 
     def wait(self, host: Host, clock: Clock) -> None:
         common.require_unlocked(wait_for_lock(host, common.LOCK_WAIT_S, clock))
@@ -47,7 +47,7 @@ class Dnf(RpmDatabase):
         asked = common.left_to_do(host, transaction)
         if not asked.install and not asked.remove:
             return asked
-        done = host.run([*_DNF, "--assumeno", *_words(host, transaction)], common.QUERY_TIMEOUT_S)
+        done = host.run([*_DNF, "--assumeno", *_words(host, transaction)], QUERY_TIMEOUT_S)
         table = parse_table(join_rows(done.stdout), {})
         found = Rehearsal(table.install, tuple(sorted(table.remove)))
         if not found.install and not found.remove:

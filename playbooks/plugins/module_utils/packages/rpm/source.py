@@ -10,7 +10,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     rehearse_return,
     unpack,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.transaction import read_installed
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import read_installed
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import (
+    FIELDS,
+    IDENTITY,
+    QUERY_TIMEOUT_S,
+    Instance,
+    may_be_many,
+    read_installed,
+    read_instances,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import (
     InstalledPackage,
     PackageError,
@@ -16,61 +24,26 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Iterable
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
 
 LOCK_WAIT_S = 120.0
 TRANSACTION_TIMEOUT_S = 3600.0
-QUERY_TIMEOUT_S = 60.0
 _REPAIR_TIMEOUT_S = 600.0
 _MAX_WORDS = 1500  # characters of an error
-_IDENTITY = r"%{NAME}\t%{EPOCHNUM}\t%{VERSION}\t%{RELEASE}\t%{ARCH}\t%{SOURCERPM}"
-_INSTALLED = rf"{_IDENTITY}\t%{{INSTALLTIME}}\t%{{DBINSTANCE}}\n"
-_FIELDS = 6  # of an identity
-_ERROR = re.compile(r"^error: (?!package )", re.MULTILINE)
 _SAVED = ".rpmsave"
-# Several versions of these are installed beside each other, one for each kernel.
-_MANY = re.compile(r"^(?:gpg-pubkey|kernel(?:-.*)?|kmod-.*-\d.*|.*-kmp-.*)$")
 _NO_SPACE = re.compile(
     r"No space left on device|(?:need|needs|requires) .*(?:more space|MB|MiB|inodes)|installing package"
 )
 
 
-@dataclass(frozen=True)
-class Instance:
-    """A package in the database: the same name may be there twice after a transaction was ended."""
-
-    rpm: Rpm
-    installed_at: int
-    number: int
-
-    @property
-    def exact(self) -> str:
-        """What names this one and no other, on rpm's command line."""
-        rpm = self.rpm
-        return f"{rpm.name}-{rpm.epoch or 0}:{rpm.version}-{rpm.release}.{rpm.architecture}"
-
-
-def read_installed(host: Host, names: Collection[str], is_held: Callable[[Rpm], bool]) -> dict[str, InstalledPackage]:
-    """Return the packages that are installed, at the version that was installed last; raises `PackageError`."""
-    found = defaultdict(list)
-    for one in _query(host, sorted(names)):
-        found[one.rpm.name].append(one)
-    return {
-        name: InstalledPackage(
-            instances[-1].rpm.edition, is_held(instances[-1].rpm), len(instances) == 1 or _may_be_many(name)
-        )
-        for name, instances in found.items()
-    }
-
-
 def surplus(host: Host) -> list[Instance]:
     """Return what an interrupted transaction has replaced and not yet erased; raises `PackageError`."""
     found = defaultdict(list)
-    for one in _query(host, ()):
-        if not _may_be_many(one.rpm.name):
+    for one in read_instances(host, ()):
+        if not may_be_many(one.rpm.name):
             found[one.rpm.name, one.rpm.architecture].append(one)
     return [one for instances in found.values() for one in instances[:-1]]
 
@@ -85,35 +58,12 @@ def erase_surplus(host: Host) -> None:
     host.run(["ldconfig"], QUERY_TIMEOUT_S)  # scripts that the transaction did not come to
 
 
-def _may_be_many(name: str) -> bool:
-    return _MANY.match(name) is not None
-
-
-def _query(host: Host, names: Sequence[str]) -> list[Instance]:
-    """Return packages in the order in which they were installed; all of them without names."""
-    done = host.run(["rpm", "--query", *(names or ["--all"]), "--queryformat", _INSTALLED], QUERY_TIMEOUT_S)
-    if _ERROR.search(done.stderr):  # rpm then lists a part of the database, or nothing: as if it was not installed
-        raise PackageError(
-            f"rpm's database is damaged: {done.complaints}; `rpm --rebuilddb` repairs most damages, see that the disk "
-            "is well first",
-            is_unchanged=True,
-        )
-    found = [_parse(line.split("\t")) for line in done.stdout.splitlines() if line.count("\t") == _FIELDS + 1]
-    native = [one for one in found if one.rpm.is_native]
-    return sorted(native, key=lambda one: (one.installed_at, one.number))
-
-
-def _parse(fields: list[str]) -> Instance:
-    times = [int(text) if text.isdecimal() else 0 for text in fields[_FIELDS:]]
-    return Instance(Rpm(*fields[:_FIELDS]), *times)
-
-
 def describe(host: Host, file: str) -> tuple[str, str]:
     """Return name and version in a package file; raises `PackageError`."""
-    asked = ["rpm", "--query", "--package", "--nosignature", "--queryformat", f"{_IDENTITY}\n", file]
+    asked = ["rpm", "--query", "--package", "--nosignature", "--queryformat", f"{IDENTITY}\n", file]
     done = host.run(asked, QUERY_TIMEOUT_S)
     fields = done.stdout.rstrip("\n").split("\t")
-    if done.return_code or len(fields) != _FIELDS:
+    if done.return_code or len(fields) != FIELDS:
         raise PackageError(f"{printable(file)} is not an RPM package: {done.complaint}", is_unchanged=True)
     rpm = Rpm(*fields)
     return rpm.name, rpm.edition

@@ -13,9 +13,9 @@ from xml.sax.saxutils import unescape
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import (
-    zypper_holds,
     zypper_lock_names,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import QUERY_TIMEOUT_S, read_by_zypper
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.manager import RpmDatabase
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
@@ -54,7 +54,7 @@ class Zypper(RpmDatabase):
     name = "zypper"
 
     def installed(self, host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
-        return common.read_installed(host, names, zypper_holds(host)) if names else {}
+        return read_by_zypper(host, names)
 
     def wait(self, host: Host, clock: Clock) -> None:
         common.require_unlocked(wait_for_lock(host, common.LOCK_WAIT_S, clock))
@@ -126,7 +126,7 @@ def _lock(host: Host, verb: str, names: Sequence[str]) -> None:
         return
     # A lock needs nothing of a repository, and none need answer now.
     command = ["zypper", "--non-interactive", "--quiet", "--no-refresh", verb, *names]
-    done = host.run(command, common.QUERY_TIMEOUT_S)
+    done = host.run(command, QUERY_TIMEOUT_S)
     if done.return_code not in _GOOD:
         raise PackageError(f"zypper {verb} failed: {done.complaints}")
 

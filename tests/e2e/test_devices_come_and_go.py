@@ -76,4 +76,4 @@ def test_a_gpu_that_is_added_is_offered_and_one_that_is_taken_away_is_not(
         node.node.run(["rm", "-f", path])
     node.unit("restart", "grapnel-node")  # which forgets a GPU that has gone for good
     stage.wait_until_settled(node)
-    assert stage.api.capacity(node.name) == number
+    wait_for("it is out of capacity, too", lambda: stage.api.capacity(node.name) == number, evidence=room.evidence)

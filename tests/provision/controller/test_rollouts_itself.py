@@ -120,8 +120,8 @@ def test_a_failed_canary_stops_the_rollout_and_goes_back(world: World) -> None:
     assert tried == 1
 
 
-# `ssl` of CPython makes a socket without TLS where the peer is gone before the handshake; urllib3 fails on it, and leaves
-# it to the garbage collector.
+# `ssl` of CPython makes a socket without TLS where the peer is gone before the handshake; urllib3 fails on it, and
+# leaves it to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 def test_an_api_server_that_restarts_in_the_middle_costs_the_controller_nothing(world: World, stage: Stage) -> None:
     """It ended, and what ran on nodes with it, when a watch had been broken for ten seconds; and so did who waited."""

@@ -22,7 +22,7 @@ LOCATION: Final = "{{.ResourceKind}}{{.KindSuffix}}.json"
 TIMEOUT_S: Final = 900.0
 _KINDS: Final = "x-kubernetes-group-version-kind"
 _REFERENCE: Final = "#/definitions/"
-# What is written as a string in the document, and read as a number as well.
+# What is written as a string in the document, and also read as a number.
 _EITHER: Final = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bench.fleets.stage import Stage
 
 SETTLE_S: Final = 2.0
-BETWEEN_S: Final = 0.3  # two changes, so that none is looked at with the one before
+BETWEEN_S: Final = 0.3  # two changes, so that each is looked at by itself
 PEER_ROUNDS: Final = 3
 PARALLEL: Final = 50  # nodes that are worked on at once, at least
 PART: Final = 25  # ... and one of so many

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SELECTOR: Final = "nodeSelector"
 WHEN_DELETED: Final = "whenDeleted"
-_OF_CLUSTERS: Final = frozenset({SELECTOR, WHEN_DELETED})  # keys that the file does not have
+OF_CLUSTERS: Final = frozenset({SELECTOR, WHEN_DELETED})  # keys that the file does not have
 _SPEC: Final[KeyPath] = ("spec",)
 _NOWHERE: Final = Path("/nonexistent")  # a declaration in a cluster has no folder
 
@@ -52,7 +52,7 @@ def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
     """Return a stack as the API server has it, or everything that is wrong with it; what it is, nothing is raised."""
     metadata, spec = document["metadata"], document.get("spec")
     given = spec if isinstance(spec, dict) else {}
-    content = {key: value for key, value in given.items() if key not in _OF_CLUSTERS} if given else spec
+    content = {key: value for key, value in given.items() if key not in OF_CLUSTERS} if given else spec
     reasons = [*_version(document.get("apiVersion", "")), *_examine(content)]
     selector, when_deleted = None, WhenDeleted.KEEP
     try:

@@ -10,7 +10,7 @@ from provision.spec.findings import Finding, Severity, dotted
 from provision.spec.load import failed, read_file
 from provision.spec.model import GpuStack
 from provision.spec.validate import examine
-from provision.stacks.decode import SELECTOR, decode_stack, read_selector
+from provision.stacks.decode import OF_CLUSTERS, SELECTOR, decode_stack, read_selector
 from provision.stacks.model import Stack, Unreadable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _examine(document: Document) -> Iterator[Finding]:
         return
     metadata, spec = content.get("metadata"), content["spec"]
     known = {key: value for key, value in content.items() if key != "status"}
-    known["spec"] = {key: value for key, value in spec.items() if key != SELECTOR}
+    known["spec"] = {key: value for key, value in spec.items() if key not in OF_CLUSTERS}
     if isinstance(metadata, dict):
         known["metadata"] = {key: value for key, value in metadata.items() if key == "name"}
     yield from examine(known, GpuStack, document)

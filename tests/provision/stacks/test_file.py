@@ -8,6 +8,7 @@ import pytest
 
 from provision.spec.errors import DeclarationError
 from provision.stacks.file import judge_stack, read_stack_file
+from provision.stacks.model import WhenDeleted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,15 @@ def test_an_object_that_was_read_from_a_cluster_is_a_file_as_well(tmp_path: Path
     assert (stack.name, stack.spec.driver.version, warnings) == ("training", "550.163.01", [])
     assert stack.selector.matches({"pool": "training"})
     assert not stack.selector.matches({})
+
+
+def test_what_becomes_of_nodes_of_a_deleted_stack_is_read_and_judged(tmp_path: Path) -> None:
+    """`check` and `plan` took it for an unknown key."""
+    document = read_stack_file(write(tmp_path, GOOD.replace("  driver:", "  whenDeleted: Remove\n  driver:")))
+    assert document is not None
+    assert judge_stack(document)[0].when_deleted is WhenDeleted.REMOVE
+    wrong = GOOD.replace("  driver:", "  whenDeleted: Purge\n  driver:")
+    assert errors(tmp_path, wrong) == [(10, "spec.whenDeleted", "is Keep or Remove")]
 
 
 @pytest.mark.parametrize("text", [f"{HEAD}spec: {{}}\n", "[]\n", ": : :\n"])

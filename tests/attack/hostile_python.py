@@ -51,9 +51,10 @@ def main() -> None:
     with open(f"{__file__}.json") as file:  # noqa: PTH123 - standard library of any Python, loaded at each call
         attack = json.load(file)
     argv = sys.argv[1:]
-    if argv and "AnsiballZ" not in argv[0]:
+    is_piped = argv[:1] == ["-c"] and "sys.stdin.buffer.read()" in argv[1]  # a module, see quick_modules
+    if argv and not is_piped and "AnsiballZ" not in argv[0]:
         os.execv(attack["real"], [attack["real"], *argv])  # noqa: S606 - somebody else's Python program
-    program = _read(argv)
+    program = _read([] if is_piped else argv)
     module = _found(MODULE, program).rpartition(".")[2]
     _note(attack, module, program)
     answer = _honest(attack, module, program, argv)

@@ -33,7 +33,7 @@ LIMIT = 5 * 1024 * 1024
 # What root of a node may put in the place of Python: it answers the pieces of an archive as its arguments say.
 PYTHON = """#!{real}
 import ast, base64, json, re, sys, time
-program = open(sys.argv[1], "rb").read() if len(sys.argv) > 1 else sys.stdin.buffer.read()
+program = open(sys.argv[1], "rb").read() if len(sys.argv) == 2 else sys.stdin.buffer.read()  # else with -c
 given = json.loads(ast.literal_eval(re.search(rb"^\\s*params=(.*),$", program, re.MULTILINE)[1].decode()))
 offset = given["ANSIBLE_MODULE_ARGS"].get("offset", -1)
 size, digest, pieces = {size!r}, {digest!r}, {pieces!r}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 # In the place of a node's Python: it answers for the modules of the collection, and notes what was asked of the node.
 PYTHON = """#!{real}
 import ast, base64, hashlib, json, os, re, sys
-program = open(sys.argv[1], "rb").read() if len(sys.argv) > 1 else sys.stdin.buffer.read()
+program = open(sys.argv[1], "rb").read() if len(sys.argv) == 2 else sys.stdin.buffer.read()  # else with -c
 module = re.search(rb"module_fqn='([\\w.]+)'", program)[1].decode().rpartition(".")[2]
 given = json.loads(ast.literal_eval(re.search(rb"^\\s*params=(.*),$", program, re.MULTILINE)[1].decode()))
 asked, node = given["ANSIBLE_MODULE_ARGS"], {node!r}

@@ -10,7 +10,10 @@ this file gets to a node.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import CodeType
 
 
 def keep_compiled(run: str = "/run/grapnel", owner: int = 0) -> None:  # noqa: C901 - one function is what is sent
@@ -51,14 +54,15 @@ def keep_compiled(run: str = "/run/grapnel", owner: int = 0) -> None:  # noqa: C
             return ""
         return place
 
-    def read(path: str) -> object:
+    def read(path: str) -> CodeType:
         with open(path, "rb") as stream:  # noqa: PTH123 - see above
             kept = stream.read()
         if hashlib.sha256(kept[length:]).digest() != kept[:length]:
             raise ValueError(path)
-        return marshal.loads(kept[length:])  # noqa: S302 - written by root, see is_ours
+        code: CodeType = marshal.loads(kept[length:])  # noqa: S302 - written by root, see is_ours
+        return code
 
-    def write(path: str, code: object) -> None:
+    def write(path: str, code: CodeType) -> None:
         content, beside = marshal.dumps(code), f"{path}.{os.getpid()}"
         try:
             with open(beside, "xb") as stream:  # noqa: PTH123 - see above
@@ -72,7 +76,7 @@ def keep_compiled(run: str = "/run/grapnel", owner: int = 0) -> None:  # noqa: C
             end = "/__init__.py" if self.is_package(fullname) else ".py"
             return f"{self.archive}/{self.prefix}{fullname.rpartition('.')[2]}{end}"
 
-        def get_code(self, fullname: str) -> Any:  # noqa: ANN401 - code, or whatever else there is
+        def get_code(self, fullname: str) -> CodeType:
             source = self.get_source(fullname)
             if not folder or source is None:
                 return super().get_code(fullname)
@@ -110,7 +114,7 @@ def run_plainly(  # noqa: C901, PLR0915 - one function is what is sent
     import traceback  # noqa: PLC0415 - see above
     import types  # noqa: PLC0415 - see above
 
-    kinds = {"str": str, "int": int, "bool": bool, "dict": dict, "list": list, "path": str}
+    kinds: dict[str, Any] = {"str": str, "int": int, "bool": bool, "dict": dict, "list": list, "path": str}
     known = {"type", "default", "required", "choices", "elements", "options"}
     given: dict[str, Any] = json.loads(params)["ANSIBLE_MODULE_ARGS"]
     settings = {name: given.pop(name) for name in list(given) if name.startswith("_ansible_")}
@@ -127,7 +131,7 @@ def run_plainly(  # noqa: C901, PLR0915 - one function is what is sent
         if value not in spec.get("choices", (value,)):
             raise NotPlain
         if kind == "list" and "elements" in spec:
-            one = {"type": spec["elements"], **({"options": spec["options"]} if "options" in spec else {})}
+            one: dict[str, Any] = {"type": spec["elements"], **({"options": spec["options"]} if "options" in spec else {})}
             return [fit(each, one) for each in value]
         return fill(value, spec["options"]) if "options" in spec else value
 

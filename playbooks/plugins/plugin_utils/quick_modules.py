@@ -17,8 +17,8 @@ def _ansiballz_main(**given):
     run_plainly(**given)
     _by_ansible(**given)
 """
-# Python reads a program from a pipe byte by byte, with a system call for each of 300,000. What it is told to run instead
-# reads the whole of it.
+# Python reads a program from a pipe byte by byte, with a system call for each of 300,000. What it is told to run
+# instead reads the whole of it.
 _READ = "import sys; exec(compile(sys.stdin.buffer.read(), '<stdin>', 'exec'))"
 
 

@@ -1,4 +1,4 @@
-"""Remembers which packages come with an engine that grapnel installs, and takes them away again."""
+"""Installs the packages of an engine, tells which come with it, and takes them away again."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ _NEW = re.compile(r"^Inst (\S+?)(?::\S+)? \(", re.MULTILINE)
 _GOES = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\S+)? ", re.MULTILINE)
 _SHIM = re.compile(r"^containerd-shim|^conmon")
 _WAIT = ("-o", "DPkg::Lock::Timeout=120")
+_SILENT = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1")
+# A file that somebody has changed stays as it is, and the package's is written beside it.
+_KEEP_FILES = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 _CONTAINERD = ("/var/lib/containerd", "/opt/containerd", "/opt/cni", "/etc/cni", "/etc/containerd", "/run/containerd")
 # What an engine keeps of its own, and its package leaves behind.
 _DATA = {
@@ -57,6 +60,24 @@ def packages_to_come(host: Host, names: Sequence[str]) -> list[str]:
     if done.return_code:
         raise RemovalError(f"apt cannot install {', '.join(names)}: {done.complaints}")
     return sorted(set(_NEW.findall(done.stdout)))
+
+
+def not_installed(host: Host, names: Sequence[str]) -> list[str]:
+    """Return those of the packages that are not installed, or not to the end."""
+    shown = host.run(
+        ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\\n", *names], _ASK_TIMEOUT_S
+    )
+    installed = {line.split()[0] for line in shown.stdout.splitlines() if line.endswith(" installed")}
+    return [name for name in names if name not in installed]
+
+
+def install(host: Host, names: Sequence[str], lock_timeout_s: int) -> None:
+    """Install packages without what they recommend; raises `RemovalError`."""
+    wait = ("-o", f"DPkg::Lock::Timeout={lock_timeout_s}")
+    options = ("--yes", "--quiet", "--no-install-recommends", *wait, *_KEEP_FILES)
+    done = host.run([*_SILENT, "apt-get", *options, "install", *names], _CHANGE_TIMEOUT_S)
+    if done.return_code:
+        raise RemovalError(f"apt cannot install {', '.join(names)}: {done.complaints}")
 
 
 def plan_packages(host: Host, engine: str, recorded: Packages) -> PackagePlan:
@@ -113,8 +134,7 @@ def _group(host: Host, name: str) -> list[str]:
 def _purge(host: Host, plan: PackagePlan) -> None:
     """Purge the packages, but not the settings that somebody wrote himself, before they came or since."""
     keep_settings(host, plan.names)
-    environment = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1")
-    done = host.run([*environment, "apt-get", "--yes", "--quiet", *_WAIT, "purge", *plan.names], _CHANGE_TIMEOUT_S)
+    done = host.run([*_SILENT, "apt-get", "--yes", "--quiet", *_WAIT, "purge", *plan.names], _CHANGE_TIMEOUT_S)
     if done.return_code:
         raise RemovalError(f"the packages of {plan.engine} cannot be removed: {done.complaints}")
     put_back_settings(host)

@@ -1,4 +1,4 @@
-"""Runs the module `originals`."""
+"""Runs the module `engine_packages`."""
 
 from __future__ import annotations
 

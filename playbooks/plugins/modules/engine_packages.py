@@ -1,47 +1,52 @@
 #!/usr/bin/python3
-"""Remembers which packages come with an engine, before it is installed."""
+"""Installs the packages of an engine, and remembers which came with it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: originals
-short_description: Remember which packages an engine brings, before they are installed
+module: engine_packages
+short_description: Install the packages of an engine, and remember which came with it
 version_added: 0.1.0
 description:
   - Asks apt which packages would come, and notes those that are not there (docs/contracts/originals), so that
-    M(grapnel.node.removal) takes away no others.
+    M(grapnel.node.removal) takes away no others. Then they are installed, without what they only recommend.
+  - A package that is installed stays at its version.
 author:
   - The grapnel authors (@grapnel)
 options:
   engine:
-    description: The engine that is about to be installed.
+    description: The engine.
     type: str
     required: true
   packages:
-    description: What is about to be installed.
+    description: What is installed.
     type: list
     elements: str
     required: true
+  lock_timeout_s:
+    description: Longest time in seconds to wait for another process that uses the package manager.
+    type: int
+    default: 120
 attributes:
   check_mode:
-    description: Nothing is noted.
+    description: Tells what would be installed. Nothing is noted.
     support: full
   diff_mode:
-    description: There is nothing to show.
-    support: none
+    description: Shows the packages that come.
+    support: full
 """
 
 EXAMPLES = r"""
-- name: Remember what comes with the engine
-  grapnel.node.originals:
+- name: Install containerd
+  grapnel.node.engine_packages:
     engine: containerd
     packages: [containerd]
 """
 
 RETURN = r"""
 coming:
-  description: The packages that are not there yet.
+  description: The packages that were not there.
   returned: success
   type: list
   elements: str
@@ -59,6 +64,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.packages impo
     RemovalError,
     absent_data,
     absent_groups,
+    install,
+    not_installed,
     packages_to_come,
 )
 
@@ -68,18 +75,23 @@ def main() -> None:
         argument_spec={
             "engine": {"type": "str", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
+            "lock_timeout_s": {"type": "int", "default": 120},
         },
         supports_check_mode=True,
     )
     host, engine, coming = Host(), module.params["engine"], []
+    wanted = not_installed(host, module.params["packages"])
     try:
-        coming = packages_to_come(host, module.params["packages"])
-        if coming and not module.check_mode:
-            known = Packages(tuple(coming), absent_data(host, engine), absent_groups(host, engine))
-            remember_packages(host, engine, known)
+        coming = packages_to_come(host, wanted) if wanted else []
+        if wanted and not module.check_mode:
+            if coming:
+                known = Packages(tuple(coming), absent_data(host, engine), absent_groups(host, engine))
+                remember_packages(host, engine, known)
+            install(host, wanted, module.params["lock_timeout_s"])
     except (OSError, OriginalsError, RemovalError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, coming=coming)
+    diff = {"before": "", "after": "".join(f"{name}\n" for name in coming)} if coming else {}
+    module.exit_json(changed=bool(wanted), coming=coming, diff=diff)
 
 
 if __name__ == "__main__":

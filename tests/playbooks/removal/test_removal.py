@@ -16,7 +16,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     remember_packages,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS
-from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, packages_to_come
+from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import (
+    RemovalError,
+    install,
+    not_installed,
+    packages_to_come,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import PARTS
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import document, find_removal
 
@@ -237,6 +242,22 @@ def test_packages_that_were_there_before_are_not_counted(machine: Machine) -> No
     machine.teach("apt-get --simulate", return_code=100, stderr="E: Unable to locate package containerd")
     with pytest.raises(RemovalError, match="Unable to locate"):
         packages_to_come(machine.host, ["containerd"])
+
+
+def test_only_what_is_not_installed_to_the_end_is_installed(machine: Machine) -> None:
+    machine.teach("dpkg-query --show", "runc installed\ncontainerd half-configured\n")
+    machine.teach("env DEBIAN_FRONTEND=noninteractive", "")
+
+    wanted = not_installed(machine.host, ["runc", "containerd", "podman"])
+    install(machine.host, wanted, 120)
+
+    assert wanted == ["containerd", "podman"]
+    assert machine.calls[-1].endswith(" install containerd podman")
+    assert "--no-install-recommends -o DPkg::Lock::Timeout=120" in machine.calls[-1]
+
+    machine.teach("env DEBIAN_FRONTEND=noninteractive", return_code=100, stderr="E: Could not get lock")
+    with pytest.raises(RemovalError, match="apt cannot install podman: E: Could not get lock"):
+        install(machine.host, ["podman"], 120)
 
 
 def test_what_a_release_without_records_has_left_goes_as_far_as_it_is_known(machine: Machine, engine: Systemd) -> None:

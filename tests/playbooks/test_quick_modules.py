@@ -92,7 +92,7 @@ def test_a_module_of_another_form_is_left_as_it_is() -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder such as /run/grapnel, beside an archive with one module."""
+    """A folder such as /usr/lib/grapnel, beside an archive with one module."""
     with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
         archive.writestr("package/__init__.py", "")
         archive.writestr("package/number.py", "VALUE = 1\n")
@@ -105,7 +105,8 @@ def imported(place: Path) -> int:
     """Return what the module's value is, where code is kept in a folder; the file's name is told as ever."""
     script = (
         f"from __future__ import annotations\n{inspect.getsource(keep_compiled)}\nimport sys\n"
-        f"keep_compiled({str(place)!r}, {os.geteuid()})\nsys.path.insert(0, {str(place.parent / 'archive.zip')!r})\n"
+        f"keep_compiled({str(place)!r}, {str(place.parent / 'modules')!r}, {os.geteuid()})\n"
+        f"sys.path.insert(0, {str(place.parent / 'archive.zip')!r})\n"
         "import package.number\nassert package.number.__file__.endswith('archive.zip/package/number.py')\n"
         "assert package.__file__.endswith('archive.zip/package/__init__.py')\nprint(package.number.VALUE)\n"
     )
@@ -114,7 +115,7 @@ def imported(place: Path) -> int:
 
 def kept_code(place: Path) -> Path:
     """Return the file in which the module is kept, which is longer than that of its empty package."""
-    return max((place / "modules").iterdir(), key=lambda one: one.stat().st_size)
+    return max((place.parent / "modules").iterdir(), key=lambda one: one.stat().st_size)
 
 
 def put(path: Path, source: str) -> None:
@@ -125,7 +126,7 @@ def put(path: Path, source: str) -> None:
 
 def test_what_is_compiled_is_taken_from_where_it_is_kept(place: Path) -> None:
     assert imported(place) == 1
-    assert (place / "modules").stat().st_mode & 0o777 == 0o700
+    assert (place.parent / "modules").stat().st_mode & 0o777 == 0o700
 
     put(kept_code(place), "VALUE = 2")
 
@@ -142,12 +143,12 @@ def test_a_damaged_file_is_replaced(place: Path) -> None:
         assert whole in [one.read_bytes() for one in path.parent.iterdir()]
 
 
-@pytest.mark.parametrize("whose", ["modules", "."], ids=["the folder", "the folder above"])
+@pytest.mark.parametrize("whose", ["modules", "grapnel"], ids=["the folder", "grapnel's own"])
 def test_code_that_others_could_have_written_is_not_run(place: Path, whose: str) -> None:
     assert imported(place) == 1
     put(kept_code(place), "VALUE = 2")
 
-    (place / whose).chmod(0o777)
+    (place.parent / whose).chmod(0o777)
 
     assert imported(place) == 1
 
@@ -155,8 +156,8 @@ def test_code_that_others_could_have_written_is_not_run(place: Path, whose: str)
 def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
     assert imported(place) == 1
     put(kept_code(place), "VALUE = 2")
-    (place / "modules").rename(tmp_path / "elsewhere")
-    (place / "modules").symlink_to(tmp_path / "elsewhere")
+    (place.parent / "modules").rename(tmp_path / "elsewhere")
+    (place.parent / "modules").symlink_to(tmp_path / "elsewhere")
 
     assert imported(place) == 1
 
@@ -165,16 +166,16 @@ def test_nothing_is_kept_where_grapnel_has_nothing(place: Path) -> None:
     place.rmdir()
 
     assert imported(place) == 1
-    assert not place.exists()
+    assert not (place.parent / "modules").exists()
 
 
 def test_the_folder_does_not_grow_forever(place: Path) -> None:
-    (place / "modules").mkdir(mode=0o700)
+    (place.parent / "modules").mkdir(mode=0o700)
     for number in range(2001):
-        (place / "modules" / str(number)).touch()
+        (place.parent / "modules" / str(number)).touch()
 
     assert imported(place) == 1
-    assert len(list((place / "modules").iterdir())) == 2
+    assert len(list((place.parent / "modules").iterdir())) == 2
 
 
 def test_sources_that_change_are_another_version(tmp_path: Path) -> None:

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from types import CodeType
 
 
-def keep_compiled(run: str = "/run/grapnel", owner: int = 0) -> None:  # noqa: C901 - one function is what is sent
+def keep_compiled(  # noqa: C901 - one function is what is sent
+    home: str = "/usr/lib/grapnel", folder: str = "/run/grapnel-modules", owner: int = 0
+) -> None:
     """Have modules of archives that are imported from now on compiled once, and kept until the node's next boot.
 
     A name stands for the source and the Python, so that nothing found is out of date. It is code that root runs, so
-    root alone may have written it; and nothing is kept on a node where grapnel has nothing yet. Whatever goes wrong, a
-    module is compiled as it always is.
+    root alone may have written it, and not below ``/run/grapnel``, where the node daemon writes, which has less than
+    all of root's rights. Nothing is kept where grapnel is not installed. Whatever goes wrong, a module is compiled as
+    it always is.
     """
     import hashlib  # noqa: PLC0415 - see above
     import importlib.util  # noqa: PLC0415 - see above
@@ -37,22 +40,20 @@ def keep_compiled(run: str = "/run/grapnel", owner: int = 0) -> None:  # noqa: C
         found = os.lstat(path)
         return stat.S_ISDIR(found.st_mode) and found.st_uid == owner and not found.st_mode & 0o022
 
-    def open_folder() -> str:
-        """Return the folder of what is kept, empty where nothing is."""
-        place = run + "/modules"
+    def is_kept() -> bool:
         try:
-            if os.geteuid() != owner or not is_ours(run):
-                return ""
-            if not os.path.lexists(place):
-                os.mkdir(place, 0o700)  # noqa: PTH102 - pathlib would be one more import
-            if not is_ours(place):
-                return ""
-            names = os.listdir(place)  # noqa: PTH208 - see above
+            if os.geteuid() != owner or not is_ours(home):
+                return False
+            if not os.path.lexists(folder):
+                os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib would be one more import
+            if not is_ours(folder):
+                return False
+            names = os.listdir(folder)  # noqa: PTH208 - see above
             for name in names if len(names) > most else ():  # of many versions
-                os.unlink(f"{place}/{name}")  # noqa: PTH108 - see above
+                os.unlink(f"{folder}/{name}")  # noqa: PTH108 - see above
         except OSError:
-            return ""
-        return place
+            return False
+        return True
 
     def read(path: str) -> CodeType:
         with open(path, "rb") as stream:  # noqa: PTH123 - see above
@@ -78,7 +79,7 @@ def keep_compiled(run: str = "/run/grapnel", owner: int = 0) -> None:  # noqa: C
 
         def get_code(self, fullname: str) -> CodeType:
             source = self.get_source(fullname)
-            if not folder or source is None:
+            if not keeps or source is None:
                 return super().get_code(fullname)
             name = hashlib.sha256(importlib.util.MAGIC_NUMBER + f"{fullname}\0{source}".encode())
             path = f"{folder}/{name.hexdigest()}"
@@ -89,7 +90,7 @@ def keep_compiled(run: str = "/run/grapnel", owner: int = 0) -> None:  # noqa: C
             write(path, code)
             return code
 
-    folder = open_folder()
+    keeps = is_kept()
     sys.path_hooks.insert(0, Importer)
 
 
@@ -131,7 +132,10 @@ def run_plainly(  # noqa: C901, PLR0915 - one function is what is sent
         if value not in spec.get("choices", (value,)):
             raise NotPlain
         if kind == "list" and "elements" in spec:
-            one: dict[str, Any] = {"type": spec["elements"], **({"options": spec["options"]} if "options" in spec else {})}
+            one: dict[str, Any] = {
+                "type": spec["elements"],
+                **({"options": spec["options"]} if "options" in spec else {}),
+            }
             return [fit(each, one) for each in value]
         return fill(value, spec["options"]) if "options" in spec else value
 

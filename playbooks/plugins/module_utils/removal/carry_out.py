@@ -111,7 +111,8 @@ def _forget(host: Host, removal: Removal, parts: Collection[str]) -> None:
     write_originals(host, left)
     remove_empty(host, FOLDERS)
     if not host.path(PROGRAMS).exists():
-        remove_path(host, VOLATILE)
+        for folder in VOLATILE:
+            remove_path(host, folder)
 
 
 def _systemctl(host: Host, *words: str) -> None:

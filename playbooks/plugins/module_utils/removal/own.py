@@ -21,7 +21,7 @@ UNITS = {
     DAEMON: ("grapnel-drift.timer", "grapnel-drift.service", DAEMON_UNIT),
     HOOK: ("grapnel-inventory.path", "grapnel-inventory.service"),
 }
-PROGRAMS, VOLATILE = "/usr/lib/grapnel", "/run/grapnel"
+PROGRAMS, VOLATILE = "/usr/lib/grapnel", ("/run/grapnel", "/run/grapnel-modules")
 FOLDERS = (
     f"{PROGRAMS}/releases",
     PROGRAMS,

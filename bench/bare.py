@@ -5,7 +5,8 @@
 Both bring an equal, newly booted node to the same end, alternately: grapnel, facts, plan and reports included; and a
 shell script with the packages' exact versions, an archive of the files that an apply has left, and the units to start,
 as somebody would write it who knows all of it already. The processor seconds are those of the node, and for grapnel
-those of the controller as well. Needs root, nodes, the payload.
+those of the controller as well. What staging takes of them is measured on one more node: the script does nothing like
+it. Needs root, nodes, the payload.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ spec:
   driver: {{version: "{VERSION}", kernelModule: none}}
 """
 LIMIT: Final = 1.6
-GRAPNEL: Final = (sys.executable, "-c", "import sys, provision.cli; sys.exit(provision.cli.main())", "apply", "--yes")
+GRAPNEL: Final = (sys.executable, "-c", "import sys, provision.cli; sys.exit(provision.cli.main())")
 FILES: Final = "etc/grapnel etc/containerd etc/apt/preferences.d etc/systemd/system/grapnel-* usr/lib/grapnel"
 ARCHIVE: Final = "root/files.tar"
 UNITS: Final = "grapnel-inventory.service grapnel-inventory.path containerd.service grapnel-node.service"
@@ -83,17 +84,35 @@ def boot(site: Site) -> Node:
     return site.up(NodeSpec("bare", gpus=4, driver_module=VERSION))
 
 
+def command(site: Site, folder: Path, *words: str) -> tuple[str, ...]:
+    """Return a verb of grapnel for the site's nodes."""
+    return (*GRAPNEL, *words, "-f", str(folder / "grapnel.yaml"), "-i", str(site.inventory_path))
+
+
 def by_grapnel(site: Site, folder: Path) -> tuple[Took, Recipe]:
     """Apply to a new node; returns what it took, and what it comes to."""
     node = boot(site)
     before, used = packages(node), cpu_s(node)
-    cost = measure((*GRAPNEL, "-f", str(folder / "grapnel.yaml"), "-i", str(site.inventory_path)))
+    cost = measure(command(site, folder, "apply", "--yes"))
     took = Took(cost.wall_s, cpu_s(node) - used, cost.cpu_s)
     added = tuple(sorted(packages(node) - before))
     node.run(["sh", "-c", f"cd / && tar -cf /{ARCHIVE} {FILES}"])
     recipe = Recipe(added, (node.root / ARCHIVE).read_bytes())
     site.remove("bare")
     return took, recipe
+
+
+def staging(site: Site, folder: Path) -> float:
+    """Return the processor seconds of a node for staging, with the program that does it, beyond a look at the node."""
+    node = boot(site)
+    measure(command(site, folder, "plan"))  # refreshes the lists of packages
+    spent = [cpu_s(node)]
+    for verb in ("plan", "stage"):
+        measure(command(site, folder, verb))
+        spent.append(cpu_s(node))
+    site.remove("bare")
+    before, looked, staged = spent
+    return staged - looked - (looked - before)
 
 
 def by_hand(site: Site, recipe: Recipe) -> Took:
@@ -111,13 +130,14 @@ def by_hand(site: Site, recipe: Recipe) -> Took:
     return took
 
 
-def report(ours: list[Took], hand: list[Took]) -> None:
+def report(ours: list[Took], hand: list[Took], staged: list[float]) -> None:
     """Print both, and the ratio of the medians."""
     print(f"{'first apply of a bare node':34} {'min    med    max':>20}   {len(ours)} rounds")
     for name, values in (
         ("grapnel, seconds on the clock", [one.wall_s for one in ours]),
         ("by hand, seconds on the clock", [one.wall_s for one in hand]),
         ("grapnel, processor of the node", [one.node_s for one in ours]),
+        ("… of which staging", staged),
         ("grapnel, of the controller", [one.controller_s for one in ours]),
         ("by hand, processor of the node", [one.node_s for one in hand]),
     ):
@@ -139,6 +159,7 @@ def main() -> int:
     site = Site(args.name)
     ours: list[Took] = []
     hand: list[Took] = []
+    staged: list[float] = []
     try:
         site.destroy()
         with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
@@ -147,12 +168,13 @@ def main() -> int:
                 took, recipe = by_grapnel(site, Path(folder))
                 ours.append(took)
                 hand.append(by_hand(site, recipe))
+                staged.append(staging(site, Path(folder)))
     except LabError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     finally:
         site.destroy()
-    report(ours, hand)
+    report(ours, hand, staged)
     return 0
 
 

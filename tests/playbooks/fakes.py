@@ -67,6 +67,7 @@ class Systemd:
         machine.teach(f"journalctl --unit {unit}")
         for step in ("start", "restart", "reload", "stop", "enable", "disable"):
             machine.teach(f"systemctl {step} {unit}", lambda step=step: self._do(step))
+        machine.teach(f"systemctl --no-reload enable {unit}", lambda: self._do("enable"))
 
     def _say(self, text: str) -> Finished:
         from ansible_collections.grapnel.node.plugins.module_utils.host import Finished  # noqa: PLC0415 - see above

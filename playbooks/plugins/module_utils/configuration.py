@@ -69,11 +69,13 @@ class Service:
     restart: bool
     timeout_s: float
     reload: bool = False
+    timers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what would be an option or a path elsewhere."""
-        if not _UNIT.fullmatch(self.unit):
-            raise ConfigurationError(f"{self.unit!r} is not the name of a service or timer")
+        for unit in (self.unit, *self.timers):
+            if not _UNIT.fullmatch(unit):
+                raise ConfigurationError(f"{unit!r} is not the name of a service or timer")
 
 
 def pending_steps(host: Host, service: Service) -> list[str]:
@@ -164,6 +166,11 @@ def _swap_in(host: Host, service: Service, changes: list[Change]) -> None:
 def _set_unit_state(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
     """Return why the unit is not in its state, None when it is."""
     if any(change.after.path.startswith(_UNIT_FILES) for change in changes):
+        if "enable" in pending_steps(host, service):  # before systemd reads its units, which it does for each otherwise
+            enabling = ["systemctl", "--no-reload", "enable", service.unit, *service.timers]
+            done = host.run(enabling, _SYSTEMCTL_TIMEOUT_S)
+            if done.return_code:
+                return f"systemctl enable {service.unit} failed: {done.complaints}"
         host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
     steps = pending_steps(host, service)
     if "reload" in steps and service.unit == DAEMON_UNIT and (flaw := daemon_flaw(host)) is not None:

@@ -186,7 +186,7 @@ def main() -> None:
     )
     host, paths = Host(), []
     try:
-        service = Service(**{name: module.params[name] for name in _SERVICE})
+        service = Service(**{name: module.params[name] for name in _SERVICE}, timers=tuple(module.params["timers"]))
         changes = find_changes(host, parse_files(module.params["files"], module.params["absent"]))
         paths = [change.after.path for change in changes]
         steps = pending_steps(host, service)

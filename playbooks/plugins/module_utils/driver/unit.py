@@ -21,7 +21,8 @@ BEFORE_RELEASE = "--before-release"
 _START_TIMEOUT_S = 60.0
 _QUERY_TIMEOUT_S = 20.0
 _POLL_S = 0.25
-_CGROUP = f"/sys/fs/cgroup/system.slice/{UNIT}"  # is there as long as a process of the unit is
+# One is there as long as a process of the unit is; the second with systemd's own hierarchy (cgroups(7), version 1).
+_CGROUPS = (f"/sys/fs/cgroup/system.slice/{UNIT}", f"/sys/fs/cgroup/systemd/system.slice/{UNIT}")
 # A shutdown lets a run come to its end for a while; then, or when the program was killed, nothing of it stays behind.
 _PROPERTIES = (
     "Type=exec", "KillMode=mixed", "TimeoutStopSec=120", "OOMScoreAdjust=-900", "UMask=0077", "StandardInput=null",
@@ -42,8 +43,8 @@ def start_unit(host: Host, words: Sequence[str]) -> None:
 def wait_for_unit(host: Host, timeout_s: float, clock: Clock) -> bool:
     """Wait until the unit has ended; False when time is up, which does not end it."""
     deadline = clock.monotonic() + timeout_s
-    cgroup = host.path(_CGROUP)
-    while cgroup.exists() or is_active(host):  # systemd is asked, which costs it more, when that says no
+    cgroups = [host.path(path) for path in _CGROUPS]
+    while any(path.exists() for path in cgroups) or is_active(host):  # to ask systemd costs it more
         if clock.monotonic() >= deadline:
             return False
         clock.sleep(_POLL_S)

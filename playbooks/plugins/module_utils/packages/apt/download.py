@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.control import ask_control
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import parse_paragraphs, source_of
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future import (
     ALONE,
@@ -195,7 +194,7 @@ class AptSource:
 
 
 def _read_header(host: Host, file: str) -> Header:
-    done = ask_control(host, file, _UNPACK_TIMEOUT_S)
+    done = host.run(["dpkg-deb", "--field", file], _UNPACK_TIMEOUT_S)
     fields = next(parse_paragraphs(done.stdout), None)
     if done.return_code or fields is None:
         raise _damaged(file, done)

@@ -11,7 +11,6 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.control import ask_control
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database import (
     half_installed,
     is_interrupted,
@@ -19,7 +18,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database
     require_readable,
     wait_for_lock,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import parse_paragraphs
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
@@ -115,10 +113,9 @@ class Apt:
 
 
 def _describe(host: Host, file: str) -> tuple[str, str]:
-    shown = ask_control(host, file, _QUERY_TIMEOUT_S)
-    fields = next(parse_paragraphs(shown.stdout), {})
-    name, version = fields.get("Package", ""), fields.get("Version", "")
-    if shown.return_code or not name or not version:
+    shown = host.run(["dpkg-deb", "--show", "--showformat=${Package}\t${Version}", file], _QUERY_TIMEOUT_S)
+    name, tab, version = shown.stdout.partition("\t")
+    if shown.return_code or not tab:
         raise PackageError(f"{printable(file)} is not a Debian package: {shown.complaint}", is_unchanged=True)
     return name, version
 

@@ -127,7 +127,7 @@ class StandIns:
 
     def canaries(self) -> dict[str, str]:
         """Return the controller's own files, those that a run may leave behind apart."""
-        passing = {".ansible", ".local", "nodes"}
+        passing = {".ansible", ".local", "ansible-modules", "nodes"}
         files = (path for path in self.controller.folder.rglob("*") if path.is_file())
         return {
             str(path.relative_to(self.controller.folder)): f"{path.stat().st_mode:o} {path.read_text()}"

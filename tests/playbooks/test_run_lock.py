@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-ADA = RunLock("a1:100:5", "ada@laptop", 1_790_000_000, 1800.0)
-BEN = replace(ADA, owner="b2:200:7", holder="ben@desk")
+ADA = RunLock("a1:100:5", "ada@laptop", 1_790_000_000, 1800.0, "a1:101:6")
+BEN = replace(ADA, owner="b2:200:7", holder="ben@desk", process="b2:201:8")
 
 
 @pytest.fixture
@@ -59,6 +59,24 @@ def test_it_is_given_back_by_its_owner_alone(machine: Machine) -> None:
     assert take(machine.host, BEN, 1.0) is None
 
 
+def test_the_playbooks_of_a_run_share_it_and_it_began_with_the_first(machine: Machine) -> None:
+    take(machine.host, ADA, 0.0)
+    second = replace(ADA, began=ADA.began + 60, until=1860.0, process="a1:102:9")
+
+    assert take(machine.host, second, 60.0) is None
+    assert read(machine.host) == replace(second, began=ADA.began)
+
+
+def test_it_is_kept_for_the_next_playbook_of_the_run_but_not_for_long(machine: Machine) -> None:
+    take(machine.host, ADA, 0.0)
+
+    assert not free(machine.host, BEN.owner, 9000.0)
+    assert free(machine.host, ADA.owner, 400.0)
+    assert take(machine.host, BEN, 399.0) == replace(ADA, until=400.0)
+    assert take(machine.host, BEN, 400.0) is None
+    assert not free(machine.host, ADA.owner, 9000.0), "it is another one's by now"
+
+
 @pytest.mark.parametrize(
     ("now", "dead"), [(1800.0, ""), (1.0, ADA.owner)], ids=["after its time", "from a run that is dead"]
 )
@@ -75,7 +93,7 @@ def test_a_death_that_is_somebody_elses_takes_nothing_over(machine: Machine) -> 
     assert take(machine.host, BEN, 1.0, "c3:300:9") == ADA
 
 
-@pytest.mark.parametrize("text", ["", "[", "[]", '{"owner": 1}', '{"owner":"x","holder":"y","began":1e999,"until":0}'])
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"owner": 1}', '{"owner":"x","holder":"y","began":1e999,"until":0,"process":""}'])
 def test_a_lock_that_cannot_be_read_is_nobodys(machine: Machine, text: str) -> None:
     machine.write(LOCK, text)
 

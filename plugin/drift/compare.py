@@ -32,7 +32,7 @@ def compare(declared: Declared, found: Found) -> tuple[Difference, ...]:
 
 
 def _mend(declared: Declared, found: Found) -> str:
-    """Return the command for the controller: an edited file stops the whole node, until a person says to overwrite it."""
+    """Return the command for the controller: an edited file stops a whole node, until a person has it overwritten."""
     there = (found.files[wanted.path] for wanted in declared.files if wanted.mark)
     is_stopped = any(isinstance(each, File) and each.is_edited for each in there)
     return f"grapnel apply{' --force' if is_stopped else ''} --limit {shlex.quote(declared.node)}"

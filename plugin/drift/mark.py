@@ -1,4 +1,7 @@
-"""Tells whether a file that grapnel wrote for an engine was edited since, by its mark (`docs/contracts/declared`). Pure."""
+"""Tells whether a file that grapnel wrote for an engine was edited since, by its mark. Pure.
+
+The mark: contract `docs/contracts/declared`.
+"""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ _OWN_MEANS: Final = {
     "k0s": "make a folder, and start the worker with --kubelet-extra-args=--config-dir=/etc/k0s/kubelet.conf.d (from "
     "Kubernetes 1.30 on); or use a worker profile (spec.workerProfiles), and take node.kubelet out of the declaration",
     "microk8s": "make a folder, and add --config-dir=/var/snap/microk8s/common/kubelet.conf.d to "
-    "/var/snap/microk8s/current/args/kubelet (from Kubernetes 1.30 on); or write flags there, and take node.kubelet out "
-    "of the declaration",
+    "/var/snap/microk8s/current/args/kubelet (from Kubernetes 1.30 on); or write flags there, and take node.kubelet "
+    "out of the declaration",
 }
 _HEALTHZ_PORT: Final = 10248  # KubeletConfiguration v1beta1
 

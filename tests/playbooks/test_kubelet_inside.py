@@ -36,8 +36,8 @@ K0S = (
     "start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }\n"
 )
 K0S_CONTROLLER = (
-    "ExecStart={ path=/usr/local/bin/k0s ; argv[]=/usr/local/bin/k0s controller --data-dir=/srv/k0s --enable-worker=true "
-    "--kubelet-extra-args --config-dir=/etc/k0s/kubelet.conf.d ; ignore_errors=no ; pid=77 }\n"
+    "ExecStart={ path=/usr/local/bin/k0s ; argv[]=/usr/local/bin/k0s controller --data-dir=/srv/k0s "
+    "--enable-worker=true --kubelet-extra-args --config-dir=/etc/k0s/kubelet.conf.d ; ignore_errors=no ; pid=77 }\n"
 )
 # microk8s' own lines, shortened (microk8s-resources/default-args/kubelet).
 MICROK8S = """\

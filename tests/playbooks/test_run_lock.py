@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.grapnel.node.plugins.action.run_lock import is_dead, owner_of
 from ansible_collections.grapnel.node.plugins.module_utils.run_lock import LOCK, RunLock, free, read, take
 
-from provision.apply.lock import RUN_VARIABLE
+from provision.apply.lock import RUN_VARIABLE, Claim, lock_machines
 from tests.playbooks.fakes import Machine
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ def test_a_death_that_is_somebody_elses_takes_nothing_over(machine: Machine) -> 
     assert take(machine.host, BEN, 1.0, "c3:300:9") == ADA
 
 
-@pytest.mark.parametrize("text", ["", "[", "[]", '{"owner": 1}', '{"owner":"x","holder":"y","began":1e999,"until":0,"process":""}'])
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", '{"owner": 1}', '{"owner":"x","holder":"y","began":1e999,"until":0,"process":""}']
+)
 def test_a_lock_that_cannot_be_read_is_nobodys(machine: Machine, text: str) -> None:
     machine.write(LOCK, text)
 
@@ -143,6 +145,11 @@ def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:
     assert is_dead(owner_of(os.getpid()).rpartition(":")[0] + ":1"), "another process has its number"
 
 
+def test_a_command_of_grapnel_is_a_run_as_the_lock_names_one(tmp_path: Path) -> None:
+    with lock_machines(Claim("ours", {"n1": ["h1:22"]}), {"XDG_STATE_HOME": str(tmp_path)}) as environment:
+        assert environment[RUN_VARIABLE] == owner_of(os.getpid()).partition(":")[2]
+
+
 @pytest.mark.parametrize("owner", ["", "grapnel controller", "0123456789abcdef:1:1", "x:y:z"])
 def test_nothing_is_known_of_processes_of_other_machines(owner: str) -> None:
     assert not is_dead(owner)
@@ -175,7 +182,8 @@ def play(folder: Path, command: str, run: str = "") -> subprocess.Popen[str]:
 
 def start(playbook: Path, inventory: str, *extra: str, run: str = "") -> subprocess.Popen[str]:
     program = str(Path(sys.executable).with_name("ansible-playbook"))
-    argv = [program, str(playbook), "-i", inventory, "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
+    interpreter = f"ansible_python_interpreter={sys.executable}"
+    argv = [program, str(playbook), "-i", inventory, "-c", "local", "-e", interpreter]
     places = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / "playbooks/collections"), "ANSIBLE_NOCOLOR": "1"}
     of_run = {RUN_VARIABLE: run} if run else {}
     return subprocess.Popen([*argv, *extra], env={**os.environ, **places, **of_run}, stdout=subprocess.PIPE, text=True)
@@ -208,6 +216,8 @@ def test_a_second_ansible_playbook_waits_for_the_first_and_follows_one_that_was_
 @pytest.mark.functional
 @pytest.mark.skipif(os.geteuid() != 0, reason="the lock of a node is root's")
 def test_the_playbooks_of_a_command_are_one_run_and_nobody_comes_between_them(tmp_path: Path, lock: Path) -> None:
+    assert not lock.exists()
+
     def ends(run: str = "") -> bool:
         with play(tmp_path, "uname", run) as playing:
             playing.communicate(timeout=300)
@@ -261,7 +271,7 @@ def test_the_lock_is_taken_again_after_every_reboot() -> None:
 
 @pytest.mark.functional
 @pytest.mark.skipif(os.geteuid() != 0, reason="the lock of a node is root's")
-def test_no_playbook_changes_a_node_that_another_operator_is_changing(tmp_path: Path, lock: Path) -> None:
+def test_no_playbook_changes_a_node_that_another_operator_is_changing(lock: Path) -> None:
     lock.parent.mkdir(exist_ok=True)
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     text = json.dumps(asdict(replace(ADA, began=int(time.time()), until=now + 3600)))

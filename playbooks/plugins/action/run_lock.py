@@ -17,7 +17,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 # The controller of a cluster has a lease of its own, and runs in a pod that another one follows at any time.
 _IN_CLUSTER = "grapnel controller"
-# The process whose playbooks are one run: its number, and when it began, in ticks. Without it, each is a run of its own.
+# The process whose playbooks are one run: its number, and when it began. Without it, each is a run of its own.
 _RUN_VARIABLE = "GRAPNEL_RUN_PROCESS"
 _RUN = re.compile(r"[0-9]+:[0-9]*")
 

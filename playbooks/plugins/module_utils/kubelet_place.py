@@ -88,8 +88,8 @@ def find_inside(host: Host, unit: str, *, is_missing: bool) -> Inside | None:
     """Return the kubelet that a distribution runs, where its service is meant, or the one that is meant is missing.
 
     k3s and RKE2 give it a folder for settings from 1.32 on, into which they write a file of their own at every start
-    (docs.k3s.io, "Kubelet Configuration"). What they and others say by `kubelet-arg` are flags. k0s and microk8s give it
-    none, but the flags that they are told to, of which one may name a folder.
+    (docs.k3s.io, "Kubelet Configuration"). What they and others say by `kubelet-arg` are flags. k0s and microk8s give
+    it none, but the flags that they are told to, of which one may name a folder.
     """
     for name, each in kubernetes_engines.DISTRIBUTIONS.items():
         units = (_KUBELITE,) if name == "microk8s" else each.units

@@ -108,10 +108,9 @@ def main() -> None:
                 found = take(host, mine, now, given["dead"])
     except OSError as error:
         module.fail_json(msg=f"the lock of runs on this node cannot be used: {error}")
-    if found is None:
-        module.exit_json(changed=False, held_by="", process="", says="")
-    says = found.describe(now, time.time())
-    module.exit_json(changed=False, held_by=found.owner, process=found.process, says=says)
+    other = RunLock("", "", 0, 0.0, "") if found is None else found
+    says = "" if found is None else found.describe(now, time.time())
+    module.exit_json(changed=False, held_by=other.owner, process=other.process, says=says)
 
 
 if __name__ == "__main__":

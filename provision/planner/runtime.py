@@ -22,7 +22,6 @@ from provision.planner.part import (
 from provision.render.containerd import is_same_configuration
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
-from provision.spec.model import HandEdits
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
@@ -140,17 +139,16 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
     )
     kept_files = (*adoption.files, *([kept.file] if kept.file else []))
     variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
-    return Part(items, (), variables, declared=_declared(stack, payload, files, engine))
+    return Part(items, (), variables, declared=_declared(payload, files, engine))
 
 
-def _declared(stack: StackSpec, payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine) -> Declared:
+def _declared(payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine) -> Declared:
     units = (engine.service,) if engine.service else ()
-    is_guarded = bool(engine.kept_folder) and stack.runtime.hand_edits is HandEdits.REFUSE
     return Declared(
         files=files,
         units=units,
         software=(("hook", payload.hook.digest),),
-        marked=((engine.drop_in_path, "end" if engine.is_block else "start"),) if is_guarded else (),
+        marked=((engine.drop_in_path, "end" if engine.is_block else "start"),) if engine.kept_folder else (),
     )
 
 

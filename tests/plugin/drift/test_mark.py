@@ -50,7 +50,7 @@ def test_both_take_the_same_files_for_edited(text: str, mark: str) -> None:
         (marked("version = 2\n"), "start", "grapnel apply --limit n17"),
         (None, "start", "grapnel apply --limit n17"),
     ],
-    ids=["edited", "edited, and overwriting is declared", "written by another release", "removed"],
+    ids=["edited", "edited, where apply overwrites", "written by another release", "removed"],
 )
 def test_an_edit_at_which_apply_stops_is_mended_with_force_along_with_all_else_on_the_node(
     tmp_path: Path, now: str | None, mark: str, command: str

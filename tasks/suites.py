@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.stage import CORES
@@ -57,8 +58,8 @@ def test_stages(session: Session) -> list[Stage]:
         *check_stages(session),
         session.python("kernel modules for Debian 12", "-m", "lab.modules", "bookworm", beside=True),
         e2e_stage(session),
-        pytest_stage(session, "functional tests", "functional and not nodes"),
-        pytest_stage(session, "tests on booted nodes", "nodes", parted="loadfile"),
+        pytest_stage(session, "functional tests", "functional and not nodes", *files_with("functional")),
+        pytest_stage(session, "tests on booted nodes", "nodes", *files_with("nodes"), parted="loadfile"),
         molecule_stage(session),
         fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1, beside=True),
     ]
@@ -66,7 +67,7 @@ def test_stages(session: Session) -> list[Stage]:
 
 def e2e_stage(session: Session) -> Stage:
     """Return the tests on a cluster, which they share: one after the other."""
-    return pytest_stage(session, "end-to-end tests", "e2e", cores=1, beside=True)
+    return pytest_stage(session, "end-to-end tests", "e2e", *files_with("e2e"), cores=1, beside=True)
 
 
 def molecule_stage(session: Session) -> Stage:
@@ -107,6 +108,16 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
         session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
         session.python("image of grapnel", "-m", "tasks.image"),
     ]
+
+
+def files_with(mark: str) -> list[str]:
+    """Return the files with tests of that mark: pytest reads all others for ten seconds, in each of its workers."""
+    return [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if names_mark(path, mark)]
+
+
+def names_mark(path: Path, mark: str) -> bool:
+    """Return whether a file names the mark; ``tests/conftest.py`` accepts it from nowhere else."""
+    return f"mark.{mark}" in path.read_text(encoding="utf-8")
 
 
 def pytest_stage(  # noqa: PLR0913 - what differs between the tests

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tasks.suites import names_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Marked(Protocol):
+    """A test, as far as its marks are looked at."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def get_closest_marker(self, name: str) -> object: ...
+
+
 # A shell starts what runs in its background with Ctrl-C ignored, and programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+STAGES = ("functional", "nodes", "e2e")  # marks of tests that have a stage of their own
 
 # A failed assertion of a module that tests share tells what it found, as one of a test does.
 _SHARED = (each.stem for each in Path(__file__).parent.iterdir() if each != Path(__file__))
@@ -24,7 +42,15 @@ settings.load_profile("patient")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the nodes that may take longest, so that the workers of a run end together."""
+    require_named_marks(items)
     items.sort(key=_limit_s, reverse=True)
+
+
+def require_named_marks(items: Iterable[Marked]) -> None:
+    """Accept no mark from elsewhere than its own file: `make test` would not find the test."""
+    marked = {(item.path, mark) for item in items for mark in STAGES if item.get_closest_marker(mark) is not None}
+    if unnamed := sorted(f"{path}: {mark}" for path, mark in marked if not names_mark(path, mark)):
+        raise pytest.UsageError(f"marks that their file does not name: {', '.join(unnamed)}")
 
 
 def _limit_s(item: pytest.Item) -> float:

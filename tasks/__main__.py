@@ -75,7 +75,7 @@ def crashes(session: Session) -> None:
     lab(session)
     os.environ.setdefault("CRASHES", "all")
     session.show(
-        pytest_stage(session, "crashes at every task", "nodes", "tests/journey/test_killed_at_tasks.py", cores=1)
+        pytest_stage(session, "crashes at every task", "nodes", "tests/journey/test_killed_at_tasks.py", workers=1)
     )
 
 

@@ -52,14 +52,15 @@ def quick_stage(session: Session) -> Stage:
 def test_stages(session: Session) -> list[Stage]:
     """Return every test, for a machine that has the laboratory.
 
-    Tests on two workers wait now and then, and those of one cluster most of the time: together they fill the cores.
+    Tests of nodes wait for them for a third of their time, and those of one cluster most of it: more of them than there
+    are cores run at once.
     """
     return [
         *check_stages(session),
         session.python("kernel modules for Debian 12", "-m", "lab.modules", "bookworm", beside=True),
         e2e_stage(session),
         pytest_stage(session, "functional tests", "functional and not nodes", *files_with("functional")),
-        pytest_stage(session, "tests on booted nodes", "nodes", *files_with("nodes"), parted="loadfile"),
+        pytest_stage(session, "tests on booted nodes", "nodes", *files_with("nodes"), parted="loadfile", workers=3),
         molecule_stage(session),
         fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1, beside=True),
     ]
@@ -67,7 +68,7 @@ def test_stages(session: Session) -> list[Stage]:
 
 def e2e_stage(session: Session) -> Stage:
     """Return the tests on a cluster, which they share: one after the other."""
-    return pytest_stage(session, "end-to-end tests", "e2e", *files_with("e2e"), cores=1, beside=True)
+    return pytest_stage(session, "end-to-end tests", "e2e", *files_with("e2e"), workers=1, beside=True)
 
 
 def molecule_stage(session: Session) -> Stage:
@@ -125,12 +126,12 @@ def pytest_stage(  # noqa: PLR0913 - what differs between the tests
     title: str,
     marks: str,
     *argv: str,
-    cores: int = CORES,
+    workers: int = CORES,
     parted: str = "worksteal",
     beside: bool = False,
 ) -> Stage:
-    """Return the tests with those marks, as many at once as there are cores for them; ``parted`` is a mode of xdist."""
+    """Return the tests with those marks, so many at once; ``parted`` is a mode of xdist."""
     # In the order of `tests/conftest.py`: left to itself, loadfile keeps files with one long test for the end.
-    parallel = ("-n", str(cores), "--dist", parted, "--no-loadscope-reorder") if cores > 1 else ()
+    parallel = ("-n", str(workers), "--dist", parted, "--no-loadscope-reorder") if workers > 1 else ()
     words = ("-m", "pytest", "-q", "--durations=20", "-m", marks, *parallel, *argv)
-    return session.python(title, *words, cores=cores, beside=beside)
+    return session.python(title, *words, cores=min(workers, CORES), beside=beside)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lab.nodes import Node, Site
     from tests.journey.conftest import Controller
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # two applies, and a job between them
 
 NAME = "slurm1"
 APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--limit", NAME]

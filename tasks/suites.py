@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tasks.stage import Stage
 
 TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
+WAITING = 3  # workers whose tests wait for a third of their time, for other processes and machines
 UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 240
 FUZZ_S = 1800
@@ -52,15 +53,18 @@ def quick_stage(session: Session) -> Stage:
 def test_stages(session: Session) -> list[Stage]:
     """Return every test, for a machine that has the laboratory.
 
-    Tests of nodes wait for them for a third of their time, and those of one cluster most of it: more of them than there
-    are cores run at once.
+    What waits for processes, nodes and clusters runs in more workers than there are cores, with one stage beside them.
     """
     return [
         *check_stages(session),
         session.python("kernel modules for Debian 12", "-m", "lab.modules", "bookworm", beside=True),
         e2e_stage(session),
-        pytest_stage(session, "functional tests", "functional and not nodes", *files_with("functional")),
-        pytest_stage(session, "tests on booted nodes", "nodes", *files_with("nodes"), parted="loadfile", workers=3),
+        pytest_stage(
+            session, "functional tests", "functional and not nodes", *files_with("functional"), workers=WAITING
+        ),
+        pytest_stage(
+            session, "tests on booted nodes", "nodes", *files_with("nodes"), parted="loadfile", workers=WAITING
+        ),
         molecule_stage(session),
         fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1, beside=True),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import Cluster
-from lab.images import grapnel as image
-from lab.machine.folders import cache_dir
-from tasks.environment import uv_path
-from tasks.progress import Progress
+from tests.e2e import controller_image
 from tests.e2e.conftest import NAME
+from tests.e2e.controller_image import PAYLOAD
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
-PAYLOAD = ROOT / "dist" / "payload"
 FILES = [
     *("deploy/crd/gpustacks.yaml", "deploy/rbac/operator.yaml", "deploy/rbac/telling.yaml"),
     "deploy/rbac/controller.yaml",
@@ -54,21 +50,16 @@ def cluster(lab_nodes: tuple[LabNode, ...]) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster, tmp_path: Path) -> Iterator[LabNode]:
+def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster) -> Iterator[LabNode]:
     """A node of the stack, with the image."""
     chosen = lab_nodes[0]
-    archive = image.build(tmp_path, PAYLOAD, uv_path(Progress(log_dir=cache_dir() / "logs")))
-    place = chosen.node.root / "srv" / archive.name
-    shutil.copy(archive, place)
-    chosen.node.run(["ctr", "-n", "k8s.io", "images", "import", f"/srv/{archive.name}"])
-    place.unlink()
-    archive.unlink()
+    controller_image.load(chosen)
     cluster.kubectl(["label", "node", chosen.name, f"{POOL}=a"])
     yield chosen
     cluster.kubectl(["label", "node", chosen.name, f"{POOL}-"])
     gone = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
     cluster.kubectl(["annotate", "node", chosen.name, *gone])
-    chosen.node.run(["ctr", "-n", "k8s.io", "images", "remove", image.REFERENCE])
+    controller_image.remove(chosen)
     stage.wait_until_settled(chosen)
 
 
@@ -81,7 +72,16 @@ def controller(cluster: Cluster, folder: Path) -> Iterator[Path]:
     kubeconfig, log = folder / "controller.kubeconfig", folder / "controller.log"
     kubeconfig.write_text(json.dumps(config))
     command = [str(Path(sys.executable).parent / "grapnel"), "controller", "--kubeconfig", str(kubeconfig)]
-    command += ["--image", image.REFERENCE, "--payload", str(PAYLOAD), "--holder", "ctl-0", "--probes", "127.0.0.1:0"]
+    command += [
+        "--image",
+        controller_image.REFERENCE,
+        "--payload",
+        str(PAYLOAD),
+        "--holder",
+        "ctl-0",
+        "--probes",
+        "127.0.0.1:0",
+    ]
     with (
         log.open("w") as output,
         subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process,
@@ -101,9 +101,9 @@ def declare(cluster: Cluster, node: LabNode, **plugin: object) -> None:
     cluster.kubectl(["apply", "--server-side", "-f", "-"], input_text=json.dumps(document))
 
 
-def status(cluster: Cluster) -> dict[str, Any]:
-    """Return the status of the stack for its present spec, empty while it is about a former one."""
-    found = json.loads(cluster.kubectl(["get", "gpustack", STACK, "-o", "json"]))
+def status(cluster: Cluster, stack: str = STACK) -> dict[str, Any]:
+    """Return the status of a stack for its present spec, empty while it is about a former one."""
+    found = json.loads(cluster.kubectl(["get", "gpustack", stack, "-o", "json"]))
     told: dict[str, Any] = found.get("status", {})
     return told if told.get("observedGeneration") == found["metadata"]["generation"] else {}
 

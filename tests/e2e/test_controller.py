@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +64,22 @@ def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster) -> Iter
     stage.wait_until_settled(chosen)
 
 
+@dataclass(frozen=True)
+class Running:
+    """A controller that runs, and its log."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def is_there(self) -> bool:
+        """Tell that it still runs; where it has ended, nothing is waited for any longer."""
+        assert self.process.poll() is None, f"it has ended with {self.process.returncode}\n{self.log.read_text()}"
+        return True
+
+
 @contextmanager
-def controller(cluster: Cluster, folder: Path) -> Iterator[Path]:
-    """Run `grapnel controller` with its own account while inside; yield its log."""
+def controller(cluster: Cluster, folder: Path) -> Iterator[Running]:
+    """Run `grapnel controller` with its own account while inside."""
     token = cluster.kubectl(["create", "token", "grapnel-controller", "-n", "grapnel-system"]).strip()
     config = json.loads(cluster.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
@@ -87,7 +101,7 @@ def controller(cluster: Cluster, folder: Path) -> Iterator[Path]:
         subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process,
     ):
         try:
-            yield log
+            yield Running(process, log)
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, log.read_text()
         finally:
@@ -115,13 +129,13 @@ def jobs(cluster: Cluster) -> list[str]:
 def test_a_node_is_looked_at_and_changed_by_jobs(cluster: Cluster, node: LabNode, tmp_path: Path) -> None:
     before = node.node.root.joinpath("etc/grapnel/node.json").read_text()
     declare(cluster, node)
-    with controller(cluster, tmp_path) as log:
+    with controller(cluster, tmp_path) as running:
 
         def is_done() -> bool:
-            return status(cluster).get("state") == "AsDeclared"
+            return running.is_there() and status(cluster).get("state") == "AsDeclared"
 
         def evidence() -> str:
-            return f"{json.dumps(status(cluster))}\n{log.read_text()}"
+            return f"{json.dumps(status(cluster))}\n{running.log.read_text()}"
 
         wait_for("the node is found as declared", is_done, timeout_s=120, evidence=evidence)
         assert node.node.root.joinpath("etc/grapnel/node.json").read_text() == before

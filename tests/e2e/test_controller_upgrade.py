@@ -17,7 +17,7 @@ from tests.e2e.test_drain import TAKE, running
 from tests.e2e.waiting import for_each, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lab.cluster import Cluster
@@ -130,15 +130,17 @@ def test_fleets_in_use_go_to_the_next_branch_and_are_given_back(
     declare(cluster, NEXT_BRANCH, whenDeleted="Remove")
     declare_in_pods(cluster, version)
 
-    with daemonset.installed(cluster, stage, second), controller(cluster, tmp_path) as log:
+    with daemonset.installed(cluster, stage, second), controller(cluster, tmp_path) as run:
 
         def evidence() -> str:
             told = [json.dumps(status(cluster, stack), indent=1) for stack in (STACK, IN_PODS)]
-            return "\n".join([*told, log.read_text(), room.evidence()])
+            return "\n".join([*told, run.log.read_text(), room.evidence()])
 
-        is_waiting = lambda: phase_of(stage, first) == "wait-for-jobs"  # noqa: E731 - asked again and again
-        wait_for("it waits for the job", is_waiting, timeout_s=END_S, evidence=evidence)
-        wait_for("a pod has the other one", lambda: is_done(cluster, IN_PODS), timeout_s=END_S, evidence=evidence)
+        def wait(what: str, condition: Callable[[], bool]) -> None:
+            wait_for(what, lambda: run.is_there() and condition(), timeout_s=END_S, evidence=evidence)
+
+        wait("it waits for the job", lambda: phase_of(stage, first) == "wait-for-jobs")
+        wait("the other one's daemon is a pod", lambda: is_done(cluster, IN_PODS))
         daemon = daemonset.daemon_pod(stage)
         before = identities(daemon_of(stage))
         stage.wait_until_settled(second)
@@ -147,15 +149,10 @@ def test_fleets_in_use_go_to_the_next_branch_and_are_given_back(
         declare_in_pods(cluster, NEXT_BRANCH)
 
         room.api.delete_pod(room.name, "train")  # the end of its work
-        wait_for("the budget holds it up", lambda: holds_up(cluster, first), timeout_s=END_S, evidence=evidence)
+        wait("the budget holds it up", lambda: holds_up(cluster, first))
         cluster.kubectl(["delete", "poddisruptionbudget", "web", "-n", room.name])
-        for stack in (STACK, IN_PODS):
-            wait_for(
-                f"{stack} is upgraded",
-                lambda stack=stack: is_done(cluster, stack),
-                timeout_s=END_S,
-                evidence=evidence,
-            )
+        wait("the first is upgraded", lambda: is_done(cluster, STACK))
+        wait("so is the second", lambda: is_done(cluster, IN_PODS))
         for node in nodes:
             state = look(stage, node)
             assert (state.module, state.package, state.phase, state.is_cordoned) == (
@@ -180,8 +177,7 @@ def test_fleets_in_use_go_to_the_next_branch_and_are_given_back(
 
         room.clear()
         cluster.kubectl(["delete", "gpustack", STACK, IN_PODS, "--wait=false"])
-        is_gone = lambda: not cluster.kubectl(["get", "gpustacks", "-o", "name"]).strip()  # noqa: E731 - likewise
-        wait_for("grapnel is off the node", is_gone, timeout_s=END_S, evidence=log.read_text)
+        wait("grapnel is off the node", lambda: not cluster.kubectl(["get", "gpustacks", "-o", "name"]).strip())
         assert not first.node.root.joinpath("usr/lib/grapnel").exists()
         assert not first.node.root.joinpath("etc/grapnel/node.json").exists()
         assert not stage.api.node(first.name).spec.unschedulable

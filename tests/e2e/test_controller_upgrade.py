@@ -39,14 +39,14 @@ ROLLOUT = {
     "soakMinutes": 0,
     "waitFor": {"podSelector": "app=train"},
 }
-# What of the driver the processes of the daemon have mapped, as files of the host.
 MAPPED = """\
 import glob
 for process in glob.glob("/proc/[0-9]*"):
     try:
         words = open(f"{process}/cmdline").read().split("\\0")
         if "--in-pod" in words:
-            print(*{line.split()[-1] for line in open(f"{process}/maps") if "libnvidia-ml" in line})
+            paths = {line.split()[-1] for line in open(f"{process}/maps") if "libnvidia-ml" in line}
+            print(*(path.rpartition("/")[2] for path in paths if path.startswith("/host/")))
     except OSError:
         pass
 """
@@ -199,9 +199,9 @@ def daemon_of(stage: Stage) -> Any:  # noqa: ANN401 - the client ships no types
 
 
 def mapped(stage: Stage, daemon: str) -> list[str]:
-    """Return which libraries of NVML the processes of the daemon have mapped."""
+    """Return which libraries of the host's NVML the processes of the daemon have mapped."""
     return stage.api.run_in(daemonset.NAMESPACE, daemon, "daemon", ["python3", "-c", MAPPED]).split()
 
 
 def library(version: str) -> str:
-    return f"/host/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{version}"
+    return f"libnvidia-ml.so.{version}"

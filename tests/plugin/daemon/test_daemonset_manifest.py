@@ -43,7 +43,12 @@ def test_it_drops_all_capabilities_but_one_for_good() -> None:
         "--no-new-privs",
         "--",
     ]
-    assert DAEMON["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    assert DAEMON["securityContext"] == {
+        "privileged": True,
+        "readOnlyRootFilesystem": True,
+        "runAsUser": 0,  # the image's own user is another one
+        "runAsGroup": 0,
+    }
 
 
 def test_every_folder_of_the_daemon_is_the_hosts() -> None:

@@ -34,6 +34,7 @@ _NUMBERS = itertools.count(1)
 @pytest.fixture
 def world(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.chdir(tmp_path)
+    stage.kubectl("delete", "nodes", "--all")  # a status is of the whole cluster: others' failures would be in it
     made = World(stage, f"looked-at-{next(_NUMBERS)}")
     yield made
     stage.kubectl("delete", "gpustacks", "--all")
@@ -70,10 +71,10 @@ def shell(world: World, capsys: pytest.CaptureFixture[str]) -> Shell:
 
 
 def write(world: World, path: Path, **spec: object) -> str:
-    """Write the stack of the pool as a file."""
+    """Write the stack of the pool as a file in the working folder; return its name, which a line of output holds."""
     given = document(world.pool, {"nodeSelector": {"matchLabels": {"pool": world.pool}}, **spec})
     path.write_text(json.dumps(given))
-    return str(path)
+    return path.name
 
 
 def test_a_plan_says_what_a_changed_file_would_bring_and_changes_nothing(

@@ -54,12 +54,14 @@ class Attempts:
     """The tries of the nodes of one stack, by node."""
 
     _by_node: dict[str, Attempt] = field(default_factory=dict)
+    _waiting: set[str] = field(default_factory=set)  # those of them that are: of thousands, it is asked at each turn
 
     def failed(self, node: str, key: str, reason: str, now_s: float, *, needs_somebody: bool = False) -> None:
         """Note a try that did not bring a node to its declaration; where a person is needed, it is tried rarely."""
         former = self._by_node.get(node)
         number = former.number + 1 if former is not None and former.key == key else 1
         pause_s = LONGEST_S if needs_somebody else min(LONGEST_S, FIRST_S * 2 ** (number - 1))
+        self._waiting.discard(node)
         self._by_node[node] = Attempt(key, number, now_s + pause_s, reason)
 
     def waited(self, node: str, key: str, reason: str, now_s: float, around: Surroundings) -> None:
@@ -70,12 +72,14 @@ class Attempts:
         former = self._by_node.get(node)
         number = former.number + 1 if former is not None and former.is_waiting and former.key == key else 0
         pause_s = min(LONGEST_S, FIRST_S * 2 ** (number - 1)) if number else 0.0
+        self._waiting.add(node)
         self._by_node[node] = Attempt(key, number, now_s + LONGEST_S, reason, around, now_s + pause_s)
 
     def look_around(self, around: Surroundings, now_s: float) -> None:
         """Make nodes due that wait for something that has changed: what comes and goes ever more rarely."""
         changes: dict[int, Change] = {}  # those of one round have met the same
-        for name, attempt in self._by_node.items():
+        for name in self._waiting:
+            attempt = self._by_node[name]
             if attempt.around is None or attempt.next_s <= now_s:
                 continue
             found = changes.get(id(attempt.around))
@@ -87,10 +91,11 @@ class Attempts:
     @property
     def has_waiting(self) -> bool:
         """Whether a round has not begun with some node."""
-        return any(each.is_waiting for each in self._by_node.values())
+        return bool(self._waiting)
 
     def succeeded(self, node: str, key: str, now_s: float) -> None:
         """Note that a node is as declared: what it says of itself is looked into again after a while."""
+        self._waiting.discard(node)
         self._by_node[node] = Attempt(key, 0, now_s + LOOK_AGAIN_S, "")
 
     def is_due(self, node: str, key: str, now_s: float) -> bool:
@@ -116,3 +121,4 @@ class Attempts:
         """Forget nodes that have left."""
         for name in self._by_node.keys() - set(nodes):
             del self._by_node[name]
+            self._waiting.discard(name)

@@ -7,7 +7,7 @@ thread then finds the struct half built, and the process ends by SIGSEGV (0.22.0
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
@@ -17,7 +17,11 @@ _BUILDING: Final = threading.Lock()
 _BUILT: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
-def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]:
+@overload
+def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]: ...
+@overload
+def decoder_of(kind: object) -> msgspec.json.Decoder[Any]: ...  # of a union
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
     """Return the decoder of a type: the same one every time."""
     found = _BUILT.get(kind)
     if found is None:

@@ -115,7 +115,7 @@ class Controller:
     def _lead(self, tenure: Tenure) -> None:
         require_served(self._api)
         acting = self._api.guarded(tenure.check)
-        marker = Marker(acting, self._nodes, self._say, self._clock)
+        marker = Marker(acting, self._nodes, self._complain, self._clock)
         self._keeper = Keeper(acting, self._stacks)
         reports = Reports(self._nodes, marker, self._say, self._clock)
         desk = TenancyDesk(acting, wake=self._wake.set, say=self._say, clock=self._clock)
@@ -274,6 +274,11 @@ class Controller:
             return (self._api.now() - datetime.fromisoformat(followed.deleted)).total_seconds()
         except ValueError:
             return 0.0
+
+    def _complain(self, text: str) -> None:
+        """Say what could not be written on a Node, and have the status of its stack say it, too."""
+        self._say(text)
+        self._wake.set()
 
     def _tell(self, told: Told) -> None:
         self._inbox.put(told)

@@ -33,6 +33,7 @@ def world(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
         stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     stage.kubectl("delete", "gpustacks", "--all")
+    stage.kubectl("delete", "nodes", "-l", f"pool={made.pool}")
 
 
 def tell(world: World, verb: str, *nodes: str) -> None:

@@ -338,6 +338,7 @@ def test_who_is_on_call_takes_a_node_out_of_an_upgrade_by_name(
 
 
 @pytest.mark.functional
+@pytest.mark.usefixtures("often_renewed")
 def test_a_running_engine_hears_of_a_pause_by_kubectl_and_keeps_it(stage: Stage) -> None:
     cluster = stage.connect()
     lease = ("lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE)

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from provision.apply.errors import LockedError
+from provision.decoding import decoder_of
 from provision.runner import end_processes
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _clear(path: Path, claim: Claim) -> None:
 
 def _read(file: IO[bytes]) -> _Record:
     try:
-        return msgspec.json.decode(file.read(), type=_Record)
+        return decoder_of(_Record).decode(file.read())
     except (msgspec.MsgspecError, UnicodeDecodeError):  # it was killed before it had written it, and had begun nothing
         return _Record(0, "", frozenset())
 

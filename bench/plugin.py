@@ -6,7 +6,7 @@ uses it. Figures go to ``history/plugin.jsonl`` and are compared with the last o
 What it takes them to prefer 2, 3 or 4 of 16 GPUs (2, 51 and 8 seconds for one call) is left out without ``--patient``.
 
 Usage: python bench/plugin.py [--calls N] [--starts N] [--growth N] [--allocations N] [--idle-seconds S]
-       [--stage NAME] [--patient] [--no-history] [--strict]
+       [--settle-seconds S] [--stage NAME] [--patient] [--no-history] [--strict]
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Bench:
                 self._grow(plugin, verdict.ALLOCATIONS, calls.allocate(plugin), self._options.allocations)
 
     def _idle(self, plugins: Sequence[Running]) -> None:
-        time.sleep(5)
+        time.sleep(self._options.settle_seconds)
         before = [(process.cpu_s(plugin.pid), process.switches(plugin.pid)) for plugin in plugins]
         time.sleep(self._options.idle_seconds)
         for plugin, (cpu_s, switches) in zip(plugins, before, strict=True):
@@ -128,7 +128,7 @@ class Bench:
             self.note(name, verdict.MEMORY_USS, [memory.uss], "MiB")
 
     def _grow(self, plugin: Running, what: str, work: Callable[[], object], rounds: int) -> None:
-        growth = events.grow(plugin, work, rounds)
+        growth = events.grow(plugin, work, rounds, self._options.settle_seconds)
         self.note(plugin.subject.name, what, [growth.mib], f"MiB, {growth.things:+} descriptors and threads, {rounds}")
 
     def preferences(self) -> None:
@@ -211,6 +211,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--growth", type=int, default=2000, help="streams, and connections")
     parser.add_argument("--allocations", type=int, default=100_000)
     parser.add_argument("--idle-seconds", type=float, default=60)
+    parser.add_argument("--settle-seconds", type=float, default=5, help="before a look at what it has come to")
     parser.add_argument("--stage", action="append", choices=STAGES, help="this part alone; may be given several times")
     parser.add_argument("--patient", action="store_true", help="wait for NVIDIA's choice among 16 GPUs: a minute more")
     parser.add_argument("--no-history", action="store_true", help="keep nothing of this run")

@@ -10,6 +10,7 @@ from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.printable import printable
 
 _LONGEST: Final = 300
@@ -26,7 +27,7 @@ def decode(data: bytes, kind: type[T], *, limit_bytes: int) -> T:
     if len(data) > limit_bytes:
         raise MalformedError(f"it has {len(data):,} bytes, more than the limit of {limit_bytes:,}")
     try:
-        value = msgspec.json.decode(data, type=kind)
+        value = decoder_of(kind).decode(data)
         json.loads(data.decode("utf-8"), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
     except RecursionError:
         raise MalformedError("it is nested too deeply") from None

@@ -12,6 +12,7 @@ from tasks.suites import (
     FUZZ_S,
     MODEL_RUNS,
     check_stages,
+    e2e_stage,
     fuzz_stage,
     lab_stages,
     model_stage,
@@ -74,7 +75,7 @@ def crashes(session: Session) -> None:
     lab(session)
     os.environ.setdefault("CRASHES", "all")
     session.show(
-        pytest_stage(session, "crashes at every task", "nodes", "tests/journey/test_killed_at_tasks.py", cores=1)
+        pytest_stage(session, "crashes at every task", "nodes", "tests/journey/test_killed_at_tasks.py", workers=1)
     )
 
 
@@ -87,7 +88,7 @@ def e2e(session: Session) -> None:
         session.progress.say(f"on the cluster of {kubeconfig}: tests that look into nodes or break them are skipped")
     else:
         lab(session)
-    session.show(pytest_stage(session, "end-to-end tests", "e2e", cores=1))
+    session.show(e2e_stage(session))
 
 
 def molecule(session: Session) -> None:

@@ -41,13 +41,15 @@ class Session:
         self.bin = make_environment(self.progress).absolute()
         os.environ["PATH"] = f"{self.bin}:{os.environ['PATH']}"
 
-    def tool(self, title: str, *argv: str, env: Mapping[str, str] | None = None, cores: int = 1) -> Stage:
+    def tool(
+        self, title: str, *argv: str, env: Mapping[str, str] | None = None, cores: int = 1, beside: bool = False
+    ) -> Stage:
         """Return a stage that runs a tool of the environment."""
-        return Stage(title, (str(self.bin / argv[0]), *argv[1:]), env or {}, cores)
+        return Stage(title, (str(self.bin / argv[0]), *argv[1:]), env or {}, cores, beside)
 
-    def python(self, title: str, *argv: str, cores: int = 1) -> Stage:
+    def python(self, title: str, *argv: str, cores: int = 1, beside: bool = False) -> Stage:
         """Return a stage that runs the environment's Python."""
-        return self.tool(title, "python", "-P", *argv, cores=cores)
+        return self.tool(title, "python", "-P", *argv, cores=cores, beside=beside)
 
     def run(self, stages: Sequence[Stage]) -> list[Result]:
         """Run stages; return what came of each."""

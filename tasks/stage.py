@@ -30,12 +30,16 @@ GRACE_S = 60.0  # tests that are interrupted take their nodes down
 
 @dataclass(frozen=True)
 class Stage:
-    """A command and how many cores it keeps busy."""
+    """A command and how many cores it keeps busy.
+
+    One that mostly waits, for machines that it has started, is ``beside``: it takes no core from the others.
+    """
 
     title: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cores: int = 1
+    beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,15 @@ class Result:
 def run_stages(stages: Sequence[Stage], progress: Progress) -> list[Result]:
     """Run every stage and return what came of each, in the order of their ends.
 
-    They are started in their order, each as soon as the cores that it needs are free.
+    They are started in their order, each as soon as the cores that it needs are free; those that mostly wait follow one
+    another beside them.
     """
     waiting, running, results = list(stages), list[_Running](), list[Result]()
     try:
         while waiting or running:
-            while waiting and waiting[0].cores <= CORES - sum(each.stage.cores for each in running):
-                running.append(_Running(waiting.pop(0), progress.log_dir))
+            while (stage := _next(waiting, [each.stage for each in running])) is not None:
+                waiting.remove(stage)
+                running.append(_Running(stage, progress.log_dir))
             time.sleep(POLL_S)
             for each in list(running):
                 if (result := each.result()) is not None:
@@ -96,6 +102,16 @@ def render_table(results: Sequence[Result]) -> list[str]:
     """Return the lines of a table: how long each stage took and what came of it."""
     width = max((len(result.title) for result in results), default=0)
     return [f"{result.title:<{width}}  {_minutes(result.took_s)}  {_verdict(result)}" for result in results]
+
+
+def _next(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
+    """Return the stage that may be started now."""
+    busy = next((stage for stage in waiting if not stage.beside), None)
+    if busy is not None and busy.cores <= CORES - sum(stage.cores for stage in running if not stage.beside):
+        return busy
+    if any(stage.beside for stage in running):
+        return None
+    return next((stage for stage in waiting if stage.beside), None)
 
 
 def _tell(result: Result, progress: Progress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.stage import CORES
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from tasks.stage import Stage
 
 TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
+WAITING = 3  # workers whose tests wait for a third of their time, for other processes and machines
 UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 240
 FUZZ_S = 1800
@@ -26,10 +28,11 @@ SCENARIOS = (
 
 
 def check_stages(session: Session) -> list[Stage]:
-    """Return format, lint, types, import contracts, unit tests; what takes longest comes first."""
+    """Return format, lint, types, import contracts, Ansible's checks, unit tests; what takes longest comes first."""
     collection = ("-p", "ansible_collections.grapnel.node.plugins")  # typed under the name that Ansible gives it
     return [
         session.tool("types", "mypy", *TYPED),
+        session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
         session.python("ansible-lint", "-m", "tasks.ansible_lint"),
         session.tool("types of the collection", "mypy", *collection, env={"MYPYPATH": "playbooks/collections"}),
         session.python("promtool from Debian's package", "-m", "lab.promtool"),  # reads the alert rules in a unit test
@@ -50,29 +53,38 @@ def quick_stage(session: Session) -> Stage:
 def test_stages(session: Session) -> list[Stage]:
     """Return every test, for a machine that has the laboratory.
 
-    The end-to-end tests have one cluster and mostly wait for it: fuzzers and molecule use the other core meanwhile.
+    What waits for processes, nodes and clusters runs in more workers than there are cores, with one stage beside them.
     """
     return [
         *check_stages(session),
-        pytest_stage(session, "functional tests", "functional and not nodes"),
-        pytest_stage(session, "tests on booted nodes", "nodes", parted="loadfile"),
-        pytest_stage(session, "end-to-end tests", "e2e", cores=1),
+        session.python("kernel modules for Debian 12", "-m", "lab.modules", "bookworm", beside=True),
+        e2e_stage(session),
+        pytest_stage(
+            session, "functional tests", "functional and not nodes", *files_with("functional"), workers=WAITING
+        ),
+        pytest_stage(
+            session, "tests on booted nodes", "nodes", *files_with("nodes"), parted="loadfile", workers=WAITING
+        ),
         molecule_stage(session),
-        session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
-        fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1),
+        fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1, beside=True),
     ]
+
+
+def e2e_stage(session: Session) -> Stage:
+    """Return the tests on a cluster, which they share: one after the other."""
+    return pytest_stage(session, "end-to-end tests", "e2e", *files_with("e2e"), workers=1, beside=True)
 
 
 def molecule_stage(session: Session) -> Stage:
     """Return the scenarios of every role and of all of them, one after the other on the same two nodes."""
     names = (argument for name in SCENARIOS for argument in ("--scenario-name", name))
-    return session.tool("molecule", "molecule", "test", "--shared-state", *names)
+    return session.tool("molecule", "molecule", "test", "--shared-state", *names, beside=True)
 
 
-def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES) -> Stage:
+def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES, beside: bool = False) -> Stage:
     """Return the fuzzers, for that time in all."""
     argv = ("-m", "tests.fuzz", "--seconds", str(seconds), "--jobs", str(jobs))
-    return session.python("fuzzers", *argv, cores=jobs)
+    return session.python("fuzzers", *argv, cores=jobs, beside=beside)
 
 
 def model_stage(session: Session, runs: int) -> Stage:
@@ -83,11 +95,10 @@ def model_stage(session: Session, runs: int) -> Stage:
 
 def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     """Return what is built once. Go programs first, so that a machine without Go is told so at once."""
-    suites = ("trixie", "bookworm")
+    suites = ("trixie", "bookworm")  # the modules of the latter are for one of the tests alone
     systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
     # Kubernetes wants the newer Go; a build of either keeps all cores busy.
     programs = ("kubernetes", "containerd", "runc", "helm", "kubeconform", "kwok") if with_go else ()
-    built = suites if with_go else suites[:1]  # the demo has one node
     return [
         *(
             session.python(f"{program} from Go modules", "-m", "lab", "golang", program, cores=2)
@@ -96,7 +107,7 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
         session.python("simulated NVML", "-m", "lab.nvml"),
         *(session.python(f"node tree {suite}", "-m", "lab", "tree", suite) for suite in suites),
         *(session.python(f"package folder {suite}", "-m", "lab", "bundle", suite) for suite in suites),
-        session.python("kernel modules of the driver", "-m", "lab.modules", *built, cores=2),
+        session.python("kernel modules of the driver", "-m", "lab.modules", "trixie", cores=2),
         *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
         session.python("container images", "-m", "lab.images"),
         session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
@@ -104,10 +115,27 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     ]
 
 
-def pytest_stage(
-    session: Session, title: str, marks: str, *argv: str, cores: int = CORES, parted: str = "worksteal"
+def files_with(mark: str) -> list[str]:
+    """Return the files with tests of that mark: pytest reads all others for ten seconds, in each of its workers."""
+    return [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if names_mark(path, mark)]
+
+
+def names_mark(path: Path, mark: str) -> bool:
+    """Return whether a file names the mark; ``tests/conftest.py`` accepts it from nowhere else."""
+    return f"mark.{mark}" in path.read_text(encoding="utf-8")
+
+
+def pytest_stage(  # noqa: PLR0913 - what differs between the tests
+    session: Session,
+    title: str,
+    marks: str,
+    *argv: str,
+    workers: int = CORES,
+    parted: str = "worksteal",
+    beside: bool = False,
 ) -> Stage:
-    """Return the tests with those marks, as many at once as there are cores for them; ``parted`` is a mode of xdist."""
+    """Return the tests with those marks, so many at once; ``parted`` is a mode of xdist."""
     # In the order of `tests/conftest.py`: left to itself, loadfile keeps files with one long test for the end.
-    parallel = ("-n", str(cores), "--dist", parted, "--no-loadscope-reorder") if cores > 1 else ()
-    return session.python(title, "-m", "pytest", "-q", "--durations=20", "-m", marks, *parallel, *argv, cores=cores)
+    parallel = ("-n", str(workers), "--dist", parted, "--no-loadscope-reorder") if workers > 1 else ()
+    words = ("-m", "pytest", "-q", "--durations=20", "-m", marks, *parallel, *argv)
+    return session.python(title, *words, cores=min(workers, CORES), beside=beside)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 XID = 79  # the GPU has fallen off the bus: every plugin condemns it
 GIVEN_UP_S = 5.0
 NEVER_MS = float("inf")
-_SETTLE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,15 @@ class Growth:
         return f"{self.mib:+.2f} MiB RSS, {self.things:+} descriptors and threads"
 
 
-def grow(plugin: Running, work: Callable[[], object], rounds: int) -> Growth:
+def grow(plugin: Running, work: Callable[[], object], rounds: int, settle_s: float) -> Growth:
     """Do something often; a tenth of the rounds comes before the first look, for what is made once."""
     for _ in range(rounds // 10):
         work()
-    time.sleep(_SETTLE_S)
+    time.sleep(settle_s)
     before, things = memory_of(plugin.pid).rss, open_things(plugin.pid)
     for _ in range(rounds):
         work()
-    time.sleep(_SETTLE_S)
+    time.sleep(settle_s)
     return Growth(memory_of(plugin.pid).rss - before, open_things(plugin.pid) - things)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from plugin.drift.model import Absent, Difference, Kind
+from plugin.drift.model import Absent, Difference, File, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ _SHORT = 12  # digits of a digest that people are shown
 
 def compare(declared: Declared, found: Found) -> tuple[Difference, ...]:
     """Return every difference, in an order that is the same for the same node."""
-    mend = f"grapnel apply --limit {shlex.quote(declared.node)}"
+    mend = _mend(declared, found)
     return (
         *_packages(declared, found, mend),
         *_files(declared, found, mend),
@@ -29,6 +29,13 @@ def compare(declared: Declared, found: Found) -> tuple[Difference, ...]:
         *_software(declared, found, mend),
         *_devices(found),
     )
+
+
+def _mend(declared: Declared, found: Found) -> str:
+    """Return the command for the controller: an edited file stops a whole node, until a person has it overwritten."""
+    there = (found.files[wanted.path] for wanted in declared.files if wanted.mark)
+    is_stopped = any(isinstance(each, File) and each.is_edited for each in there)
+    return f"grapnel apply{' --force' if is_stopped else ''} --limit {shlex.quote(declared.node)}"
 
 
 def _packages(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:

@@ -20,6 +20,7 @@ _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,250}\.(?:service|timer)")
 _PATH = re.compile(r"/[^\x00-\x1f\x7f]{1,4094}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MODE = re.compile(r"0[0-7]{3}")
+_MARK = re.compile(r"start|end")
 _MANAGER = re.compile(r"apt|dnf|zypper")
 
 
@@ -64,4 +65,9 @@ def _file(value: object) -> DeclaredFile:
         path=member(value, "path", _matching(_PATH, "an absolute path")),
         sha256=member(value, "sha256", _digest),
         mode=member(value, "mode", _matching(_MODE, "four octal digits")),
+        mark=member(value, "mark", _matching(_MARK, "start or end")) if _has_mark(value) else "",
     )
+
+
+def _has_mark(value: object) -> bool:
+    return isinstance(value, dict) and value.get("mark", "") != ""

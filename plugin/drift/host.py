@@ -8,9 +8,11 @@ import os
 import re
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.drift.mark import is_edited
 from plugin.drift.model import Absent, File, Found, Unit
 from plugin.drift.packages import package_lock_holder, read_packages
 from plugin.drift.programs import ask as ask_program
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from plugin.drift.packages import Ask
 
 _MAX_SMALL = 64 * 1024
+_MAX_MARKED = 1 << 20  # an engine's configuration has a few KiB
 _MAX_FILE = 64 << 20  # of a file whose digest is taken
 _BLOCK = 256 * 1024
 _SYSTEMCTL = (
@@ -83,7 +86,7 @@ class Host:
         """Return what is there of what is declared; raises DriftError where that cannot be known."""
         return Found(
             packages=read_packages(declared.manager, [each.name for each in declared.packages], self._root, self._ask),
-            files={each.path: self._file(each.path) for each in declared.files},
+            files={each.path: self._file(each.path, each.mark) for each in declared.files},
             units=dict(self._units(declared.units)),
             module=self._small("sys/module/nvidia/version") if declared.module else "",
             software={part: self._small(f"{_HOME}/{part}/RELEASE") for part in declared.software},
@@ -104,10 +107,11 @@ class Host:
         except OSError:
             return ""
 
-    def _file(self, path: str) -> File | Absent:
+    def _file(self, path: str, mark: str) -> File | Absent:
         place = self._root / path.lstrip("/")
         try:
-            return _read(place)
+            found = _read(place)
+            return replace(found, is_edited=is_edited(read_bounded(place, _MAX_MARKED), mark)) if mark else found
         except (FileNotFoundError, NotADirectoryError):
             return Absent(_folder_time(place))
         except OSError as error:

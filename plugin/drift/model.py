@@ -34,11 +34,15 @@ class DeclaredPackage:
 
 @dataclass(frozen=True)
 class DeclaredFile:
-    """A file of root's; `sha256` of its whole content, `mode` in four octal digits."""
+    """A file of root's; `sha256` of its whole content, `mode` in four octal digits.
+
+    `mark`: where grapnel's mark stands, "start" or "end", in a file at whose edits `grapnel apply` stops, else "".
+    """
 
     path: str
     sha256: str
     mode: str
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,12 +74,16 @@ class Package:
 
 @dataclass(frozen=True)
 class File:
-    """A file that is there; `owner` is `uid:gid`. `changed`: the later of its content's and its inode's times."""
+    """A file that is there; `owner` is `uid:gid`. `changed`: the later of its content's and its inode's times.
+
+    `is_edited`: what grapnel wrote to it, by its own mark, was changed since; known of files that have a mark.
+    """
 
     sha256: str
     mode: str
     owner: str
     changed: int
+    is_edited: bool = False
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,10 @@ def _apply(
         return Failure(Status.CANCELED, "not started" if not tally.passes else AGAIN)
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
-    followed = follow(
-        context.runner, context.playbooks.apply(plan, tally.expectation, context.handover(assessment)), observe, cancel
+    request = context.playbooks.apply(
+        plan, tally.expectation, context.handover(assessment), is_out_of_service=tally.is_out_of_service
     )
+    followed = follow(context.runner, request, observe, cancel)
     tally.changes += followed.changes
     tally.verification = followed.values.get(DAEMON_RESULT, b"")
     if followed.failure is not None or context.playbooks.check:

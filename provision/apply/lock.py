@@ -20,12 +20,14 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from provision.apply.errors import LockedError
+from provision.decoding import decoder_of
 from provision.runner import end_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 APPLY_VARIABLE = "GRAPNEL_APPLY"
+RUN_VARIABLE = "GRAPNEL_RUN_PROCESS"  # for the lock on the node: what the playbooks of this process do is one run
 _GRACE_S = 5.0
 _SUFFIX = ".apply"
 
@@ -96,7 +98,15 @@ def lock_machines(claim: Claim, environment: Mapping[str, str]) -> Iterator[Mapp
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(msgspec.json.encode(claim.to_record()))
             file.flush()
-        yield {APPLY_VARIABLE: str(path)}
+        yield {APPLY_VARIABLE: str(path), RUN_VARIABLE: f"{os.getpid()}:{_began()}"}
+
+
+def _began() -> str:
+    """Return when this process began, in ticks since the boot; empty where there is no /proc."""
+    try:
+        return Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def applies_folder(environment: Mapping[str, str]) -> Path:
@@ -122,7 +132,7 @@ def _clear(path: Path, claim: Claim) -> None:
 
 def _read(file: IO[bytes]) -> _Record:
     try:
-        return msgspec.json.decode(file.read(), type=_Record)
+        return decoder_of(_Record).decode(file.read())
     except (msgspec.MsgspecError, UnicodeDecodeError):  # it was killed before it had written it, and had begun nothing
         return _Record(0, "", frozenset())
 

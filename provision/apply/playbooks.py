@@ -27,6 +27,8 @@ REBOOT_TIMEOUT_S = 3600
 REMOVE_TIMEOUT_S = 1800
 COLLECT_TIMEOUT_S = 4 * 3600  # it may build modules for several kernels
 BUILT_MODULE_TIMEOUT_S = 1800
+# For how long the lock on a node is kept for the next step of the same rollout. It is renewed by every step.
+KEEP_S: Final = 300
 DAEMON_RESULT = "daemon"
 REMOVAL_RESULT = "removal"
 _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
@@ -73,14 +75,21 @@ class Playbooks:
         )
 
     def apply(
-        self, plan: NodePlan, expectation: Mapping[str, object] | None = None, handover: Handover | None = None
+        self,
+        plan: NodePlan,
+        expectation: Mapping[str, object] | None = None,
+        handover: Handover | None = None,
+        *,
+        is_out_of_service: bool = False,
     ) -> RunRequest:
         """Apply one node's plan, verify its driver if there is an expectation, and gather its facts.
 
         With a ``handover`` a driver is staged from these files, without a network where they are all that is needed.
+        A node that ``is_out_of_service`` is put back into service by a later step of the same rollout.
         """
         expected = {} if expectation is None else {"grapnel_expectation": expectation}
-        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **_handover(handover)})
+        kept = {"grapnel_keep_s": KEEP_S} if is_out_of_service else {}
+        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **kept, **_handover(handover)})
 
     def stage(self, plan: NodePlan, handover: Handover | None = None) -> RunRequest:
         """Stage the driver of one node's plan, and gather the node's facts."""
@@ -153,7 +162,11 @@ class Playbooks:
             playbook=self.collection / "driver.yml",
             inventory=self.inventory,
             nodes=(node,),
-            extra_vars={"grapnel_driver_verb": verb, "grapnel_is_out_of_service": True},
+            extra_vars={
+                "grapnel_driver_verb": verb,
+                "grapnel_is_out_of_service": True,
+                **({"grapnel_keep_s": KEEP_S} if verb == "back" else {}),  # without a driver no step follows
+            },
             forks=1,
             timeout_s=DRIVER_TIMEOUT_S,
             environment=self.environment,
@@ -182,7 +195,7 @@ class Playbooks:
             playbook=self.collection / "reboot.yml",
             inventory=self.inventory,
             nodes=(node,),
-            extra_vars={"grapnel_boot_id": boot},
+            extra_vars={"grapnel_boot_id": boot, "grapnel_keep_s": KEEP_S},
             forks=1,
             timeout_s=REBOOT_TIMEOUT_S,
             environment=self.environment,
@@ -194,7 +207,7 @@ class Playbooks:
             playbook=self.collection / f"{verb}.yml",
             inventory=self.inventory,
             nodes=(node,),
-            extra_vars=variables,
+            extra_vars={**variables, **({"grapnel_keep_s": KEEP_S} if verb == "release" else {})},
             forks=1,
             timeout_s=DAEMON_TIMEOUT_S,
             environment=self.environment,

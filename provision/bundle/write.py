@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from provision import decoding
 from provision.bundle.errors import BundleError
 from provision.bundle.model import BundledFile, BundleList
 
@@ -34,7 +35,7 @@ def write_bundle(target: Path, sources: Mapping[str, Path], described: BundleLis
     """
     try:
         files = tuple(_listed(place, source) for place, source in sorted(sources.items()))
-        listing = msgspec.convert(
+        listing = decoding.convert(
             {**msgspec.to_builtins(described), "files": msgspec.to_builtins(files)}, BundleList
         )  # converted, so that what is written has the form that is read
         handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")

@@ -132,7 +132,7 @@ def apply_nodes(  # noqa: PLR0913 - what a command line says
     prepared = replace(prepared, policy=replace(prepared.policy, waits=waits))
     record.planned(answers)
     if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
-        show_overview(console, answers, prepared, scope)
+        show_overview(console, answers, prepared, scope, record.durations)
         console.print()
     if prepared.is_change and not consent:
         asked = time.monotonic()

@@ -41,6 +41,8 @@ from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.rollout.node_marks import declared_marks
 from provision.rollout.tenancy import tenancy_order
 from provision.runner import AnsibleRunner, find_collection
+from provision.runs.durations import NOTHING_KNOWN, Durations
+from provision.runs.store import runs_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -125,11 +127,19 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     fleet = load_fleet(args)
     context = (build or build_context)(args, fleet)
     scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))
-    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code, with_files=args.diff)
+    runs = runs_folder(os.environ, inventory_key(fleet.inventories, Path.cwd()))
+    last = Durations(runs).read()
+    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code, with_files=args.diff, last=last)
 
 
-def show_plans(
-    context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool, with_files: bool = False
+def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyword
+    context: ApplyContext,
+    scope: Scope,
+    *,
+    as_json: bool,
+    tell_changes: bool,
+    with_files: bool = False,
+    last: Mapping[str, float] = NOTHING_KNOWN,
 ) -> int:
     """Gather facts and print the plans; return the exit code."""
     with cancel_on_signals() as cancel:
@@ -143,7 +153,7 @@ def show_plans(
             from provision.report.diffs import render_diffs  # noqa: PLC0415 - start-up time
 
             show(console, render_diffs(answers))
-        show_overview(console, answers, prepared, scope)
+        show_overview(console, answers, prepared, scope, last)
     return _exit_code(answers, prepared, tell_changes=tell_changes)
 
 
@@ -159,14 +169,21 @@ def _document(
 
 
 def show_overview(
-    console: Console, answers: Mapping[str, Assessment | Failure], prepared: Prepared, scope: Scope
+    console: Console,
+    answers: Mapping[str, Assessment | Failure],
+    prepared: Prepared,
+    scope: Scope,
+    last: Mapping[str, float],
 ) -> None:
-    """Print the plans, and below them what would be taken out of service and made in the cluster."""
+    """Print the plans, and below them what would be taken out of service and made in the cluster.
+
+    ``last`` are the seconds that steps took last time.
+    """
     from provision.report.builds import render_builds  # noqa: PLC0415 - start-up time
     from provision.report.plans import render_plans  # noqa: PLC0415 - start-up time
     from provision.report.rollout import render_rollout  # noqa: PLC0415 - start-up time
 
-    show(console, render_plans(answers, prepared.refusals))
+    show(console, render_plans(answers, prepared.refusals, last))
     show(console, render_builds(prepared.builds))
     kubernetes = "" if scope.kubernetes is None else scope.kubernetes.name
     show(console, render_rollout(prepared, scope.cluster.name, kubernetes))

@@ -18,6 +18,7 @@ from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedErr
 from provision.cluster.exchange import Answer, Request, StatusError
 from provision.cluster.objects import Metadata, Page, Status, WatchEvent
 from provision.cluster.permissions import grant_of, missing_permission
+from provision.decoding import decoder_of
 from provision.rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
@@ -159,10 +160,10 @@ class Api:
         try:
             body = self._answer(request, expected=(EXPIRED,)).body
             found: list[tuple[str, T]] = []
-            for event in msgspec.json.Decoder(WatchEvent).decode_lines(body):
+            for event in decoder_of(WatchEvent).decode_lines(body):
                 if event.type == "ERROR":
                     return None
-                version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
+                version = decoder_of(_Versioned).decode(event.object).metadata.resource_version
                 if event.type != "BOOKMARK":
                     found.append((event.type, self._decode(bytes(event.object), item)))
         except StatusError:
@@ -249,7 +250,7 @@ class Api:
 
     def _decode(self, body: bytes, type_: type[T]) -> T:
         try:
-            return msgspec.json.decode(body, type=type_)
+            return decoder_of(type_).decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RefusedError(
                 f"{self.name} does not answer as a Kubernetes API server does",
@@ -276,7 +277,7 @@ class Api:
 def _status(answer: Answer) -> Status:
     """Return the answer's Status; an empty one where something else answered, such as a proxy."""
     try:
-        return msgspec.json.decode(answer.body, type=Status)
+        return decoder_of(Status).decode(answer.body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Status()
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
+from provision import decoding
 from provision.cluster.errors import KubeconfigError
 from provision.regular_file import read_regular
 
@@ -129,7 +130,7 @@ def _read(path: Path) -> _File:
     """Read one file. YAML's own message is not passed on: it quotes the lines around, which may hold a token."""
     try:
         loaded = yaml.safe_load(read_regular(path, MAX_BYTES).decode())
-        return msgspec.convert(loaded or {}, _File)
+        return decoding.convert(loaded or {}, _File)
     except OSError as error:
         raise KubeconfigError(f"kubeconfig {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -16,6 +16,7 @@ from provision.cluster.exchange import Request
 from provision.cluster.maintenances import MAINTENANCES, NodeMaintenance
 from provision.cluster.objects import Metadata, Page
 from provision.cluster.polled import Polled
+from provision.decoding import decoder_of
 from provision.spec.model import Tool
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Locks:
 def _locks(text: str) -> tuple[_Lock, ...]:
     """Return the locks in an annotation; one that cannot be read is none, as it is for nobody."""
     try:
-        found = msgspec.json.decode(text.encode(errors="replace"), type=_LockText)
+        found = decoder_of(_LockText).decode(text.encode(errors="replace"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
     return found.locks or (found,)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from provision.cluster.objects import Taint
+from provision.decoding import decoder_of
 from provision.rollout.node_marks import MarkChange, NodeMarks
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def owned_by_us(node: Node) -> Owned:
     """Return what of a Node is grapnel's; nothing where its annotation cannot be read."""
     text = node.metadata.annotations.get(MARKS)
     try:
-        return Owned() if text is None else msgspec.json.decode(text, type=Owned)
+        return Owned() if text is None else decoder_of(Owned).decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return Owned()
 

@@ -1,18 +1,22 @@
 """Remembers what was tried on nodes, and says when the next try is due. Pure: the time is handed in.
 
 What fails by chance (a node that is not reached, packages that do not download) is tried again, ever more rarely. What
-a rollout has left failed is not: that is written on the Node, and a person, or another declaration, ends it.
+a rollout has left failed is not: that is written on the Node, and a person, or another declaration, ends it. What a
+round has not begun with is tried when what is around it has changed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from provision.controller.surroundings import Change, change
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from provision.controller.nodes import SeenNode
+    from provision.controller.surroundings import Surroundings
 
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 1800.0
@@ -23,14 +27,21 @@ LOOK_AGAIN_S: Final = 1800.0  # at a node that says that it is not as declared, 
 class Attempt:
     """The last try of a node: ``key`` is what it was tried with, ``reason`` why it is not as declared since.
 
-    ``is_waiting``: it did not fail, and was not begun.
+    ``around`` is what a round met that has not begun with the node, None for one that did; ``soonest_s`` when it is
+    worth another try because of a change that may come and go.
     """
 
     key: str
     number: int
     next_s: float
     reason: str
-    is_waiting: bool = False
+    around: Surroundings | None = None
+    soonest_s: float = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it did not fail, and was not begun."""
+        return self.around is not None
 
 
 def key_of(node: SeenNode, fingerprint: str) -> str:
@@ -43,20 +54,48 @@ class Attempts:
     """The tries of the nodes of one stack, by node."""
 
     _by_node: dict[str, Attempt] = field(default_factory=dict)
+    _waiting: set[str] = field(default_factory=set)  # those of them that are: of thousands, it is asked at each turn
 
     def failed(self, node: str, key: str, reason: str, now_s: float, *, needs_somebody: bool = False) -> None:
         """Note a try that did not bring a node to its declaration; where a person is needed, it is tried rarely."""
         former = self._by_node.get(node)
         number = former.number + 1 if former is not None and former.key == key else 1
         pause_s = LONGEST_S if needs_somebody else min(LONGEST_S, FIRST_S * 2 ** (number - 1))
+        self._waiting.discard(node)
         self._by_node[node] = Attempt(key, number, now_s + pause_s, reason)
 
-    def waited(self, node: str, key: str, reason: str, now_s: float) -> None:
-        """Note that a round has ended without beginning with a node, such as one that stopped; it is tried rarely."""
-        self._by_node[node] = Attempt(key, 0, now_s + LONGEST_S, reason, is_waiting=True)
+    def waited(self, node: str, key: str, reason: str, now_s: float, around: Surroundings) -> None:
+        """Note that a round has ended without beginning with a node, such as one that stopped; it is tried rarely.
+
+        Once that is no longer so of what is ``around`` it, `look_around` makes it due.
+        """
+        former = self._by_node.get(node)
+        number = former.number + 1 if former is not None and former.is_waiting and former.key == key else 0
+        pause_s = min(LONGEST_S, FIRST_S * 2 ** (number - 1)) if number else 0.0
+        self._waiting.add(node)
+        self._by_node[node] = Attempt(key, number, now_s + LONGEST_S, reason, around, now_s + pause_s)
+
+    def look_around(self, around: Surroundings, now_s: float) -> None:
+        """Make nodes due that wait for something that has changed: what comes and goes ever more rarely."""
+        changes: dict[int, Change] = {}  # those of one round have met the same
+        for name in self._waiting:
+            attempt = self._by_node[name]
+            if attempt.around is None or attempt.next_s <= now_s:
+                continue
+            found = changes.get(id(attempt.around))
+            if found is None:
+                found = changes[id(attempt.around)] = change(attempt.around, around)
+            if found is Change.BY_SOMEBODY or (found is Change.BY_ITSELF and now_s >= attempt.soonest_s):
+                self._by_node[name] = replace(attempt, next_s=now_s)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a round has not begun with some node."""
+        return bool(self._waiting)
 
     def succeeded(self, node: str, key: str, now_s: float) -> None:
         """Note that a node is as declared: what it says of itself is looked into again after a while."""
+        self._waiting.discard(node)
         self._by_node[node] = Attempt(key, 0, now_s + LOOK_AGAIN_S, "")
 
     def is_due(self, node: str, key: str, now_s: float) -> bool:
@@ -82,3 +121,4 @@ class Attempts:
         """Forget nodes that have left."""
         for name in self._by_node.keys() - set(nodes):
             del self._by_node[name]
+            self._waiting.discard(name)

@@ -108,6 +108,13 @@ class Lane:
         """Whether no round runs."""
         return self._main is None and self._side is None
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no round runs, or one that has had nobody out of service for a while, since it ends or waits."""
+        if self.is_idle:
+            return True
+        return self._idle_since is not None and self.clock() - self._idle_since >= HELD_S
+
     def offer(self, order: Order, lost: Collection[str] = ()) -> None:
         """Begin what can be begun of an order, and end what it makes out of date.
 

@@ -31,6 +31,7 @@ from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
 from provision.controller.publisher import STATUS_S, Publisher
 from provision.controller.reports import Reports, StackMemory
+from provision.controller.surroundings import surroundings_of
 from provision.controller.tenants import TenancyDesk
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
 from provision.stacks.follower import STACKS, StackBook, require_served
@@ -114,7 +115,7 @@ class Controller:
     def _lead(self, tenure: Tenure) -> None:
         require_served(self._api)
         acting = self._api.guarded(tenure.check)
-        marker = Marker(acting, self._nodes, self._say, self._clock)
+        marker = Marker(acting, self._nodes, self._complain, self._clock)
         self._keeper = Keeper(acting, self._stacks)
         reports = Reports(self._nodes, marker, self._say, self._clock)
         desk = TenancyDesk(acting, wake=self._wake.set, say=self._say, clock=self._clock)
@@ -187,7 +188,9 @@ class Controller:
         tries = [each for memory in self._memory.values() if (each := memory.attempts.next_s()) is not None]
         soonest = min((each - now for each in tries if each > now), default=LONGEST_S)
         unwritten = any(memory.is_unwritten or not memory.lane.is_idle for memory in self._memory.values())
-        self._wake.wait(max(0.0, min(soonest, STATUS_S if unwritten else LONGEST_S)))
+        waiting = any(memory.attempts.has_waiting for memory in self._memory.values())  # may be for the end of a pause
+        longest = STATUS_S if unwritten else RENEW_S if waiting else LONGEST_S
+        self._wake.wait(max(0.0, min(soonest, longest)))
         self._stop.wait(REST_S)
         self._wake.clear()
 
@@ -202,6 +205,7 @@ class Controller:
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
             own = {node: nodes[node] for node in membership.owned.get(name, ())}
+            self._look_around(each, memory, own, tenure)
             order = self._order(each, memory, own)
             memory.lane.miss(memory.lane.busy - nodes.keys())
             self._offer(each, memory, order, nodes.keys() - own.keys())
@@ -217,6 +221,14 @@ class Controller:
         counted = {name: self._memory[name].counts for name in followed}
         turns = self.counts.turns + 1
         self.counts = Counts(is_leader=True, stacks=counted, rounds=rounds, turns=turns, turn=time.time())
+
+    def _look_around(
+        self, followed: Followed, memory: StackMemory, own: Mapping[str, SeenNode], tenure: Tenure
+    ) -> None:
+        """Make nodes due that a round has left waiting, where that is over."""
+        if memory.attempts.has_waiting and memory.lane.is_at_rest:
+            around = surroundings_of(followed.stack.generation, tenure.pause, own)
+            memory.attempts.look_around(around, self._clock())
 
     def _offer(self, followed: Followed, memory: StackMemory, order: Order | None, strangers: AbstractSet[str]) -> None:
         """Begin, or end, what a stack asks for. ``strangers`` are the Nodes that are not its own."""
@@ -262,6 +274,11 @@ class Controller:
             return (self._api.now() - datetime.fromisoformat(followed.deleted)).total_seconds()
         except ValueError:
             return 0.0
+
+    def _complain(self, text: str) -> None:
+        """Say what could not be written on a Node, and have the status of its stack say it, too."""
+        self._say(text)
+        self._wake.set()
 
     def _tell(self, told: Told) -> None:
         self._inbox.put(told)

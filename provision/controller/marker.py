@@ -92,12 +92,14 @@ class Marker:
         """Write soon what could not be written a while ago; forget Nodes that have gone."""
         now = self._clock()
         with self._mutex:
-            due = [mark for mark, _why, tried in self._unwritten.values() if now - tried >= AGAIN_S]
-            for mark in due:
-                del self._unwritten[mark.node]
-        for mark in due:
-            if (seen := self._nodes.get(mark.node)) is not None and seen.uid == mark.uid:
-                self.mark(mark)
+            due = [(mark, why) for mark, why, tried in self._unwritten.values() if now - tried >= AGAIN_S]
+            for mark, why in due:
+                seen = self._nodes.get(mark.node)
+                if seen is None or seen.uid != mark.uid:
+                    del self._unwritten[mark.node]
+                else:
+                    self._unwritten[mark.node] = (mark, why, now)  # it is told until it is written
+                    self.mark(mark)
 
     def close(self) -> None:
         """Return when all that was handed in is written."""

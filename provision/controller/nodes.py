@@ -11,6 +11,7 @@ from provision.cluster.kubernetes_cluster import view_of
 from provision.cluster.mirror import number
 from provision.cluster.node_marks import MARKS
 from provision.rollout.cluster import NodeProblem
+from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ class SeenNode:
     """A Node as it was last seen.
 
     ``as_declared`` and ``failed`` are what its annotations say. ``is_silent``: its kubelet is not heard of any more.
-    ``is_joining``: it has the start-up taint.
+    ``is_joining``: it has the start-up taint. ``is_out``: it takes no pods, is not ready, or another tool is at it.
     ``is_drifted``: it has found by itself that it is not as declared. ``has_marks``: labels or taints of it are
     grapnel's. ``problem`` is what is wrong with its record, for people.
     """
@@ -43,6 +44,7 @@ class SeenNode:
     is_ready: bool = False
     is_silent: bool = False
     is_joining: bool = False
+    is_out: bool = False
     is_skipped: bool = False
     is_drifted: bool = False
     has_marks: bool = False
@@ -55,6 +57,11 @@ class SeenNode:
     def is_in_flight(self) -> bool:
         """Whether its upgrade is under way."""
         return self.record is not None and not self.record.phase.is_over
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether its last upgrade has come to no good end: it failed, or goes on."""
+        return self.record is not None and self.record.phase is not Phase.DONE
 
     @property
     def is_left_failed(self) -> bool:
@@ -84,6 +91,7 @@ def see(node: Node) -> SeenNode:
         is_ready=node.is_ready,
         is_silent=any(each.type == "Ready" and each.status == "Unknown" for each in node.status.conditions),
         is_joining=any(taint.key == NOT_READY for taint in node.spec.taints),
+        is_out=node.spec.unschedulable or not node.is_ready or (known is not None and bool(known.held_by)),
         is_skipped=known is not None and known.is_skipped,
         is_drifted=any(each.type == DRIFT and each.status == "False" for each in node.status.conditions),
         has_marks=MARKS in meta.annotations,

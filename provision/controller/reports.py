@@ -10,6 +10,7 @@ from provision.controller.attempts import Attempts, key_of
 from provision.controller.counts import StackCounts
 from provision.controller.fingerprint import of_node
 from provision.controller.marker import Mark, Word
+from provision.controller.surroundings import surroundings_of
 from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from provision.controller.lane import Lane, Told
     from provision.controller.marker import Marker
     from provision.controller.nodes import NodeBook
+    from provision.controller.rounds import Outcome
     from provision.controller.stack_news import StackKnown
 
 _NOBODY: Final = frozenset({Status.CANCELED})
@@ -74,6 +76,7 @@ class Reports:
             self.say(f"{told.order.stack.name}: {memory.trouble}")
         for result in told.outcome.results:
             self._ended(result, told.order, memory, told.outcome.stop)
+        self._wait(told.outcome, told.order, memory)
         if not told.outcome.results and told.outcome.complaints:
             for node in told.order.due:
                 self._failed(node, told.order, memory, memory.trouble)
@@ -113,7 +116,7 @@ class Reports:
             if order.stack.is_removing:
                 self._removed(result.node, order, memory)
             return  # else it was told when it was done
-        reason = result.failure.message if result.failure is not None else result.note or stop
+        reason = _reason(result, stop)
         if result.status is Status.WAITING and not reason:
             return  # it is left to a rollout
         seen = self.nodes.get(result.node)
@@ -122,12 +125,24 @@ class Reports:
             # Before anything else is begun: what a rollout has left failed is not tried again by itself.
             self._left_failed(result.node, order)
         if result.status in _NOT_BEGUN and not is_left:
-            if seen is not None:
-                key = key_of(seen, order.targets[result.node].wanted)
-                memory.attempts.waited(result.node, key, reason, self.clock())
             return
         needs_somebody = is_left or result.status is Status.RETURNED
         self._failed(result.node, order, memory, reason, needs_somebody=needs_somebody)
+
+    def _wait(self, outcome: Outcome, order: Order, memory: StackMemory) -> None:
+        """Note which nodes a round has not begun with, and what it has met: when it has noted who has failed in it."""
+        waiting = {
+            result.node: reason
+            for result in outcome.results
+            if result.status in _NOT_BEGUN and result.node in order.due and (reason := _reason(result, outcome.stop))
+        }
+        if not waiting:
+            return
+        seen = {name: node for name in order.members if (node := self.nodes.get(name)) is not None}
+        around = surroundings_of(order.stack.generation, outcome.pause, seen)
+        for name in [name for name in waiting if name in seen and not seen[name].is_left_failed]:
+            key = key_of(seen[name], order.targets[name].wanted)
+            memory.attempts.waited(name, key, waiting[name], self.clock(), around)
 
     def _removed(self, node: str, order: Order, memory: StackMemory) -> None:
         """Take off a Node what says that it was as declared; it is done with when that is written."""
@@ -154,3 +169,8 @@ class Reports:
             key = key_of(seen, order.targets[node].wanted)
             memory.attempts.failed(node, key, reason, self.clock(), needs_somebody=needs_somebody)
             memory.failures += 1
+
+
+def _reason(result: NodeResult, stop: str) -> str:
+    """Return why a node is not as declared, empty for one that is left to a rollout."""
+    return result.failure.message if result.failure is not None else result.note or stop

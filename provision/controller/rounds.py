@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from provision.controller.choice import Order
     from provision.payload.model import Payload
     from provision.rollout.cluster import Cluster
+    from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
     from provision.runner import Event, RunRequest
@@ -108,11 +109,15 @@ class HoldingRunner:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the nodes of a round, and what else went wrong. ``stop`` is why no further node began."""
+    """What became of the nodes of a round, and what else went wrong.
+
+    ``stop`` is why no further node began, ``pause`` by whose word none was to begin from the outset.
+    """
 
     results: tuple[NodeResult, ...]
     complaints: tuple[GrapnelError, ...] = ()
     stop: str = ""
+    pause: Pause | None = None
 
 
 def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; two by keyword
@@ -247,7 +252,7 @@ class _Round:
                 done = execute(job, observe, parallel=self.means.parallel, cancel=self.cancel, holder=self.means.holder)
         finally:
             untold = listeners.close()
-        return Outcome(done.results, (*done.complaints, *(GrapnelError(each) for each in untold)))
+        return Outcome(done.results, (*done.complaints, *(GrapnelError(each) for each in untold)), pause=pause)
 
     def _introduce(self, nodes: Collection[str]) -> tuple[GrapnelError, ...]:
         """Make what the cluster needs for nodes that are as declared: RuntimeClasses; labels and taints of Nodes."""

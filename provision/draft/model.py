@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from provision import decoding
 from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def stack_of(values: Values) -> StackSpec:
         for key in path[:-1]:
             level = level.setdefault(key, {})
         level[path[-1]] = value
-    return msgspec.convert(tree, StackSpec)
+    return decoding.convert(tree, StackSpec)
 
 
 def values_of(said: tuple[Said, ...]) -> dict[Path, Any]:

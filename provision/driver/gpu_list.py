@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.driver.terms import LAST_BEFORE_TURING
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class _Shipped(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_list(text: bytes) -> GpuList:
     """Parse our own data file."""
-    return msgspec.json.decode(text, type=GpuList)
+    return decoder_of(GpuList).decode(text)
 
 
 def renew_list(shipped: bytes, present: GpuList, *, date: str, source: str) -> GpuList:
@@ -71,7 +72,7 @@ def renew_list(shipped: bytes, present: GpuList, *, date: str, source: str) -> G
     The first branch of a chip is not in it: it is carried over from the present list. Raises `msgspec.MsgspecError`
     when the file is not such a list.
     """
-    chips = [chip for chip in msgspec.json.decode(shipped, type=_Shipped).chips if _is_listed(chip)]
+    chips = [chip for chip in decoder_of(_Shipped).decode(shipped).chips if _is_listed(chip)]
     oldest = _oldest_branches(present)
     rows: dict[tuple[bool, bool, int | None, int | None], dict[str, dict[str, str]]] = defaultdict(dict)
     for chip in chips:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from provision import strict_json
+from provision.decoding import decoder_of
 from provision.fleet import grammar
 from provision.fleet.driver_facts import (
     BuildTools,
@@ -295,7 +296,7 @@ def parse_facts(data: bytes | str | Mapping[str, Any], *, node: str = "") -> Nod
 def _hostname(raw: bytes) -> str:
     """Return what a node whose facts are wrong calls itself, for a message."""
     try:
-        return msgspec.json.decode(raw, type=_Named).node.hostname
+        return decoder_of(_Named).decode(raw).node.hostname
     except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError):
         return "a node without a name"
 
@@ -337,10 +338,10 @@ def _with_key(reason: str, raw: bytes) -> str:
 
 def _wrong_key(raw: bytes, field: str) -> str:
     """Return the first key of a mapping whose value is not what it should be."""
-    entries = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[field]
-    for key, value in msgspec.json.decode(entries, type=dict[str, msgspec.Raw]).items():
+    entries = decoder_of(dict[str, msgspec.Raw]).decode(raw)[field]
+    for key, value in decoder_of(dict[str, msgspec.Raw]).decode(entries).items():
         try:
-            msgspec.json.decode(value, type=_BY_KEY[field])
+            decoder_of(_BY_KEY[field]).decode(value)
         except msgspec.ValidationError:
             return key
     return ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.fleet.endpoint import Endpoint, parse_endpoint
 from provision.fleet.errors import InventoryError
 
@@ -53,9 +54,9 @@ class _Meta(msgspec.Struct):
 def parse_inventory(text: str) -> Inventory:
     """Return the inventory; raises InventoryError for text that ansible-inventory would not print."""
     try:
-        raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        meta = msgspec.json.decode(raw.pop("_meta", msgspec.Raw(b"{}")), type=_Meta)
-        groups = {name: msgspec.json.decode(each, type=_Group) for name, each in raw.items()}
+        raw = decoder_of(dict[str, msgspec.Raw]).decode(text)
+        meta = decoder_of(_Meta).decode(raw.pop("_meta", msgspec.Raw(b"{}")))
+        groups = {name: decoder_of(_Group).decode(each) for name, each in raw.items()}
     except msgspec.DecodeError as error:
         raise InventoryError(f"ansible-inventory did not print an inventory: {error}") from error
     stacks = {name: group.vars[VARIABLE] for name, group in groups.items() if group.vars.get(VARIABLE) is not None}

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.gates.errors import UnansweredError
 from provision.printable import printable
 
@@ -63,7 +64,7 @@ def ask(gate: QueryGate) -> Samples:
 def read_answer(code: int, body: bytes) -> Samples:
     """Return what an answer says. Raises UnansweredError."""
     try:
-        answer = msgspec.json.decode(body, type=_Answer)
+        answer = decoder_of(_Answer).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UnansweredError(f"what answers is not Prometheus (HTTP status {code})") from None
     if answer.status != "success" or code != _OK:
@@ -75,7 +76,7 @@ def read_answer(code: int, body: bytes) -> Samples:
         kind = printable(answer.data.result_type, limit=40)
         raise UnansweredError(f"the query returns a {kind}, and not series of one moment: write a comparison")
     try:
-        series = msgspec.json.decode(answer.data.result, type=tuple[_Series, ...])
+        series = decoder_of(tuple[_Series, ...]).decode(answer.data.result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UnansweredError("the samples of the answer cannot be read") from None
     return Samples(len(series), tuple(_shown(each.metric) for each in series[:_SHOWN]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.errors import GrapnelError
 from provision.jobs.wire import JobRequest, LineWriter
 from provision.regular_file import read_regular
@@ -36,7 +37,7 @@ def read_request(path: Path) -> JobRequest:
         data = gzip.decompress(read_regular(path, MAX_REQUEST_BYTES))
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RequestError(f"{path} is longer than {MAX_DOCUMENT_BYTES} bytes")
-        return msgspec.json.decode(data, type=JobRequest)
+        return decoder_of(JobRequest).decode(data)
     except (OSError, EOFError, zlib.error) as error:
         raise RequestError(f"{path} cannot be read: {error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

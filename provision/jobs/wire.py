@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class _Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", renam
     message: _Text = ""
 
 
-_EVENT: Final = msgspec.json.Decoder(_Started | _Done | _Finished)
+_EVENT: Final = decoder_of(_Started | _Done | _Finished)
 
 
 def request_of(request: RunRequest, node: str) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.payload.archive import write_file
 from provision.payload.errors import PayloadError
 from provision.payload.model import Artifact, Payload
@@ -75,7 +76,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """Return the manifest of a folder, None when there is none; raises `PayloadError` when it is broken."""
     path = folder / MANIFEST
     try:
-        return msgspec.json.decode(read_regular(path, _MAX_MANIFEST_BYTES), type=Manifest)
+        return decoder_of(Manifest).decode(read_regular(path, _MAX_MANIFEST_BYTES))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -50,10 +50,11 @@ _KUBELET_ARG: Final = (
 _OWN_MEANS: Final = {
     "k3s": _KUBELET_ARG.format("k3s"),
     "rke2": _KUBELET_ARG.format("rke2"),
-    "k0s": "declare a worker profile (spec.workerProfiles of k0s), start the worker with --profile, and take "
-    "node.kubelet out of the declaration",
-    "microk8s": "write flags into /var/snap/microk8s/current/args/kubelet, `snap restart microk8s`, and take "
-    "node.kubelet out of the declaration",
+    "k0s": "make a folder, and start the worker with --kubelet-extra-args=--config-dir=/etc/k0s/kubelet.conf.d (from "
+    "Kubernetes 1.30 on); or use a worker profile (spec.workerProfiles), and take node.kubelet out of the declaration",
+    "microk8s": "make a folder, and add --config-dir=/var/snap/microk8s/common/kubelet.conf.d to "
+    "/var/snap/microk8s/current/args/kubelet (from Kubernetes 1.30 on); or write flags there, and take node.kubelet "
+    "out of the declaration",
 }
 _HEALTHZ_PORT: Final = 10248  # KubeletConfiguration v1beta1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from provision.node_plan import Action, Derived, FileContent, Item, Problem, Role
 
@@ -27,7 +27,8 @@ class Declared:
     """What a role is to bring about, for the node's own record of it: all of it, whether it is there already or not.
 
     ``units`` run and start at boot; ``module`` is the version of the loaded kernel module, empty where none has to be;
-    ``software`` are pairs of a part of grapnel and its digest.
+    ``software`` are pairs of a part of grapnel and its digest, ``marked`` those of a file at whose edits ``apply``
+    stops, and where grapnel's mark stands in it.
     """
 
     packages: tuple[PackageVersion, ...] = ()
@@ -36,6 +37,7 @@ class Declared:
     units: tuple[str, ...] = ()
     module: str = ""
     software: tuple[tuple[str, str], ...] = ()
+    marked: tuple[tuple[str, Literal["start", "end"]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ def with_record(
 
 
 def _record(parts: Sequence[Declared], facts: NodeFacts, node: str) -> DeclaredRecord:
+    marks = dict(mark for part in parts for mark in part.marked)
     return DeclaredRecord(
         node=node,
         manager=facts.package_manager.name,  # type: ignore[arg-type] # of a distribution that is known
@@ -63,7 +64,7 @@ def _record(parts: Sequence[Declared], facts: NodeFacts, node: str) -> DeclaredR
             for each in part.packages
         ),
         files=tuple(
-            DeclaredFile(path=each.path, sha256=digest_of(each.content), mode=each.mode)
+            DeclaredFile(path=each.path, sha256=digest_of(each.content), mode=each.mode, mark=marks.get(each.path, ""))
             for part in parts
             for each in part.files
         ),

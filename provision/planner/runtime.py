@@ -144,7 +144,12 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
 
 def _declared(payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine) -> Declared:
     units = (engine.service,) if engine.service else ()
-    return Declared(files=files, units=units, software=(("hook", payload.hook.digest),))
+    return Declared(
+        files=files,
+        units=units,
+        software=(("hook", payload.hook.digest),),
+        marked=((engine.drop_in_path, "end" if engine.is_block else "start"),) if engine.kept_folder else (),
+    )
 
 
 def _keep_edits(facts: NodeFacts, stack: StackSpec, files: tuple[FileContent, ...], engine: NodeEngine) -> Kept:

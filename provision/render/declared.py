@@ -22,12 +22,17 @@ class DeclaredPackage(msgspec.Struct, frozen=True, kw_only=True):
     hold: bool
 
 
-class DeclaredFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of root's, by the SHA-256 of its content."""
+class DeclaredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file of root's, by the SHA-256 of its content.
+
+    Where there is a ``mark``, ``apply`` stops at one that was edited after grapnel wrote it, unless it is forced: the
+    mark stands at the start of the file, or before grapnel's part at its end.
+    """
 
     path: Annotated[str, msgspec.Meta(pattern="^/")]
     sha256: Digest
     mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")]
+    mark: Literal["start", "end", ""] = ""
 
 
 class DeclaredRecord(msgspec.Struct, frozen=True, kw_only=True):

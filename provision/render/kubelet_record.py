@@ -10,6 +10,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from provision.decoding import decoder_of
+
 KUBELET_RECORD_PATH: Final = "/etc/grapnel/kubelet.json"
 _Path = Annotated[str, Meta(pattern=r"^(/[^\x00-\x1f\x7f]+)?$(?!\n)", max_length=4096)]
 _Key = Annotated[str, Meta(pattern="^[A-Za-z]{1,64}$")]
@@ -41,6 +43,6 @@ def render_record(record: KubeletRecord) -> str:
 def parse_record(text: str | None) -> KubeletRecord | None:
     """Return a record; None where there is none, or it is not one."""
     try:
-        return None if text is None else msgspec.json.decode(text, type=KubeletRecord)
+        return None if text is None else decoder_of(KubeletRecord).decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return None

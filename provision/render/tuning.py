@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from provision.decoding import decoder_of
 from provision.spec.model import Iommu
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def render_tuning_record(record: TuningRecord) -> str:
 def parse_tuning_record(text: str | None) -> TuningRecord | None:
     """Return a record; None where there is none, or it is not one."""
     try:
-        return None if text is None else msgspec.json.decode(text, type=TuningRecord)
+        return None if text is None else decoder_of(TuningRecord).decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return None
 

@@ -12,7 +12,18 @@ from provision.apply.model import Failure
 from provision.node_plan import Action, Disruption
 from provision.report.alike import kinds_of, spelled_out
 from provision.report.console import Text
-from provision.report.terminal import ACTION_STYLES, DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
+from provision.report.terminal import (
+    ACTION_STYLES,
+    DISRUPTION_STYLES,
+    STATUS_STYLES,
+    count,
+    duration,
+    hanging,
+    names,
+    short,
+)
+from provision.runs.carried_out import step_of
+from provision.runs.durations import NOTHING_KNOWN, WHOLE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,19 +37,23 @@ INDENT = 2
 TARGET_WIDTH = 32  # what a common target may take of 80 columns, so that versions line up
 DEFERRED = "after installation"
 STAGED = "drain, after staging"
+WORTH_S = 1  # what took less last time is no news
 
 
-def render_plans(answers: Answers, refused: Mapping[str, Failure] | None = None) -> Iterator[RenderableType]:
+def render_plans(
+    answers: Answers, refused: Mapping[str, Failure] | None = None, last: Mapping[str, float] = NOTHING_KNOWN
+) -> Iterator[RenderableType]:
     """Yield the parts of the overview: each distinct plan, what could not be planned, and a summary line.
 
-    ``refused`` are nodes that are not touched although their plans have no problems.
+    ``refused`` are nodes that are not touched although their plans have no problems. ``last`` are the seconds that
+    steps took last time.
     """
     planned = {node: answer for node, answer in answers.items() if not isinstance(answer, Failure)}
     plans = {node: answer.plan for node, answer in planned.items()}
     refusals = {node: failure.message for node, failure in (refused or {}).items()}
     shown, others = spelled_out(kinds_of(planned, refusals))
     for kind in shown:
-        yield from _render_plan(kind.nodes, kind.plan, kind.refusal)
+        yield from _render_plan(kind.nodes, kind.plan, kind.refusal, last)
         yield ""
     yield from _render_others(others)
     failures = [(node, answer) for node, answer in answers.items() if isinstance(answer, Failure)]
@@ -46,7 +61,14 @@ def render_plans(answers: Answers, refused: Mapping[str, Failure] | None = None)
         yield _failure(node, failure)
     if failures:
         yield ""
-    yield Text(_summary(len(answers), plans, refusals), "bold")
+    yield Text.assemble((_summary(len(answers), plans, refusals), "bold"), (_whole(plans, last), "dim"))
+
+
+def _whole(plans: Mapping[str, NodePlan], last: Mapping[str, float]) -> str:
+    seconds = last.get(WHOLE, 0)
+    if seconds < WORTH_S or all(plan.is_empty or plan.problems for plan in plans.values()):
+        return ""
+    return f"; {duration(seconds)} a node last time"
 
 
 def _summary(nodes: int, of_nodes: Mapping[str, NodePlan], refusals: Mapping[str, str]) -> str:
@@ -84,7 +106,8 @@ def _render_others(kinds: Sequence[Kind]) -> Iterator[RenderableType]:
         yield ""
 
 
-def _render_plan(nodes: list[str], plan: NodePlan, refusal: str) -> Iterator[RenderableType]:
+def _render_plan(nodes: list[str], plan: NodePlan, refusal: str, last: Mapping[str, float]) -> Iterator[RenderableType]:
+    left = dict(last)  # a step carries out several items: its seconds are told once
     yield _heading(nodes, plan)
     for derived in plan.derived:
         yield hanging(
@@ -92,15 +115,22 @@ def _render_plan(nodes: list[str], plan: NodePlan, refusal: str) -> Iterator[Ren
         )
     with_versions = [len(item.target) for item in plan.items if _versions(item)]
     target_width = min(max(with_versions, default=0), TARGET_WIDTH)
-    for (role, reason), items in groupby(plan.items, key=lambda item: (item.role, item.reason)):
-        yield hanging(INDENT, Text.assemble((f"{role}: ", "bold"), (reason, "")))
-        yield _items(list(items), target_width)
+    for (role, reason), together in groupby(plan.items, key=lambda item: (item.role, item.reason)):
+        items = list(together)
+        yield hanging(INDENT, Text.assemble((f"{role}: ", "bold"), (reason, ""), (_last_time(items, left), "dim")))
+        yield _items(items, target_width)
     for problem in plan.problems:
         yield from _problem("problem: ", "bold red", problem)
     for warning in plan.warnings:
         yield from _problem("warning: ", "bold yellow", warning)
     if refusal:
         yield hanging(INDENT, Text(f"refused: {refusal}", "bold yellow"))
+
+
+def _last_time(items: Sequence[Item], left: dict[str, float]) -> str:
+    """Return how long the steps of these items took last time, and take them from what is left to tell."""
+    seconds = sum(left.pop(step, 0) for step in {step_of(item) for item in items})
+    return "" if seconds < WORTH_S else f"  {duration(seconds)} last time"
 
 
 def _heading(nodes: list[str], plan: NodePlan) -> RenderableType:

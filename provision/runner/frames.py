@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
+from provision.decoding import decoder_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -72,9 +74,9 @@ class Frame:
     body: bytes = b""
 
 
-_HEADER: Final = msgspec.json.Decoder(Header)
-_ANSWER: Final = msgspec.json.Decoder(Answer)
-_COUNTS: Final = msgspec.json.Decoder(dict[str, Counts])
+_HEADER: Final = decoder_of(Header)
+_ANSWER: Final = decoder_of(Answer)
+_COUNTS: Final = decoder_of(dict[str, Counts])
 BROKEN: Final = (msgspec.DecodeError, UnicodeError, RecursionError, MemoryError)
 
 

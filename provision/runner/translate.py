@@ -43,6 +43,7 @@ _NO_STEPS: Final = frozenset(
         "include_tasks",
         "include_vars",
         "meta",
+        "run_lock",
         "set_fact",
         "validate_argument_spec",
     }

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ STEPS: Final = 400
 MAX_BYTES: Final = 256 * 1024
 WHOLE: Final = "the whole node"
 SCHEMA: Final = "grapnel.dev/durations/v1alpha1"
+NOTHING_KNOWN: Final[Mapping[str, float]] = MappingProxyType({})
 _NAME: Final = 200
 
 

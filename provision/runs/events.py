@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.node_plan import Derived, Item, Problem  # noqa: TC001 - msgspec resolves the annotations
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -135,7 +136,7 @@ RunEvent = (
 )
 STEPS: Final = b'{"event":"step'  # how lines about steps begin
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(RunEvent)
+_DECODER = decoder_of(RunEvent)
 
 
 def encode(event: RunEvent) -> bytes:

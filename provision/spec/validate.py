@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 from msgspec import inspect as model
 
+from provision import decoding
 from provision.spec.document import UNREADABLE
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted
 from provision.spec.kinds import WORDS, Kind, allowed, fits, matches, may_be_nothing, unwrap, word
@@ -48,7 +49,7 @@ def examine(value: object, kind: type[T], source: Source, *, prefix: KeyPath = (
     walk.examine(value, model.type_info(kind), ())
     if not walk.findings and not walk.is_incomplete:
         try:
-            msgspec.convert(tidy(value), kind)
+            decoding.convert(tidy(value), kind)
         except msgspec.ValidationError as error:
             walk.report((), "is not valid", str(error))
     return walk.findings
@@ -56,7 +57,7 @@ def examine(value: object, kind: type[T], source: Source, *, prefix: KeyPath = (
 
 def convert(value: object, kind: type[T]) -> T:
     """Return the value as the model's type; `examine` must have found nothing."""
-    return msgspec.convert(tidy(value), kind)
+    return decoding.convert(tidy(value), kind)
 
 
 def tidy(value: object) -> object:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision import decoding
 from provision.spec.beside import Beside
 from provision.spec.findings import Place, Severity, dotted
 from provision.spec.label_selector import LabelSelector, Requirement
@@ -120,8 +121,8 @@ def read_selector(value: object) -> LabelSelector:
     if not isinstance(value, dict) or not value.keys() <= {"matchLabels", "matchExpressions"}:
         raise ValueError("is no label selector: it has matchLabels, matchExpressions, or both")
     try:
-        labels = msgspec.convert(value.get("matchLabels") or {}, dict[str, str])
-        expressions = msgspec.convert(value.get("matchExpressions") or [], list[_Expression])
+        labels = decoding.convert(value.get("matchLabels") or {}, dict[str, str])
+        expressions = decoding.convert(value.get("matchExpressions") or [], list[_Expression])
     except msgspec.ValidationError as error:
         raise ValueError(f"is no label selector: {error}") from error
     found = [Requirement(key, frozenset({text})) for key, text in labels.items()]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision import decoding
 from provision.cluster.api import NOT_FOUND
 from provision.cluster.exchange import Request, StatusError
 from provision.cluster.mirror import number
@@ -118,7 +119,7 @@ class StackBook:
 def read_status(found: object) -> StackStatus:
     """Return a status, as far as it can be read: it is written again where it differs from how the stack stands."""
     try:
-        return msgspec.convert(found or {}, StackStatus)
+        return decoding.convert(found or {}, StackStatus)
     except msgspec.ValidationError:
         return StackStatus()
 

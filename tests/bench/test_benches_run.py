@@ -21,7 +21,7 @@ ONE_ROUND = {
     "hook": ("--rounds", "1", "--restarts", "1", "--no-history"),
     "plugin": (
         *("--calls", "20", "--starts", "1", "--growth", "10", "--allocations", "10"),
-        *("--idle-seconds", "1", "--no-history"),
+        *("--idle-seconds", "1", "--settle-seconds", "0.2", "--no-history"),
     ),
     "preference": ("--rounds", "1"),
     "provision": ("--nodes", "2", "--rounds", "1"),

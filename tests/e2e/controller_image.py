@@ -1,4 +1,8 @@
-"""The product's own image on the nodes of the stage: built once of the checkout, and imported without a registry."""
+"""The product's own image on the nodes of the stage: built once of the checkout, and imported without a registry.
+
+Beside what a release has in it, the checkout's payload lies where it lies on this machine: a controller that runs here
+names it by that path to its Jobs.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.stage import LabNode
 
+PAYLOAD = Path(__file__).parents[2] / "dist" / "payload"
 REGISTRY = "docker.io/local"
 REFERENCE = f"{REGISTRY}/grapnel:{__version__}"
 LOCK_WAIT_S = 600.0
@@ -39,7 +44,8 @@ def archive() -> Path:
             uv = uv_path(Progress(log_dir=cache_dir() / "logs"))
             with locked(cache_dir() / "images" / "e2e.lock", wait_s=LOCK_WAIT_S):
                 wheel = build_wheel(folder, folder)
-                build(wheel, uv, folder / "grapnel.tar", REFERENCE, level=0)
+                beside = {str(PAYLOAD).lstrip("/"): PAYLOAD}
+                build(wheel, uv, folder / "grapnel.tar", REFERENCE, level=0, beside=beside)
             _BUILT.append(folder / "grapnel.tar")
         return _BUILT[0]
 

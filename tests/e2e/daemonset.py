@@ -49,10 +49,12 @@ def manifests(node: str, server: str) -> dict[str, Any]:
 
 @contextmanager
 def installed(cluster: Cluster, stage: Stage, node: LabNode) -> Iterator[None]:
-    """Have the DaemonSet on a node while inside; what it said of the Node is gone afterwards, too."""
-    controller_image.load(node)
+    """Have the DaemonSet on a node that has the image while inside; what it said of the Node goes with it."""
     server = json.loads(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    text = json.dumps(manifests(node.name, server))
+    wanted = manifests(node.name, server)
+    if cluster.kubectl(["get", "namespace", NAMESPACE, "--ignore-not-found", "-o", "name"]).strip():
+        wanted["items"] = [each for each in wanted["items"] if each["kind"] != "Namespace"]  # it stays to who made it
+    text = json.dumps(wanted)
     cluster.kubectl(["apply", "-f", str(ROLE)])
     cluster.kubectl(["apply", "-f", "-"], input_text=text)
     try:
@@ -61,7 +63,6 @@ def installed(cluster: Cluster, stage: Stage, node: LabNode) -> Iterator[None]:
     finally:
         cluster.kubectl(["delete", "--ignore-not-found", "-f", "-"], input_text=text)
         cluster.kubectl(["delete", "--ignore-not-found", "-f", str(ROLE)])
-        controller_image.remove(node)
         forget(cluster, stage, node)
 
 

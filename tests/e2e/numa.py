@@ -1,6 +1,7 @@
 """NUMA nodes that a machine does not have, as a kubelet reads them: half of the CPUs belong to each.
 
-The kernel knows nothing of it: CPUs are pinned for real, memory is not.
+The kernel knows nothing of it: CPUs are pinned for real, memory is not. A kubelet with `memoryManagerPolicy: Static`
+could start no pod that it gives memory of node 1, as the kernel refuses a `cpuset.mems` that the machine has not.
 """
 
 from __future__ import annotations

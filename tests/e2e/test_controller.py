@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lab.cluster import Cluster
-from lab.images import grapnel as image
-from lab.machine.folders import cache_dir
-from tasks.environment import uv_path
-from tasks.progress import Progress
+from tests.e2e import controller_image
 from tests.e2e.conftest import NAME
+from tests.e2e.controller_image import PAYLOAD
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
-PAYLOAD = ROOT / "dist" / "payload"
 FILES = [
     *("deploy/crd/gpustacks.yaml", "deploy/rbac/operator.yaml", "deploy/rbac/telling.yaml"),
     "deploy/rbac/controller.yaml",
@@ -54,40 +51,57 @@ def cluster(lab_nodes: tuple[LabNode, ...]) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster, tmp_path: Path) -> Iterator[LabNode]:
+def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster) -> Iterator[LabNode]:
     """A node of the stack, with the image."""
     chosen = lab_nodes[0]
-    archive = image.build(tmp_path, PAYLOAD, uv_path(Progress(log_dir=cache_dir() / "logs")))
-    place = chosen.node.root / "srv" / archive.name
-    shutil.copy(archive, place)
-    chosen.node.run(["ctr", "-n", "k8s.io", "images", "import", f"/srv/{archive.name}"])
-    place.unlink()
-    archive.unlink()
+    controller_image.load(chosen)
     cluster.kubectl(["label", "node", chosen.name, f"{POOL}=a"])
     yield chosen
     cluster.kubectl(["label", "node", chosen.name, f"{POOL}-"])
     gone = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
     cluster.kubectl(["annotate", "node", chosen.name, *gone])
-    chosen.node.run(["ctr", "-n", "k8s.io", "images", "remove", image.REFERENCE])
+    controller_image.remove(chosen)
     stage.wait_until_settled(chosen)
 
 
+@dataclass(frozen=True)
+class Running:
+    """A controller that runs, and its log."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def is_there(self) -> bool:
+        """Tell that it still runs; where it has ended, nothing is waited for any longer."""
+        assert self.process.poll() is None, f"it has ended with {self.process.returncode}\n{self.log.read_text()}"
+        return True
+
+
 @contextmanager
-def controller(cluster: Cluster, folder: Path) -> Iterator[Path]:
-    """Run `grapnel controller` with its own account while inside; yield its log."""
+def controller(cluster: Cluster, folder: Path) -> Iterator[Running]:
+    """Run `grapnel controller` with its own account while inside."""
     token = cluster.kubectl(["create", "token", "grapnel-controller", "-n", "grapnel-system"]).strip()
     config = json.loads(cluster.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
     kubeconfig, log = folder / "controller.kubeconfig", folder / "controller.log"
     kubeconfig.write_text(json.dumps(config))
     command = [str(Path(sys.executable).parent / "grapnel"), "controller", "--kubeconfig", str(kubeconfig)]
-    command += ["--image", image.REFERENCE, "--payload", str(PAYLOAD), "--holder", "ctl-0", "--probes", "127.0.0.1:0"]
+    command += [
+        "--image",
+        controller_image.REFERENCE,
+        "--payload",
+        str(PAYLOAD),
+        "--holder",
+        "ctl-0",
+        "--probes",
+        "127.0.0.1:0",
+    ]
     with (
         log.open("w") as output,
         subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process,
     ):
         try:
-            yield log
+            yield Running(process, log)
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, log.read_text()
         finally:
@@ -101,9 +115,9 @@ def declare(cluster: Cluster, node: LabNode, **plugin: object) -> None:
     cluster.kubectl(["apply", "--server-side", "-f", "-"], input_text=json.dumps(document))
 
 
-def status(cluster: Cluster) -> dict[str, Any]:
-    """Return the status of the stack for its present spec, empty while it is about a former one."""
-    found = json.loads(cluster.kubectl(["get", "gpustack", STACK, "-o", "json"]))
+def status(cluster: Cluster, stack: str = STACK) -> dict[str, Any]:
+    """Return the status of a stack for its present spec, empty while it is about a former one."""
+    found = json.loads(cluster.kubectl(["get", "gpustack", stack, "-o", "json"]))
     told: dict[str, Any] = found.get("status", {})
     return told if told.get("observedGeneration") == found["metadata"]["generation"] else {}
 
@@ -115,13 +129,13 @@ def jobs(cluster: Cluster) -> list[str]:
 def test_a_node_is_looked_at_and_changed_by_jobs(cluster: Cluster, node: LabNode, tmp_path: Path) -> None:
     before = node.node.root.joinpath("etc/grapnel/node.json").read_text()
     declare(cluster, node)
-    with controller(cluster, tmp_path) as log:
+    with controller(cluster, tmp_path) as running:
 
         def is_done() -> bool:
-            return status(cluster).get("state") == "AsDeclared"
+            return running.is_there() and status(cluster).get("state") == "AsDeclared"
 
         def evidence() -> str:
-            return f"{json.dumps(status(cluster))}\n{log.read_text()}"
+            return f"{json.dumps(status(cluster))}\n{running.log.read_text()}"
 
         wait_for("the node is found as declared", is_done, timeout_s=120, evidence=evidence)
         assert node.node.root.joinpath("etc/grapnel/node.json").read_text() == before

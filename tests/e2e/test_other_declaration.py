@@ -10,7 +10,7 @@ import pytest
 
 from lab.cluster import Cluster
 from lab.machine.errors import CommandError
-from tests.e2e import daemonset, numa
+from tests.e2e import controller_image, daemonset, numa
 from tests.e2e.conftest import NAME
 from tests.e2e.manifests import STAY, Manifest, container, pod
 from tests.e2e.stage import DAEMON, KUBELET
@@ -76,6 +76,8 @@ def node(stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator) -> It
         own.parent.mkdir(exist_ok=True)
         own.write_text(json.dumps(declaration()))
         stack.callback(declare_as_others)
+        stack.enter_context(controller_image.removed(chosen))
+        controller_image.load(chosen)
         # The pod waits for the node, and has it as soon as the service ends.
         stack.enter_context(daemonset.installed(Cluster(NAME), stage, chosen))
         apply()

@@ -70,6 +70,7 @@ def test_after_a_removal_an_apply_installs_the_driver_again_and_the_playbook_rem
     controller: Controller, node: Node
 ) -> None:
     apply(controller, node, OLD_VERSION)
+    assert is_there(node, "/dev/nvidia-modeset"), "without a boot in between"
 
     refused = controller.run(
         "ansible-playbook", "-i", "inventory.yaml", "--limit", NAME, str(PLAYBOOK), "-e", "grapnel_driver_verb=away"

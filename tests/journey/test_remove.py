@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from tests.journey.conftest import VERSION
 from tests.journey.snapshot import take_snapshot
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lab.nodes import Node, Site
     from tests.journey.conftest import Controller
 
@@ -21,12 +24,12 @@ NAME = "gone"
 MAIN = "/etc/containerd/config.toml"
 DAEMON_JSON = "/etc/docker/daemon.json"
 NODE_JSON = "/etc/grapnel/node.json"
-DOCKER = f"""\
+WITH_ENGINE = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 spec:
-  driver: {{version: "{VERSION}", kernelModule: none}}
-  runtime: {{engine: docker, entitlement: env}}
+  driver: {{version: "{version}", kernelModule: none}}
+  runtime: {{engine: {engine}, entitlement: env}}
 """
 WITHOUT_DRIVER = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {enabled: false}\n"
 FOREIGN = '{"data-root": "/var/lib/containerd/docker", "bridge": "none",\n "iptables": false}\n'
@@ -40,6 +43,12 @@ def succeed(controller: Controller, verb: str, *words: str) -> str:
 
 def append(node: Node, path: str, text: str) -> None:
     node.run(["sh", "-c", 'printf %s "$2" >> "$1"', "sh", path, text])
+
+
+@pytest.fixture
+def controller(controller: Controller, installed: Path) -> Controller:
+    """An operator with the wheel of a release alone, as for `gpu_node`."""
+    return replace(controller, programs=installed)
 
 
 @pytest.fixture
@@ -81,16 +90,20 @@ def test_a_removed_node_is_as_it_was_and_keeps_what_was_edited(site: Site, contr
     site.remove(NAME)
 
 
-def test_an_engine_that_grapnel_installed_goes_with_its_settings(site: Site, controller: Controller) -> None:
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_an_engine_that_grapnel_installed_goes_with_its_settings(
+    engine: str, site: Site, controller: Controller
+) -> None:
     site.up(
         NodeSpec(NAME, suite="trixie", gpus=1, driver_module=VERSION),
         lambda layer, _: layer.write(DAEMON_JSON, FOREIGN),
     )
     node = site.node(NAME)
-    controller.folder.joinpath("grapnel.yaml").write_text(DOCKER)
+    controller.folder.joinpath("grapnel.yaml").write_text(WITH_ENGINE.format(version=VERSION, engine=engine))
     before = take_snapshot(node)
     succeed(controller, "apply")
-    assert "nvidia" in json.loads(node.run(["cat", DAEMON_JSON]).stdout)["runtimes"]
+    assert node.run([engine if engine == "podman" else "dockerd", "--version"]).stdout
+    assert ("nvidia" in node.run(["cat", DAEMON_JSON]).stdout) is (engine == "docker")
 
     succeed(controller, "remove")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lab.nodes import Node, Site
     from tests.journey.conftest import Controller
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # two applies, and a job between them
 
 NAME = "slurm1"
 APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--limit", NAME]
@@ -64,6 +64,9 @@ def test_a_job_is_waited_for_and_then_the_driver_is_exchanged(
         seen += until(process.stdout, f"waits for job {job} of alice (")
         assert slurm.states("gpu01") >= {"MIXED", "DRAIN"}
         slurm.finish(job)
+        seen += until(process.stdout, "resume: ")
+        slurm.stop_node("gpu01")  # its slurmd is told of the other driver: that it starts again is waited for
+        slurm.start_node("gpu01")
         output = "".join([*seen, *process.stdout])
 
     assert process.returncode == 0, output

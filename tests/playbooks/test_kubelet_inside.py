@@ -29,6 +29,24 @@ server: https://10.0.0.1:9345
 data-dir: /srv/rke2
 kubelet-arg: "--reserved-cpus=0-1"
 """
+# As `systemctl show` prints the units that `k0s install worker` and `k0s install controller` write.
+K0S = (
+    "ExecStart={ path=/usr/local/bin/k0s ; argv[]=/usr/local/bin/k0s worker --token-file=/etc/k0s/token "
+    "--kubelet-extra-args=--config-dir=/etc/k0s/kubelet.conf.d --cpu-manager-policy=static ; ignore_errors=no ; "
+    "start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }\n"
+)
+K0S_CONTROLLER = (
+    "ExecStart={ path=/usr/local/bin/k0s ; argv[]=/usr/local/bin/k0s controller --data-dir=/srv/k0s "
+    "--enable-worker=true --kubelet-extra-args --config-dir=/etc/k0s/kubelet.conf.d ; ignore_errors=no ; pid=77 }\n"
+)
+# microk8s' own lines, shortened (microk8s-resources/default-args/kubelet).
+MICROK8S = """\
+--kubeconfig=${SNAP_DATA}/credentials/kubelet.config
+--root-dir=${SNAP_COMMON}/var/lib/kubelet
+--eviction-hard="memory.available<100Mi,nodefs.available<1Gi,imagefs.available<1Gi"
+--container-runtime-endpoint=${SNAP_COMMON}/run/containerd.sock
+--read-only-port=0
+"""
 K3S_FOLDER = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
 
 
@@ -36,6 +54,7 @@ def node(tmp_path: Path, unit: str, **files: str) -> Machine:
     """Return a machine on which one service is, and no kubelet's own."""
     machine = Machine(tmp_path)
     machine.teach(ASKED, GONE)
+    machine.teach("systemctl show --property ExecStart", files.pop("EXEC", "ExecStart=\n"))
     machine.teach(f"{ASKED} {unit}", RUNS)
     machine.write("/proc/77/cmdline", "/usr/local/bin/k3s\0agent\0")
     for path, text in files.items():
@@ -75,17 +94,51 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
     ),
     "k0s": (
         "k0sworker.service",
-        {"/etc/k0s/containerd.toml": "# k0s_managed=true\n"},
-        {"distribution": "k0s", "unit": "k0sworker.service", "config_dir": "", "flags": []},
+        {"/etc/k0s/containerd.toml": "# k0s_managed=true\n", "/var/lib/k0s/kubelet-config.yaml": "kind: x\n"},
+        {"distribution": "k0s", "unit": "k0sworker.service", "config_dir": "", "root_dir": "/var/lib/k0s/kubelet"},
+    ),
+    "k0s that is told a folder": (
+        "k0sworker.service",
+        {"/var/lib/k0s/kubelet-config.yaml": "kind: KubeletConfiguration\n", "EXEC": K0S},
+        {
+            "distribution": "k0s",
+            "config": "/var/lib/k0s/kubelet-config.yaml",
+            "config_dir": "/etc/k0s/kubelet.conf.d",
+            "root_dir": "/var/lib/k0s/kubelet",
+            "flags": ["config-dir", "cpu-manager-policy", "token-file"],
+        },
+    ),
+    "k0s with data elsewhere, on a controller": (
+        "k0scontroller.service",
+        {"EXEC": K0S_CONTROLLER, "/srv/k0s/kubelet-config.yaml": "kind: KubeletConfiguration\n"},
+        {
+            "unit": "k0scontroller.service",
+            "config": "/srv/k0s/kubelet-config.yaml",
+            "config_dir": "/etc/k0s/kubelet.conf.d",
+            "root_dir": "/srv/k0s/kubelet",
+        },
     ),
     "microk8s": (
         "snap.microk8s.daemon-kubelite.service",
-        {"/var/snap/microk8s/current/args/kubelet": "--cluster-domain=cluster.local\n"},
+        {"/var/snap/microk8s/current/args/kubelet": MICROK8S},
         {
             "distribution": "microk8s",
             "unit": "snap.microk8s.daemon-kubelite.service",
+            "config": "",
             "config_dir": "",
-            "flags": [],
+            "root_dir": "/var/snap/microk8s/common/var/lib/kubelet",
+            "flags": ["container-runtime-endpoint", "eviction-hard", "kubeconfig", "read-only-port", "root-dir"],
+        },
+    ),
+    "microk8s that is told a folder": (
+        "snap.microk8s.daemon-kubelite.service",
+        {
+            "/var/snap/microk8s/current/args/kubelet": MICROK8S
+            + "--config-dir=${SNAP_COMMON}/kubelet.conf.d\n# --cpu-manager-policy=static\n"
+        },
+        {
+            "config_dir": "/var/snap/microk8s/common/kubelet.conf.d",
+            "root_dir": "/var/snap/microk8s/common/var/lib/kubelet",
         },
     ),
 }
@@ -99,7 +152,9 @@ def test_a_kubelet_inside_another_program_is_found(
 
     assert found is not None
     assert {name: found[name] for name in expected} == expected
-    assert (found["active"], found["config"], found["root_dir"]) == ("active", "", "/var/lib/kubelet")
+    assert found["active"] == "active"
+    assert found["root_dir"] == expected.get("root_dir", "/var/lib/kubelet")
+    assert found["config"] == expected.get("config", "")
 
 
 def test_it_is_found_by_the_service_that_was_written_down(tmp_path: Path) -> None:
@@ -132,3 +187,20 @@ def test_a_node_with_neither_has_no_kubelet(tmp_path: Path) -> None:
 
     assert found is not None
     assert (found["distribution"], found["unit"], found["active"]) == ("", "kubelet.service", "inactive")
+
+
+def test_k0s_is_understood_while_it_is_stopped_in_the_middle_of_a_change(tmp_path: Path) -> None:
+    machine = node(tmp_path, "k0sworker.service", EXEC=K0S)
+    machine.teach(f"{ASKED} k0sworker.service", RUNS.replace("active\n", "inactive\n").replace("77", "0"))
+    machine.write("/etc/grapnel/kubelet.json", '{"unit": "k0sworker.service"}')
+    machine.write("/var/lib/k0s/kubelet-config.yaml", "kind: KubeletConfiguration\n")
+    machine.write("/etc/k0s/kubelet.conf.d/99-grapnel.conf", "{}")
+
+    found = read_kubelet(machine.host, "")
+
+    assert found is not None
+    assert (found["active"], found["config_dir"]) == ("inactive", "/etc/k0s/kubelet.conf.d")
+    assert settings_files(machine.host, found) == [
+        "/var/lib/k0s/kubelet-config.yaml",
+        "/etc/k0s/kubelet.conf.d/99-grapnel.conf",
+    ]

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from ansible_collections.grapnel.node.plugins.action.run_lock import is_dead, owner_of
 from ansible_collections.grapnel.node.plugins.module_utils.run_lock import LOCK, RunLock, free, read, take
 
+from provision.apply.lock import RUN_VARIABLE, Claim, lock_machines
 from tests.playbooks.fakes import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-ADA = RunLock("a1:100:5", "ada@laptop", 1_790_000_000, 1800.0)
-BEN = replace(ADA, owner="b2:200:7", holder="ben@desk")
+ADA = RunLock("a1:100:5", "ada@laptop", 1_790_000_000, 1800.0, "a1:101:6")
+LOCK_TASK = "grapnel.node.run_lock"
+LOCKED = ("collect.yml", "driver.yml", "reboot.yml", "release.yml", "remove.yml", "resume.yml", "stage.yml")
+LOCKED_IN_THEIR_ROLE = ("apply.yml", "site.yml")  # which take it only when there is something to do
+READING = ("built_module.yml", "facts.yml", "verify.yml")
+BEN = replace(ADA, owner="b2:200:7", holder="ben@desk", process="b2:201:8")
 
 
 @pytest.fixture
@@ -59,6 +67,24 @@ def test_it_is_given_back_by_its_owner_alone(machine: Machine) -> None:
     assert take(machine.host, BEN, 1.0) is None
 
 
+def test_the_playbooks_of_a_run_share_it_and_it_began_with_the_first(machine: Machine) -> None:
+    take(machine.host, ADA, 0.0)
+    second = replace(ADA, began=ADA.began + 60, until=1860.0, process="a1:102:9")
+
+    assert take(machine.host, second, 60.0) is None
+    assert read(machine.host) == replace(second, began=ADA.began)
+
+
+def test_it_is_kept_for_the_next_playbook_of_the_run_but_not_for_long(machine: Machine) -> None:
+    take(machine.host, ADA, 0.0)
+
+    assert not free(machine.host, BEN.owner, 9000.0)
+    assert free(machine.host, ADA.owner, 400.0)
+    assert take(machine.host, BEN, 399.0) == replace(ADA, until=400.0)
+    assert take(machine.host, BEN, 400.0) is None
+    assert not free(machine.host, ADA.owner, 9000.0), "it is another one's by now"
+
+
 @pytest.mark.parametrize(
     ("now", "dead"), [(1800.0, ""), (1.0, ADA.owner)], ids=["after its time", "from a run that is dead"]
 )
@@ -75,7 +101,9 @@ def test_a_death_that_is_somebody_elses_takes_nothing_over(machine: Machine) -> 
     assert take(machine.host, BEN, 1.0, "c3:300:9") == ADA
 
 
-@pytest.mark.parametrize("text", ["", "[", "[]", '{"owner": 1}', '{"owner":"x","holder":"y","began":1e999,"until":0}'])
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", '{"owner": 1}', '{"owner":"x","holder":"y","began":1e999,"until":0,"process":""}']
+)
 def test_a_lock_that_cannot_be_read_is_nobodys(machine: Machine, text: str) -> None:
     machine.write(LOCK, text)
 
@@ -117,6 +145,11 @@ def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:
     assert is_dead(owner_of(os.getpid()).rpartition(":")[0] + ":1"), "another process has its number"
 
 
+def test_a_command_of_grapnel_is_a_run_as_the_lock_names_one(tmp_path: Path) -> None:
+    with lock_machines(Claim("ours", {"n1": ["h1:22"]}), {"XDG_STATE_HOME": str(tmp_path)}) as environment:
+        assert environment[RUN_VARIABLE] == owner_of(os.getpid()).partition(":")[2]
+
+
 @pytest.mark.parametrize("owner", ["", "grapnel controller", "0123456789abcdef:1:1", "x:y:z"])
 def test_nothing_is_known_of_processes_of_other_machines(owner: str) -> None:
     assert not is_dead(owner)
@@ -141,13 +174,19 @@ def lock() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def play(folder: Path, command: str) -> subprocess.Popen[str]:
+def play(folder: Path, command: str, run: str = "") -> subprocess.Popen[str]:
     playbook = folder / f"{command.split(maxsplit=1)[0]}.yml"
     playbook.write_text(PLAY.format(command=command))
+    return start(playbook, "n1,", run=run)
+
+
+def start(playbook: Path, inventory: str, *extra: str, run: str = "") -> subprocess.Popen[str]:
     program = str(Path(sys.executable).with_name("ansible-playbook"))
-    argv = [program, str(playbook), "-i", "n1,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
+    interpreter = f"ansible_python_interpreter={sys.executable}"
+    argv = [program, str(playbook), "-i", inventory, "-c", "local", "-e", interpreter]
     places = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / "playbooks/collections"), "ANSIBLE_NOCOLOR": "1"}
-    return subprocess.Popen(argv, env={**os.environ, **places}, stdout=subprocess.PIPE, text=True)
+    of_run = {RUN_VARIABLE: run} if run else {}
+    return subprocess.Popen([*argv, *extra], env={**os.environ, **places, **of_run}, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.functional
@@ -172,3 +211,79 @@ def test_a_second_ansible_playbook_waits_for_the_first_and_follows_one_that_was_
             assert third.returncode == 0, out
         finally:
             first.kill()
+
+
+@pytest.mark.functional
+@pytest.mark.skipif(os.geteuid() != 0, reason="the lock of a node is root's")
+def test_the_playbooks_of_a_command_are_one_run_and_nobody_comes_between_them(tmp_path: Path, lock: Path) -> None:
+    assert not lock.exists()
+
+    def ends(run: str = "") -> bool:
+        with play(tmp_path, "uname", run) as playing:
+            playing.communicate(timeout=300)
+        return playing.returncode == 0
+
+    with subprocess.Popen(["sleep", "600"]) as command:
+        run = owner_of(command.pid).partition(":")[2]
+        try:
+            assert ends(run)
+            assert ends(run), "it is the same command"
+            assert not ends(), "the playbook is over, but not the command"
+        finally:
+            command.kill()
+    assert ends(), "the command was killed"
+
+
+def tasks_of(playbook: str) -> list[dict[str, Any]]:
+    (only,) = yaml.safe_load((ROOT / "playbooks" / playbook).read_text())
+    tasks: list[dict[str, Any]] = [task for task in only["tasks"] if "ansible.builtin.assert" not in task]
+    return tasks
+
+
+@pytest.mark.parametrize("playbook", LOCKED)
+def test_what_changes_a_node_takes_the_lock_first_and_gives_it_back_whatever_happens(playbook: str) -> None:
+    first, work, *others = tasks_of(playbook)
+
+    assert first[LOCK_TASK]["state"] == "taken"
+    assert [task[LOCK_TASK]["state"] for task in work["always"]] == ["free"]
+    assert {"block", "always"} <= work.keys()
+    assert [name for task in others for name in task if name.startswith("grapnel.")] in ([], ["grapnel.node.facts"])
+
+
+def test_every_playbook_takes_the_lock_or_changes_nothing_on_a_node() -> None:
+    found = {path.name for path in (ROOT / "playbooks").glob("*.yml")} - {"galaxy.yml"}
+
+    assert found == {*LOCKED, *LOCKED_IN_THEIR_ROLE, *READING}
+
+
+def test_the_lock_is_taken_again_after_every_reboot() -> None:
+    found = 0
+    for path in sorted((ROOT / "playbooks/roles").glob("*/tasks/*.yml")):
+        tasks = yaml.safe_load(path.read_text()) or []
+        for task, following in itertools.pairwise(tasks):
+            if "grapnel.node.reboot" in task:
+                found += 1
+                assert following[LOCK_TASK]["state"] == "taken", path
+        assert "grapnel.node.reboot" not in tasks[-1]
+    assert found == 3
+    assert [LOCK_TASK in task for task in tasks_of("reboot.yml")[1]["block"]] == [False, True]
+
+
+@pytest.mark.functional
+@pytest.mark.skipif(os.geteuid() != 0, reason="the lock of a node is root's")
+def test_no_playbook_changes_a_node_that_another_operator_is_changing(lock: Path) -> None:
+    lock.parent.mkdir(exist_ok=True)
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    text = json.dumps(asdict(replace(ADA, began=int(time.time()), until=now + 3600)))
+    lock.write_text(text)
+    plan = {"schema": "grapnel.dev/plan/v1alpha1", "node": "n1", "items": [{}], "problems": [], "roles": {}}
+    given = json.dumps({"grapnel_plan": plan, "grapnel_driver_verb": "remove"})
+    names = (*LOCKED, "apply.yml")
+    playing = [start(ROOT / "playbooks" / name, "n1,", "-e", given) for name in names]
+    said = {name: one.communicate(timeout=500)[0] for name, one in zip(names, playing, strict=True)}
+
+    for name, out in said.items():
+        assert "this node is being changed by ada@laptop since " in " ".join(out.split()), (name, out)
+        assert "changed=0" in out.partition("PLAY RECAP")[2], (name, out)
+    assert [one.returncode != 0 for one in playing] == [True] * len(names)
+    assert lock.read_text() == text, "it is still ada's"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tasks.__main__ import VERBS, main
 from tasks.session import Session
-from tasks.suites import check_stages, lab_stages, quick_stage
+from tasks.suites import check_stages, files_with, lab_stages, quick_stage
 from tasks.suites import test_stages as all_stages
+from tests.conftest import require_named_marks
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -50,3 +52,34 @@ def test_quick_leaves_out_what_needs_a_machine_and_what_is_slow() -> None:
     argv = quick_stage(Session()).argv
 
     assert "not functional and not nodes and not e2e and not slow" in argv
+
+
+@pytest.mark.parametrize(
+    ("mark", "file"), [("functional", "tests/bench/test_benches_run.py"), ("e2e", "tests/e2e/test_apply.py")]
+)
+def test_tests_with_a_mark_are_found_by_what_their_file_says(mark: str, file: str) -> None:
+    found = files_with(mark)
+
+    assert file in found
+    assert "tests/tasks/test_stage.py" not in found
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A test of a file that has a mark, wherever that comes from."""
+
+    path: Path
+    mark: str
+
+    def get_closest_marker(self, name: str) -> object:
+        return self if name == self.mark else None
+
+
+def test_a_mark_that_a_file_does_not_name_is_refused(tmp_path: Path) -> None:
+    named, unnamed = tmp_path / "test_named.py", tmp_path / "test_unnamed.py"
+    named.write_text("pytestmark = pytest.mark.nodes")
+    unnamed.write_text("pytestmark = BOOTS")
+
+    require_named_marks([Marked(named, "nodes"), Marked(unnamed, "slow")])
+    with pytest.raises(pytest.UsageError, match=r"test_unnamed\.py: nodes$"):
+        require_named_marks([Marked(named, "nodes"), Marked(unnamed, "nodes")])

@@ -45,8 +45,8 @@ def progress(tmp_path: Path) -> Progress:
     return Progress(tmp_path / "logs")
 
 
-def shell(title: str, script: str, *arguments: Path, cores: int = 1) -> Stage:
-    return Stage(title, ("sh", "-c", script, "sh", *map(str, arguments)), cores=cores)
+def shell(title: str, script: str, *arguments: Path, cores: int = 1, beside: bool = False) -> Stage:
+    return Stage(title, ("sh", "-c", script, "sh", *map(str, arguments)), cores=cores, beside=beside)
 
 
 def statuses(stages: Sequence[Stage], progress: Progress) -> dict[str, int]:
@@ -83,6 +83,26 @@ def test_stages_are_started_in_their_order(progress: Progress, tmp_path: Path) -
 
     assert done == {"first": 0, "both": 0, "last": 0}
     assert list(done) == ["first", "both", "last"]
+
+
+def test_what_mostly_waits_runs_beside_what_keeps_both_cores_busy(progress: Progress, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    stages = [shell("busy", MEET, one, other, cores=2), shell("waits", MEET, other, one, beside=True)]
+
+    assert statuses(stages, progress) == {"busy": 0, "waits": 0}
+
+
+def test_what_mostly_waits_keeps_nothing_back(progress: Progress, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    stages = [shell("waits", MEET, one, other, beside=True), shell("first", ""), shell("last", MEET, other, one)]
+
+    assert statuses(stages, progress) == {"first": 0, "waits": 0, "last": 0}
+
+
+def test_two_that_mostly_wait_follow_one_another(progress: Progress, tmp_path: Path) -> None:
+    stages = [shell(title, ALONE, tmp_path / "room", beside=True) for title in ("first", "second")]
+
+    assert list(statuses(stages, progress).items()) == [("first", 0), ("second", 0)]
 
 
 def test_the_end_of_what_a_failed_stage_printed_is_shown(

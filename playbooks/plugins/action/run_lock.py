@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import hashlib
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,17 +17,20 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 # The controller of a cluster has a lease of its own, and runs in a pod that another one follows at any time.
 _IN_CLUSTER = "grapnel controller"
+# The process whose playbooks are one run: its number, and when it began. Without it, each is a run of its own.
+_RUN_VARIABLE = "GRAPNEL_RUN_PROCESS"
+_RUN = re.compile(r"[0-9]+:[0-9]*")
 
 
 class ActionModule(CheckedAction):
-    RETURNS: ClassVar = {"held_by": str, "says": str}
+    RETURNS: ClassVar = {"held_by": str, "process": str, "says": str}
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:
         """Take the lock or give it back; raises AnsibleActionFail where another run has it."""
         arguments = {**self._task.args, **self._identity(), "dead": ""}
         answer = self.execute(self._task.action, arguments, task_vars)
-        other = str(answer.get("held_by") or "")
-        if other and is_dead(other):
+        other, process = str(answer.get("held_by") or ""), str(answer.get("process") or "")
+        if other and is_dead(other) and is_dead(process):
             answer = self.execute(self._task.action, {**arguments, "dead": other}, task_vars)
         if answer.get("held_by"):
             raise AnsibleActionFail(str(answer.get("says") or "another run is changing this node"))
@@ -33,9 +38,11 @@ class ActionModule(CheckedAction):
 
     def _identity(self) -> dict[str, str]:
         if str(self._connection.transport).endswith("host"):
-            return {"owner": _IN_CLUSTER, "holder": _IN_CLUSTER}
-        # The worker of a task is a child of the ansible-playbook that has the run.
-        return {"owner": owner_of(os.getppid()), "holder": f"{getpass.getuser()}@{socket.gethostname()}"}
+            return {"owner": _IN_CLUSTER, "holder": _IN_CLUSTER, "process": ""}
+        process = owner_of(os.getppid())  # the worker of a task is a child of its ansible-playbook
+        run = os.environ.get(_RUN_VARIABLE, "")
+        owner = f"{_place()}:{run}" if _RUN.fullmatch(run) else process
+        return {"owner": owner, "holder": f"{getpass.getuser()}@{socket.gethostname()}", "process": process}
 
 
 def owner_of(pid: int) -> str:
@@ -52,14 +59,17 @@ def is_dead(owner: str) -> bool:
 
 def _place() -> str:
     """Return what stands for this machine and its numbers of processes: a container has its own."""
-    machine = Path("/etc/machine-id")
-    known = machine.read_text(encoding="ascii", errors="replace") if machine.is_file() else ""
-    text = f"{known}\n{socket.gethostname()}\n{Path('/proc/self/ns/pid').readlink()}\n{_boot()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    known = [_read(Path("/etc/machine-id")), socket.gethostname(), _read(Path("/proc/sys/kernel/random/boot_id"))]
+    with contextlib.suppress(OSError):  # nothing but Linux has it
+        known.append(str(Path("/proc/self/ns/pid").readlink()))
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
 
 
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _began(pid: int) -> str:

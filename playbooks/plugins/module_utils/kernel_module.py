@@ -14,6 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils import driver_service
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import (
     is_loaded,
     load,
+    loaded_at_boot,
     loaded_version,
     unload,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _NVIDIA = "nvidia"
 _ALWAYS = (_NVIDIA, "nvidia_uvm")
+_DISPLAY = ("nvidia_modeset", "nvidia_drm")  # the first has /dev/nvidia-modeset
 _KEY_REFUSED = ("Key was rejected", "Required key not available")  # strerror of EKEYREJECTED and ENOKEY
 _KEY_HINT = (
     " (the kernel does not have the certificate of whoever signed it: compare `modinfo -F signer nvidia` with "
@@ -135,6 +137,9 @@ def load_all(host: Host, before: Before, version: str) -> None:
     complaints = [f"{name}: {complaint}" for name in others if (complaint := load(host, name))]
     if complaints:
         raise KernelModuleError(f"kernel module {version} is loaded, but not {'; '.join(complaints)}")
+    if _NVIDIA not in before.modules:  # it is new here: have what the next boot would have
+        for name in loaded_at_boot(host, _DISPLAY):
+            load(host, name)  # containers that compute do without
 
 
 def write_mark(host: Host, before: Before) -> None:

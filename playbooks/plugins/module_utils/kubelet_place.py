@@ -28,6 +28,9 @@ _FLAG = re.compile(r"[a-z0-9-]{1,64}")
 _EXTRA = re.compile(r"""(?:[-\[,]\s*|kubelet-arg["']?\s*:\s*)["']?(?:--)?([a-z][a-z0-9-]{1,63})=""")
 _COMMENT = re.compile(r"(?m)(?:^|\s)#.*$")
 _KUBELITE = "snap.microk8s.daemon-kubelite.service"
+_KUBELITE_ARGS = "/var/snap/microk8s/current/args/kubelet"  # a flag a line
+_SNAP = (("${SNAP_DATA}", "/var/snap/microk8s/current"), ("${SNAP_COMMON}", "/var/snap/microk8s/common"))
+_WORDS = re.compile(r"""--([a-z][a-z0-9-]{0,63})[= ]["']?([^\s"';]*)""")
 _MAX_FLAGS = 256
 _MAX_DROP_INS = 32
 _TIMEOUT_S = 20.0
@@ -85,7 +88,8 @@ def find_inside(host: Host, unit: str, *, is_missing: bool) -> Inside | None:
     """Return the kubelet that a distribution runs, where its service is meant, or the one that is meant is missing.
 
     k3s and RKE2 give it a folder for settings from 1.32 on, into which they write a file of their own at every start
-    (docs.k3s.io, "Kubelet Configuration"). What they and others say by `kubelet-arg` are flags.
+    (docs.k3s.io, "Kubelet Configuration"). What they and others say by `kubelet-arg` are flags. k0s and microk8s give
+    it none, but the flags that they are told to, of which one may name a folder.
     """
     for name, each in kubernetes_engines.DISTRIBUTIONS.items():
         units = (_KUBELITE,) if name == "microk8s" else each.units
@@ -94,12 +98,57 @@ def find_inside(host: Host, unit: str, *, is_missing: bool) -> Inside | None:
         loaded = [one for one in units if unit_state(host, one).get("LoadState") == "loaded"]
         if not loaded:
             continue
-        folder = f"{kubernetes_engines.data_of(host, name)}/agent/etc/kubelet.conf.d" if each.data else ""
-        has_folder = bool(folder) and host.path(f"{folder}/00-{name}-defaults.conf").is_file()
-        flags = tuple((flag, "") for flag in _extra_flags(host, each.settings))
-        place = Place(program=name, config_dir=folder if has_folder else "", flags=flags)
+        place = _PLACES.get(name, _by_folder)(host, name, loaded[0])
         return Inside(name, loaded[0], place)
     return None
+
+
+def _by_folder(host: Host, name: str, _unit: str) -> Place:
+    """Return the place of k3s or RKE2."""
+    folder = f"{kubernetes_engines.data_of(host, name)}/agent/etc/kubelet.conf.d"
+    has_folder = host.path(f"{folder}/00-{name}-defaults.conf").is_file()
+    flags = tuple((flag, "") for flag in _extra_flags(host, kubernetes_engines.DISTRIBUTIONS[name].settings))
+    return Place(program=name, config_dir=folder if has_folder else "", flags=flags)
+
+
+def _by_k0s(host: Host, name: str, unit: str) -> Place:
+    """Return the place of k0s, whose command line has the kubelet's flags in `--kubelet-extra-args`.
+
+    It is read from the unit, which says it also while nothing runs. The file beside the data k0s writes at every start
+    (docs.k0sproject.io, "Worker node configuration").
+    """
+    command = host.run(["systemctl", "show", "--property", "ExecStart", unit], _TIMEOUT_S).stdout
+    flags = _WORDS.findall(command.replace("--kubelet-extra-args", " "))
+    given = dict(flags)
+    data = _absolute(given.get("data-dir", "")) or "/var/lib/k0s"
+    folder, config = _absolute(given.get("config-dir", "")), f"{data}/kubelet-config.yaml"
+    return Place(
+        program=name,
+        config=config if folder and host.path(config).is_file() else "",  # no place for settings by itself
+        config_dir=folder,
+        root_dir=_absolute(given.get("root-dir", "")) or f"{data}/kubelet",
+        flags=tuple(flags),
+    )
+
+
+def _by_snap(host: Host, name: str, _unit: str) -> Place:
+    """Return the place of microk8s, which has the kubelet's flags in a file (microk8s.io, "Configuring services")."""
+    text = _COMMENT.sub("", host.read_text(_KUBELITE_ARGS) or "")
+    for variable, folder in _SNAP:
+        text = text.replace(variable, folder)
+    flags = _WORDS.findall(text)
+    given = dict(flags)
+    folder = _absolute(given.get("config-dir", ""))
+    return Place(
+        program=name,
+        config=_absolute(given.get("config", "")) if folder else "",
+        config_dir=folder,
+        root_dir=_absolute(given.get("root-dir", "")) or _ROOT_DIR,
+        flags=tuple(flags),
+    )
+
+
+_PLACES = {"k0s": _by_k0s, "microk8s": _by_snap}
 
 
 def _extra_flags(host: Host, settings: str) -> list[str]:

@@ -13,11 +13,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 MODULES = "/sys/module"
+_PCI = "/sys/bus/pci/devices"
+_VENDOR = "0x10de"
+_LOADED_AT_BOOT = ("/etc/modules-load.d", "/run/modules-load.d", "/usr/lib/modules-load.d")
 NOTHING: Mapping[str, str | None] = MappingProxyType({})
 _QUERY_TIMEOUT_S = 60.0
 _READ_TIMEOUT_S = 180.0  # a compressed module of 90 MB: a second on a free machine, many on one that is busy
@@ -104,6 +107,27 @@ def load(host: Host, name: str) -> str:
     """Load a module and what it needs; returns why that failed, empty when it is loaded."""
     done = host.run(["modprobe", name], _CHANGE_TIMEOUT_S)
     return done.complaints if done.return_code else ""
+
+
+def loaded_at_boot(host: Host, names: Sequence[str]) -> list[str]:
+    """Return which of these modules systemd or udev would load at the next boot, and are not loaded.
+
+    systemd reads modules-load.d(5); udev loads every module that has the modalias of a device.
+    """
+    listed = [
+        line.strip()
+        for folder in _LOADED_AT_BOOT
+        for file in host.names(folder)
+        if file.endswith(".conf")
+        for line in (host.read_text(f"{folder}/{file}") or "").splitlines()
+    ]
+    devices = (f"{_PCI}/{address}" for address in host.names(_PCI))
+    aliases = {host.read_text(f"{one}/modalias") or "" for one in devices if host.read_text(f"{one}/vendor") == _VENDOR}
+    for alias in sorted(filter(None, aliases)):
+        shown = host.ask(["modprobe", "--resolve-alias", alias.strip()], _QUERY_TIMEOUT_S)
+        listed += shown.stdout.split()
+    found = {line.replace("-", "_") for line in listed}
+    return [name for name in names if name in found and not is_loaded(host, name)]
 
 
 def unload(host: Host, name: str) -> str:

@@ -1,8 +1,8 @@
 """Keeps a second run off a node while one changes it, whichever machine each of them is started from.
 
-The lock is a file below ``/run``: a reboot, which ends every run, takes it away. Its owner is a process on another
-machine, which the node cannot see, so it says until when it counts; whoever finds out that its owner is dead says so
-and takes it over. Time is that of the node since its boot, which nobody sets.
+The lock is a file below ``/run``: a reboot takes it away, and a run that reboots a node takes it again. Its owner is a
+process on another machine, which the node cannot see, so it says until when it counts; whoever finds out that its owner
+is dead says so and takes it over. Time is that of the node since its boot, which nobody sets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
@@ -31,13 +31,15 @@ _LONGEST = 200
 class RunLock:
     """Who changes the node: ``owner`` is the run, ``holder`` the person. ``began`` is in seconds since 1970.
 
-    ``until`` is in seconds since the node's boot.
+    A run may consist of several playbooks, one after the other: ``process`` is the one that was at work last, which may
+    outlive a run that was killed. ``until`` is in seconds since the node's boot.
     """
 
     owner: str
     holder: str
     began: int
     until: float
+    process: str
 
     def describe(self, now: float, time_now: float) -> str:
         """Return who it is, since when, and until when at most, for a message."""
@@ -58,20 +60,21 @@ def take(host: Host, mine: RunLock, now: float, dead: str = "") -> RunLock | Non
         found = read(host)
         if found is not None and found.owner not in (mine.owner, dead) and now < found.until:
             return found
-        path = host.path(LOCK)
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(json.dumps(asdict(mine)), encoding="utf-8")
-        new.replace(path)
+        began = found.began if found is not None and found.owner == mine.owner else mine.began
+        _write(host, replace(mine, began=began))
     return None
 
 
-def free(host: Host, owner: str) -> bool:
-    """Give the lock back; return whether it was that owner's."""
+def free(host: Host, owner: str, until: float = 0.0) -> bool:
+    """Give the lock back, or keep it ``until`` then for the next playbook of the run; return whether it was theirs."""
     with _guarded(host):
         found = read(host)
         if found is None or found.owner != owner:
             return False
-        host.path(LOCK).unlink(missing_ok=True)
+        if until:
+            _write(host, replace(found, until=until))
+        else:
+            host.path(LOCK).unlink(missing_ok=True)
     return True
 
 
@@ -84,9 +87,17 @@ def read(host: Host) -> RunLock | None:
             holder=printable(str(found["holder"]), _LONGEST),
             began=int(found["began"]),
             until=float(found["until"]),
+            process=str(found["process"])[:_LONGEST],
         )
     except (ValueError, TypeError, KeyError, OverflowError):
         return None
+
+
+def _write(host: Host, lock: RunLock) -> None:
+    path = host.path(LOCK)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(asdict(lock)), encoding="utf-8")
+    new.replace(path)
 
 
 @contextlib.contextmanager

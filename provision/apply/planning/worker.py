@@ -10,22 +10,21 @@ import sys
 import traceback
 from typing import BinaryIO
 
-import msgspec
-
 from provision.apply.planning.errors import LimitError
 from provision.apply.planning.limits import limit_this_process
 from provision.apply.planning.wire import LENGTH, Answer, Question, Setup, encode_frame
 from provision.bug import describe_bug
+from provision.decoding import decoder_of
 from provision.errors import GrapnelError
 from provision.planner.plan import plan_node
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer questions until there are no more, or one has exceeded a limit."""
-    setup = msgspec.json.decode(_read_frame(requests), type=Setup)
+    setup = decoder_of(Setup).decode(_read_frame(requests))
     is_last = False
     while not is_last and (frame := _read_frame(requests)):
-        answer = answer_question(msgspec.json.decode(frame, type=Question), setup)
+        answer = answer_question(decoder_of(Question).decode(frame), setup)
         answers.write(encode_frame(answer))
         answers.flush()
         is_last = answer.is_last

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.decoding import decoder_of
 from provision.render.cluster_object import TENANCY_LABEL
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Found:
 
     def __init__(self, kind: ObjectKind, raw: bytes) -> None:
         self.kind = kind
-        self._metadata = msgspec.json.decode(raw, type=_Head).metadata
+        self._metadata = decoder_of(_Head).decode(raw).metadata
         document: dict[str, Any] = msgspec.json.decode(raw)
         self.content: Mapping[str, Any] = {key: each for key, each in document.items() if key not in _ASIDE}
 

@@ -110,10 +110,15 @@ def test_a_refused_call_is_counted_by_its_status(kubelet: Kubelet, node: Node, p
 def test_a_kubelet_that_restarts_is_a_registration_more(kubelet: Kubelet, node: Node, port: int) -> None:
     with node:
         kubelet.wait_for_devices(RESOURCE, 2)
+        wait_for_registrations(port, 1, node)
         kubelet.restart()
-        kubelet.wait_for_devices(RESOURCE, 2)
-        registrations = {(("resource", RESOURCE),): 2}  # counted when the call is answered: the list may come first
-        wait_until(lambda: scrape(port).of("grapnel_kubelet_registrations_total") == registrations, node.log)
+        wait_for_registrations(port, 2, node)
+
+
+def wait_for_registrations(port: int, count: int, node: Node) -> None:
+    """They are counted when the kubelet has answered: the list may come first."""
+    registrations = {(("resource", RESOURCE),): count}
+    wait_until(lambda: scrape(port).of("grapnel_kubelet_registrations_total") == registrations, node.log)
 
 
 def test_a_released_node_measures_nothing_and_a_resumed_one_again(kubelet: Kubelet, node: Node, port: int) -> None:

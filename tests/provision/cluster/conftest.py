@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lab.cluster import ControlPlane
+from provision.cluster import kubernetes_cluster, lease
 from tests.provision.cluster.stage import Stage
 
 if TYPE_CHECKING:
@@ -20,3 +22,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Run one control plane without nodes for all tests; each makes nodes and pods with names of its own."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), node_grace_s=NO_KUBELETS_S).running() as control_plane:
         yield Stage(control_plane)
+
+
+@pytest.fixture
+def often_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds the lease hears at once what an engine hears within ten seconds."""
+    monkeypatch.setattr(kubernetes_cluster, "hold", partial(lease.hold, renew_s=0.5))

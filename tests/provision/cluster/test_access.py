@@ -37,6 +37,7 @@ from provision.rollout.errors import ConflictError
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.pause import Pause
 from provision.spec.label_selector import parse_selector
+from tests.provision.cluster.expired import expired_certificate
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import GPU_RULES, wait_until
 from tests.provision.cluster.test_progress import STANDING
@@ -223,6 +224,19 @@ def test_a_token_that_is_none_is_not_accepted(stage: Stage) -> None:
 
 
 @pytest.mark.functional
+def test_a_certificate_that_has_expired_is_not_accepted(stage: Stage, tmp_path: Path) -> None:
+    ca = stage.control_plane.certificates
+    certificate, key = expired_certificate(tmp_path, "/O=system:masters/CN=ada", (ca.certificate("ca"), ca.key("ca")))
+    config = json.loads(stage.control_plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"client-certificate": str(certificate), "client-key": str(key)}
+    path = tmp_path / "expired.kubeconfig"
+    path.write_text(json.dumps(config))
+
+    with pytest.raises(KubeconfigError, match=r"cluster .* does not accept the credentials"):
+        stage.connect(path)
+
+
+@pytest.mark.functional
 def test_a_server_with_another_certificate_is_not_believed(stage: Stage) -> None:
     config = json.loads(stage.control_plane.kubeconfig.read_text())
     del config["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -324,6 +338,7 @@ def test_who_is_on_call_takes_a_node_out_of_an_upgrade_by_name(
 
 
 @pytest.mark.functional
+@pytest.mark.usefixtures("often_renewed")
 def test_a_running_engine_hears_of_a_pause_by_kubectl_and_keeps_it(stage: Stage) -> None:
     cluster = stage.connect()
     lease = ("lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE)

@@ -70,6 +70,7 @@ def test_an_interrupted_engine_gives_it_back(stage: Stage) -> None:
         pass
 
 
+@pytest.mark.usefixtures("often_renewed")
 def test_who_lost_it_changes_nothing_more(stage: Stage) -> None:
     cluster, node = stage.connect(), stage.make_node()
     cluster.observe([node])

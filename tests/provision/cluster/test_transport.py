@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from provision.cluster.exchange import MERGE_PATCH, Request
 from provision.cluster.kubeconfig import Kubeconfig
 from provision.cluster.transport import Transport
 from provision.rollout.errors import ClusterError, UnreachableError
+from tests.provision.cluster.expired import expired_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -324,3 +326,17 @@ def test_somebody_listens_who_is(behaviour: str, reason: str) -> None:
 def test_something_answers_that_is_not_tls(server: ThreadingHTTPServer) -> None:
     with pytest.raises(UnreachableError, match="does not answer: "):
         Transport(kubeconfig(f"https://127.0.0.1:{server.server_port}")).send(GET)
+
+
+def test_a_server_whose_certificate_has_expired_is_not_believed_and_that_is_said(
+    server: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    certificate, key = expired_certificate(tmp_path, "/CN=127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    config = kubeconfig(f"https://127.0.0.1:{server.server_port}")
+    config.document["clusters"][0]["cluster"]["certificate-authority"] = str(certificate)
+
+    with pytest.raises(UnreachableError, match="its certificate is not trusted: certificate has expired"):
+        Transport(config).send(GET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +62,10 @@ def planner(declarations: Declarations, _payload: Payload) -> Iterator[Planner]:
 
 @dataclass
 class World:
-    """An API server, machines, and a pool of Nodes with a name of its own."""
+    """An API server, machines, and a pool of Nodes with a name of its own.
+
+    Where an API server that answers with errors is borne for 30 s, ``haste`` makes that a part of it.
+    """
 
     stage: Stage
     pool: str
@@ -69,6 +73,7 @@ class World:
     said: list[str] = field(default_factory=list)
     kubeconfig: Path | None = None
     wrap: Callable[[Sender], Sender] = lambda sender: sender
+    haste: float = 1.0
 
     def join(self, *packages: str, is_new: bool = False) -> str:
         """Have a machine join the cluster with what is installed on it; return its name."""
@@ -143,7 +148,7 @@ class World:
     def api(self) -> Api:
         """Connect as who the controller is: by default the administrator."""
         path = self.kubeconfig or self.stage.control_plane.kubeconfig
-        return Api(self.wrap(Transport(read_kubeconfig((path,), None))))
+        return Api(self.wrap(Transport(read_kubeconfig((path,), None))), clock=lambda: time.monotonic() * self.haste)
 
     @contextlib.contextmanager
     def controller(self, holder: str = "controller-a") -> Iterator[Controller]:

@@ -230,9 +230,14 @@ def test_a_line_without_an_end_fails_the_node_that_writes_it(
     assert "sends a line of more than 65536 bytes" in done.message
 
 
-def test_a_node_that_writes_on_and_on_is_given_up(runner: JobRunner, kubelet: FakeKubelet, node: str) -> None:
+@pytest.mark.parametrize(
+    "log", [pytest.param([b"working"], id="writes on and on"), pytest.param([], id="never says a word")]
+)
+def test_a_node_that_comes_to_no_end_is_given_up(
+    runner: JobRunner, kubelet: FakeKubelet, node: str, log: list[bytes]
+) -> None:
     """Only its own kubelet would have ended it."""
-    kubelet.log = [b"working"]
+    kubelet.log = log
     hurried = replace(runner, clock=lambda: time.monotonic() + (10_000 if kubelet.streams else 0))
     with kubelet.running(node):
         (done,) = [each for each in run(hurried, node) if isinstance(each, TaskDone)]

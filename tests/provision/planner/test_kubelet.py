@@ -223,6 +223,30 @@ def test_the_kubelet_inside_k3s_gets_a_file_of_its_folder_and_k3s_a_restart() ->
     assert ("remove", f"{INSIDE}/99-grapnel.conf") in steps(back.items)
 
 
+@pytest.mark.parametrize(
+    ("distribution", "unit", "config", "folder"),
+    [
+        ("k0s", "k0sworker.service", "/var/lib/k0s/kubelet-config.yaml", "/etc/k0s/kubelet.conf.d"),
+        ("microk8s", "snap.microk8s.daemon-kubelite.service", "", "/var/snap/microk8s/common/kubelet.conf.d"),
+    ],
+)
+def test_a_kubelet_that_a_distribution_was_told_a_folder_for_gets_a_file_there_and_nothing_else(
+    distribution: str, unit: str, config: str, folder: str
+) -> None:
+    facts = inside(distribution, unit, folder, config=config)
+    if config:  # which k0s writes at every start
+        facts = replace(facts, files=facts.files | {config: make_file("kind: KubeletConfiguration\n")})
+
+    found = plan(facts, declared())
+
+    assert not found.problems
+    written = [("write", KUBELET_RECORD_PATH), ("write", f"{folder}/99-grapnel.conf"), ("restart", unit)]
+    assert steps(found.items) == written
+    done = simulate_apply(facts, found)
+    assert plan(done, declared()).is_empty
+    assert ("remove", f"{folder}/99-grapnel.conf") in steps(plan(done, make_stack()).items)
+
+
 def test_a_kubelet_arg_of_k3s_counts_more_than_any_file() -> None:
     (problem,) = plan(inside("k3s", "k3s.service", INSIDE, flags=("cpu-manager-policy",)), declared()).problems
 

@@ -14,15 +14,21 @@ from provision.report.console import make_console
 from provision.report.document import plans_document
 from provision.report.plans import render_plans
 from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, show
+from provision.runs.durations import WHOLE
 from tests.provision.apply.fakes import facts_of, item
 
 RESTART = Disruption.RESTART_RUNTIME
 DIGEST = "3f" * 32
 
 
-def shown(answers: dict[str, Assessment | Failure], width: int = 80, refused: dict[str, Failure] | None = None) -> str:
+def shown(
+    answers: dict[str, Assessment | Failure],
+    width: int = 80,
+    refused: dict[str, Failure] | None = None,
+    last: dict[str, float] | None = None,
+) -> str:
     stream = io.StringIO()
-    show(make_console(stream, width=width), render_plans(answers, refused))
+    show(make_console(stream, width=width), render_plans(answers, refused, last or {}))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     return "\n".join(line.rstrip() for line in lines).strip("\n")
@@ -102,6 +108,21 @@ n3  unreachable: no route to host
 n4  failed in 'gather facts': apt is locked
 
 4 nodes: 1 with problems, 1 refused, 2 without facts"""
+
+
+def test_each_step_says_once_how_long_it_took_last_time() -> None:
+    last = {"driver: Swap the driver": 83.0, "runtime: Apply the configuration": 3.4, WHOLE: 171.0}
+    told = shown({"n1": assessed(full_plan("n1")), "n2": assessed(full_plan("n2"))}, last=last)
+    assert "driver: pinned  1m23s last time\n" in told
+    assert told.count("1m23s") == 1, "the other items of the driver are of the same step"
+    assert "runtime: handler nvidia is not configured  3s last time\n" in told
+    assert "no hook\n" in told, "nothing is known of it"
+    assert told.endswith("2 nodes: 2 to change (12 changes); 2m51s a node last time")
+
+
+def test_what_took_no_time_or_changes_nothing_says_nothing() -> None:
+    assert "last time" not in shown({"n1": assessed(full_plan("n1"))}, last={"driver: Swap the driver": 0.4})
+    assert shown({"n1": assessed(NodePlan(node="n1"))}, last={WHOLE: 171.0}).endswith("1 node: 1 as declared")
 
 
 def test_what_stands_in_the_way_is_told() -> None:

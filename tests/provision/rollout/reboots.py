@@ -87,7 +87,7 @@ class Machines:
         yield RunFinished(RunStatus.SUCCESSFUL)
 
     def _reboot(self, name: str, machine: Machine, request: RunRequest) -> Iterator[Event]:
-        assert request.extra_vars == {"grapnel_boot_id": (self.cluster.nodes[name].record or 0).boot}  # type: ignore[union-attr] # it has one
+        assert request.extra_vars["grapnel_boot_id"] == (self.cluster.nodes[name].record or 0).boot  # type: ignore[union-attr] # it has one
         assert self.cluster.nodes[name].is_cordoned
         assert machine.is_released
         assert not self.cluster.nodes[name].pods

@@ -51,9 +51,11 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
     if DAEMON in parts:
         give_back(host)
     put_back_settings(host)
-    for plan in removal.packages:
-        if not plan.stays:
-            purge(host, plan)
+    leaving = [plan for plan in removal.packages if not plan.stays]
+    if leaving:  # a package leaves its own folder behind in which there is one of ours
+        remove_empty(host, removal.originals.folders)
+    for plan in leaving:
+        purge(host, plan)
     for _, path in removal.own:
         remove_path(host, path)
     if any(path.startswith(_UNITS) for path in _touched(removal)):

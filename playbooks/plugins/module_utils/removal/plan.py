@@ -90,7 +90,10 @@ class Removal:
             ),
             *(Step(part, "remove", path, "grapnel's own") for part, path in self.own),
             *(Step(RUNTIME, "restore", path, "a removal that was cut short had kept it") for path in self.kept),
-            *(Step(part, "forget", PLACE, "it is given back by then") for part in self.remembered),
+            *(
+                Step(part, "forget", PLACE, f"what it says of the {part} is given back by then")
+                for part in self.remembered
+            ),
         )
 
     def _services(self) -> tuple[Step, ...]:

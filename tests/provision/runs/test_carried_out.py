@@ -1,0 +1,27 @@
+"""The steps that a plan tells the durations of are tasks of the roles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provision.node_plan import Action, Role
+from provision.runs.carried_out import STEPS, step_of
+from tests.provision.apply.fakes import item
+
+ROLES = Path(__file__).parents[3] / "playbooks" / "roles"
+
+
+@pytest.mark.parametrize("step", sorted(STEPS))
+def test_a_step_is_a_task_of_its_role(step: str) -> None:
+    role, _, name = step.partition(": ")
+    files = (ROLES / role / "tasks").glob("*.yml")
+    assert name in {task.get("name") for file in files for task in yaml.safe_load(file.read_text())}
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("action", Action)
+def test_every_item_has_a_step_of_its_role(role: Role, action: Action) -> None:
+    assert step_of(item("anything", role=role, action=action)).startswith(f"{role}: ")

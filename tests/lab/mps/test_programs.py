@@ -19,7 +19,7 @@ from lab.mps import Installed, install
 from lab.nvml import models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.slow
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -82,7 +82,9 @@ class Machine:
             client.kill()
             client.communicate()
         if (self.pipe / "nvidia-cuda-mps-control.pid").exists():
+            process = Path(f"/proc/{self.pid}/exe")
             self.say("quit")
+            wait_while(process.exists)  # the answer comes before it has removed its files
 
 
 @pytest.fixture
@@ -92,6 +94,13 @@ def machine() -> Iterator[Machine]:
     yield made
     made.end()
     shutil.rmtree(folder)
+
+
+def wait_while(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def said(client: subprocess.Popen[str]) -> str:
@@ -164,10 +173,7 @@ def test_its_end_ends_servers_and_takes_the_pid_file(machine: Machine) -> None:
     said(machine.connect(0))
     server = int(machine.say("get_server_list"))
     machine.say("quit")
-    deadline = time.monotonic() + WITHIN_S
-    while (machine.pipe / "nvidia-cuda-mps-control.pid").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_while((machine.pipe / "nvidia-cuda-mps-control.pid").exists)
     assert not Path(f"/proc/{server}/exe").exists()
 
 

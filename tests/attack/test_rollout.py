@@ -66,4 +66,4 @@ def test_a_unit_s_name_does_not_make_a_held_gpu_a_released_one(tmp_path: Path) -
     assert "waits: a GPU is held by job" in seen
     assert "swap: " not in seen
     assert CONTROLS.findall(seen) == []
-    assert [module for module, _ in fleet.asked(HONEST)] == ["facts", "daemon"]
+    assert [module for module, _ in fleet.asked(HONEST)] == ["facts", "run_lock", "daemon", "run_lock"]

@@ -1,7 +1,8 @@
 """Nodes that answer what they like, in one run of Ansible with one that does not: its answer is what it said.
 
-The nodes are this machine, asked without ssh; a hostile one's Python is a script. `release.yml` on a machine without
-the node daemon only looks who holds a GPU.
+The nodes are this machine, asked without ssh; a hostile one's Python is a script, which answers every task alike. So
+the playbook is the one task of `release.yml` that asks the node daemon; on a machine without it, it only looks who
+holds a GPU.
 """
 
 from __future__ import annotations
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional
 
 COLLECTION = Path(provision.__file__).parents[1] / "playbooks"
+RELEASE = """
+- name: Release
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Release
+      grapnel.node.daemon:
+        verb: release
+        timeout_s: 90
+        wait_s: 0
+        optional: true
+"""
 GOOD = {"changed": False, "installed": False, "taken": False, "daemon": {"released": True}, "held_by": []}
 
 
@@ -128,8 +141,10 @@ def hostile(folder: Path, name: str, command: str) -> str:
 
 def run(inventory: Path) -> dict[str, list[TaskDone]]:
     names = tuple(line.split()[0] for line in inventory.read_text().splitlines())
+    playbook = inventory.with_name("release.yml")
+    playbook.write_text(RELEASE)
     request = RunRequest(
-        playbook=COLLECTION / "release.yml",
+        playbook=playbook,
         inventory=(str(inventory),),
         nodes=names,
         forks=4,

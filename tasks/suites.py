@@ -17,14 +17,6 @@ UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 240
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
-SCENARIOS = (
-    "driver",
-    "runtime",
-    "tuning",
-    "kubelet",
-    "node_daemon",
-    "default",
-)  # of Molecule, in the order in which a bare node can pass them
 
 
 def check_stages(session: Session) -> list[Stage]:
@@ -77,8 +69,7 @@ def e2e_stage(session: Session) -> Stage:
 
 def molecule_stage(session: Session) -> Stage:
     """Return the scenarios of every role and of all of them, one after the other on the same two nodes."""
-    names = (argument for name in SCENARIOS for argument in ("--scenario-name", name))
-    return session.tool("molecule", "molecule", "test", "--shared-state", *names, beside=True)
+    return session.python("molecule", "-m", "tasks.scenarios", beside=True)
 
 
 def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES, beside: bool = False) -> Stage:

@@ -109,7 +109,7 @@ def test_a_playbook_takes_no_plan_from_a_node(modules: str, pair: Pair) -> None:
     said = done.stdout + done.stderr
     recap = {line.split()[0]: line for line in done.stdout.splitlines() if "unreachable=" in line}
     assert "failed=0" in recap[HONEST], said
-    assert "failed=1" in recap[HOSTILE], said
+    assert "failed=0" not in recap[HOSTILE], said
     assert pair.hostile.run(["cat", STOLEN], check=False).stdout == ""
     assert pair.fingerprint() == before
     assert not pair.pwned.exists()

@@ -46,7 +46,7 @@ find /etc/apt /etc/modprobe.d /etc/modules-load.d /etc/dkms -type f -exec sha256
 dpkg-query -W -f '${db:Status-Abbrev}${Package}\\n' | grep -E 'nvidia|libcuda'
 dkms status
 find /usr/lib/modules /var/lib/dkms -name 'nvidia*'
-ls /sys/module
+find /sys/module -maxdepth 1 -name 'nvidia*' # what they had loaded of the kernel's own stays until the next boot
 """
 
 

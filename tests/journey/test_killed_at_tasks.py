@@ -30,12 +30,13 @@ CALLBACKS = Path(__file__).with_name("callback_plugins")
 SKIPPED = " (skipped)"
 SAMPLE = 3
 # What an apply leaves behind: packages and holds, every file of grapnel's and of the engine, units that run. The driver
-# inventory is made again whenever the driver's files change, and says when they did.
+# inventory is made again whenever the driver's files change, and says when they did. The lock of a run that was killed
+# is there until the next one that changes something, and keeps nobody off.
 OUTCOME = """
 dpkg-query -W -f '${Package} ${Version} ${Status}\\n'; apt-mark showhold
 for each in /etc/grapnel /etc/containerd /etc/apt/preferences.d /etc/systemd/system /usr/lib/grapnel /run/grapnel; do
   find $each -type f -printf '%p %m %U ' -exec sh -c 'sha256sum <"$1"' - {} \\; -o -type l -printf '%p -> %l\\n'
-done 2>/dev/null | grep -v -e __pycache__ -e /run/grapnel/node/ -e /run/grapnel/inventory.json | sort
+done 2>/dev/null | grep -v -e __pycache__ -e '^/run/grapnel/\\(node/\\|inventory\\.json\\|run-lock\\)' | sort
 systemctl is-active containerd grapnel-node
 """
 

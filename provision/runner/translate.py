@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from provision.printable import printable
 from provision.runner.ailments import recognize
 from provision.runner.frames import BROKEN, Answer, decode_answer, decode_counts
 from provision.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
@@ -94,11 +95,11 @@ class Translator:
             return _refusal(header, "it answered for a task that it was not running")
         self._open[header.node, header.id] -= 1
         if header.refused:
-            return _refusal(header, f"its answer was refused: {header.refused}")
+            return _refusal(header, f"its answer was refused: {printable(header.refused, limit=_LINE_LENGTH)}")
         try:
             return _done(header, decode_answer(body))
         except BROKEN as error:
-            return _refusal(header, f"its answer was refused: {error}")
+            return _refusal(header, f"its answer was refused: {printable(str(error), limit=_LINE_LENGTH)}")
 
 
 def _is_step(header: Header) -> bool:

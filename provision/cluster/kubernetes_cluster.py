@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
-from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.budgets import refusals
 from provision.cluster.claims import ClaimReader
 from provision.cluster.elsewhere import Elsewhere
-from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.evictions.replacements import Replacements
 from provision.cluster.evictions.requests import EvictionRequests
@@ -23,24 +21,16 @@ from provision.cluster.maintenances import Maintenances, needs_withdrawal
 from provision.cluster.mark_keeper import MarkKeeper
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.mirror import essence
+from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node, Pod
 from provision.cluster.others import (
     EVERYTHING,
     Asked,
-    is_skipped,
-    labels_of,
-    opt_out_of,
-    pool_of,
-    priority_of,
-    remarks_of,
-    told_of,
-    why_held,
 )
 from provision.cluster.parallel import each
-from provision.cluster.pods import NO_PODS, NodePods, drained_pod
+from provision.cluster.pods import drained_pod
 from provision.cluster.pools import Pools
 from provision.cluster.progress import encode_progress
-from provision.cluster.record import decode_record
 from provision.cluster.reporter import NodeReporter
 from provision.cluster.runtime_class import (
     ensure_runtime_class,
@@ -49,9 +39,7 @@ from provision.cluster.runtime_class import (
     why_it_stays,
 )
 from provision.cluster.tenancy.keeper import TenancyKeeper
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError, ConflictError
-from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -60,8 +48,8 @@ if TYPE_CHECKING:
     from provision.cluster.locks import Locks
     from provision.cluster.machine import Machine
     from provision.cluster.pod_rules import PodRules
-    from provision.rollout.cluster import Change, Eviction
-    from provision.rollout.model import GpuPod, Record
+    from provision.rollout.cluster import Change, Eviction, NodeProblem
+    from provision.rollout.model import GpuPod, NodeView, Record
     from provision.rollout.node_marks import MarkChange, NodeMarks
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
@@ -337,42 +325,6 @@ class KubernetesCluster:
             return self._api.call(Request(method="GET", path=path_of(name)), Node, expected=(NOT_FOUND,))
         except StatusError:
             return None
-
-
-def view_of(
-    name: str, node: Node, where: str, pods: NodePods = NO_PODS, asked: Asked = EVERYTHING
-) -> NodeView | NodeProblem:
-    """Return what is seen of a Node, or what is wrong with its record; ``where`` is what messages call the cluster."""
-    text = node.metadata.annotations.get(UPGRADE)
-    try:
-        record = None if text is None else decode_record(text)
-    except RecordError as error:
-        return NodeProblem(
-            name=name,
-            message=f"annotation {UPGRADE} of node {node.metadata.name} of {where}: {error.message}",
-            hint="check the node; when it is in order, remove the annotation: "
-            f"`kubectl annotate node {node.metadata.name} {UPGRADE}-`",
-        )
-    return NodeView(
-        name=name,
-        record=record,
-        is_cordoned=node.spec.unschedulable,
-        is_ready=node.is_ready,
-        gpu_pods=pods.gpu,
-        jobs=pods.jobs,
-        labels=labels_of(node, asked.labels),
-        held_by=why_held(node, asked.respect),
-        is_skipped=is_skipped(node),
-        priority=priority_of(node),
-        ailment=ailment_of(node),
-        opt_out=opt_out_of(node) if asked.opts_out else (),
-        remarks=remarks_of(node),
-        pool=pool_of(node),
-        uid=node.metadata.uid,
-        machine_id=node.status.node_info.machine_id,
-        told=told_of(node),
-        boot=node.status.node_info.boot_id,
-    )
 
 
 def node_path(node: Node) -> str:

@@ -14,11 +14,12 @@ from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.evictions.requests import take_back
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import NODES
-from provision.cluster.kubernetes_cluster import node_path, view_of
+from provision.cluster.kubernetes_cluster import node_path
 from provision.cluster.local_cluster import view_of_entry
 from provision.cluster.maintenances import NAMESPACE, Maintenances, name_of, needs_withdrawal
 from provision.cluster.marks import render_patch
 from provision.cluster.names import match_nodes
+from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node
 from provision.cluster.others import SKIP, is_skipped
 from provision.cluster.reader import KubernetesReader, StateFileReader

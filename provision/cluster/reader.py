@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError, StateFileError
 from provision.cluster.informer import NODES
-from provision.cluster.kubernetes_cluster import view_of
 from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.marks import UPGRADE
 from provision.cluster.names import match_nodes
+from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node
 from provision.cluster.pools import Pools
 from provision.cluster.progress import MAX_BYTES, decode_progress

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.kubernetes_cluster import view_of
 from provision.cluster.mirror import number
 from provision.cluster.node_marks import MARKS
+from provision.cluster.node_view import view_of
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.kubernetes_cluster import view_of
+from provision.cluster.node_view import view_of
 from provision.controller.fingerprint import Part, of_spec, part
 from provision.controller.nodes import see
 from provision.controller.outlook import Comes, outlook_of

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from provision.cluster.ailments import ailment_of
-from provision.cluster.kubernetes_cluster import view_of
+from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node
 from provision.rollout.model import NodeView
 

@@ -6,8 +6,8 @@ import json
 
 import msgspec
 
-from provision.cluster.kubernetes_cluster import view_of
 from provision.cluster.mirror import essence
+from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node
 from provision.rollout.model import NodeView
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from provision.cluster.kubernetes_cluster import view_of
+from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node
 from provision.cluster.others import (
     MARKS,

@@ -2,7 +2,7 @@
 
 What fails by chance (a node that is not reached, packages that do not download) is tried again, ever more rarely. What
 a rollout has left failed is not: that is written on the Node, and a person, or another declaration, ends it. What a
-round has not begun with is tried when what is around it has changed.
+round has not begun with is tried when something that blocked it is gone.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.surroundings import Change, change
+from provision.controller.blockers import Change, change
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from provision.controller.blockers import Blockers
     from provision.controller.nodes import SeenNode
-    from provision.controller.surroundings import Surroundings
 
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 1800.0
@@ -27,21 +27,21 @@ LOOK_AGAIN_S: Final = 1800.0  # at a node that says that it is not as declared, 
 class Attempt:
     """The last try of a node: ``key`` is what it was tried with, ``reason`` why it is not as declared since.
 
-    ``around`` is what a round met that has not begun with the node, None for one that did; ``soonest_s`` when it is
-    worth another try because of a change that may come and go.
+    ``blockers`` are what a round has seen that has not begun with the node, None for one that did; ``soonest_s`` when
+    it is worth another try because of a change that may come and go.
     """
 
     key: str
     number: int
     next_s: float
     reason: str
-    around: Surroundings | None = None
+    blockers: Blockers | None = None
     soonest_s: float = 0.0
 
     @property
     def is_waiting(self) -> bool:
         """Whether it did not fail, and was not begun."""
-        return self.around is not None
+        return self.blockers is not None
 
 
 def key_of(node: SeenNode, fingerprint: str) -> str:
@@ -64,27 +64,27 @@ class Attempts:
         self._waiting.discard(node)
         self._by_node[node] = Attempt(key, number, now_s + pause_s, reason)
 
-    def waited(self, node: str, key: str, reason: str, now_s: float, around: Surroundings) -> None:
+    def waited(self, node: str, key: str, reason: str, now_s: float, blockers: Blockers) -> None:
         """Note that a round has ended without beginning with a node, such as one that stopped; it is tried rarely.
 
-        Once that is no longer so of what is ``around`` it, `look_around` makes it due.
+        Once one of ``blockers`` is gone, `requeue_waiting` makes it due.
         """
         former = self._by_node.get(node)
         number = former.number + 1 if former is not None and former.is_waiting and former.key == key else 0
         pause_s = min(LONGEST_S, FIRST_S * 2 ** (number - 1)) if number else 0.0
         self._waiting.add(node)
-        self._by_node[node] = Attempt(key, number, now_s + LONGEST_S, reason, around, now_s + pause_s)
+        self._by_node[node] = Attempt(key, number, now_s + LONGEST_S, reason, blockers, now_s + pause_s)
 
-    def look_around(self, around: Surroundings, now_s: float) -> None:
-        """Make nodes due that wait for something that has changed: what comes and goes ever more rarely."""
+    def requeue_waiting(self, blockers: Blockers, now_s: float) -> None:
+        """Make waiting nodes due where a blocker is gone; for one that comes and goes, with a backoff."""
         changes: dict[int, Change] = {}  # those of one round have met the same
         for name in self._waiting:
             attempt = self._by_node[name]
-            if attempt.around is None or attempt.next_s <= now_s:
+            if attempt.blockers is None or attempt.next_s <= now_s:
                 continue
-            found = changes.get(id(attempt.around))
+            found = changes.get(id(attempt.blockers))
             if found is None:
-                found = changes[id(attempt.around)] = change(attempt.around, around)
+                found = changes[id(attempt.blockers)] = change(attempt.blockers, blockers)
             if found is Change.BY_SOMEBODY or (found is Change.BY_ITSELF and now_s >= attempt.soonest_s):
                 self._by_node[name] = replace(attempt, next_s=now_s)
 

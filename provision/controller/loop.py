@@ -19,6 +19,7 @@ from provision.cluster.lease import RENEW_S, Tenure, hold
 from provision.cluster.objects import Node
 from provision.cluster.progress import encode_progress
 from provision.cluster.watcher import Source, Watcher
+from provision.controller.blockers import blockers_of
 from provision.controller.board import Board
 from provision.controller.choice import Order, choose
 from provision.controller.counts import Counts
@@ -31,7 +32,6 @@ from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
 from provision.controller.publisher import STATUS_S, Publisher
 from provision.controller.reports import Reports, StackMemory
-from provision.controller.surroundings import surroundings_of
 from provision.controller.tenants import TenancyDesk
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
 from provision.stacks.follower import STACKS, StackBook, require_served
@@ -205,7 +205,7 @@ class Controller:
         for name, each in followed.items():
             memory = self._memory.get(name) or self._remember(name, tenure)
             own = {node: nodes[node] for node in membership.owned.get(name, ())}
-            self._look_around(each, memory, own, tenure)
+            self._requeue_waiting(each, memory, own, tenure)
             order = self._order(each, memory, own)
             memory.lane.miss(memory.lane.busy - nodes.keys())
             self._offer(each, memory, order, nodes.keys() - own.keys())
@@ -222,13 +222,13 @@ class Controller:
         turns = self.counts.turns + 1
         self.counts = Counts(is_leader=True, stacks=counted, rounds=rounds, turns=turns, turn=time.time())
 
-    def _look_around(
+    def _requeue_waiting(
         self, followed: Followed, memory: StackMemory, own: Mapping[str, SeenNode], tenure: Tenure
     ) -> None:
         """Make nodes due that a round has left waiting, where that is over."""
         if memory.attempts.has_waiting and memory.lane.is_at_rest:
-            around = surroundings_of(followed.stack.generation, tenure.pause, own)
-            memory.attempts.look_around(around, self._clock())
+            blockers = blockers_of(followed.stack.generation, tenure.pause, own)
+            memory.attempts.requeue_waiting(blockers, self._clock())
 
     def _offer(self, followed: Followed, memory: StackMemory, order: Order | None, strangers: AbstractSet[str]) -> None:
         """Begin, or end, what a stack asks for. ``strangers`` are the Nodes that are not its own."""

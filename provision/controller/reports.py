@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
 from provision.controller.attempts import Attempts, key_of
+from provision.controller.blockers import blockers_of
 from provision.controller.counts import StackCounts
 from provision.controller.fingerprint import of_node
 from provision.controller.marker import Mark, Word
-from provision.controller.surroundings import surroundings_of
 from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -139,10 +139,10 @@ class Reports:
         if not waiting:
             return
         seen = {name: node for name in order.members if (node := self.nodes.get(name)) is not None}
-        around = surroundings_of(order.stack.generation, outcome.pause, seen)
+        blockers = blockers_of(order.stack.generation, outcome.pause, seen)
         for name in [name for name in waiting if name in seen and not seen[name].is_left_failed]:
             key = key_of(seen[name], order.targets[name].wanted)
-            memory.attempts.waited(name, key, waiting[name], self.clock(), around)
+            memory.attempts.waited(name, key, waiting[name], self.clock(), blockers)
 
     def _removed(self, node: str, order: Order, memory: StackMemory) -> None:
         """Take off a Node what says that it was as declared; it is done with when that is written."""

@@ -45,6 +45,13 @@ def driver(version: str) -> str:
     return f"driver-{version}"
 
 
+def remove_stacks(stage: Stage) -> None:
+    """Remove every stack, also one that a rollout which was cut short has left with a finalizer."""
+    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
+        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+    stage.kubectl("delete", "gpustacks", "--all")
+
+
 @contextmanager
 def planner(declarations: Declarations, _payload: Payload) -> Iterator[Planner]:
     """Plan a driver: a machine that has another one has to be taken out of service for it."""

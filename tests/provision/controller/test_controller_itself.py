@@ -12,7 +12,7 @@ from lab.machine.errors import CommandError
 from provision.controller.nodes import NOT_READY
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import user
-from tests.provision.controller.fleet import NEW, OLD, World, driver
+from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,7 @@ CLOSED = {"blackouts": [{"first": "2020-01-01", "last": "2099-01-01"}]}
 def world(stage: Stage) -> Iterator[World]:
     made = World(stage, f"pool-{next(_NUMBERS)}")
     yield made
-    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():  # one whose rollout was cut off is kept
-        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    stage.kubectl("delete", "gpustacks", "--all")  # the next controller has none but its own
+    remove_stacks(stage)
 
 
 def test_nodes_become_what_their_stack_declares(world: World) -> None:

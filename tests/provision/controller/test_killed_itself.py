@@ -12,7 +12,7 @@ import pytest
 
 from provision.cluster.permissions import LEASE_NAME, LEASE_NAMESPACE
 from provision.controller.nodes import AS_DECLARED, FAILED
-from tests.provision.controller.fleet import NEW, OLD, World, driver
+from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 from tests.provision.controller.mortal import MortalSender
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ WRITES = range(1, 12)  # of one node's upgrade: its phases, its mark, and the fi
 @pytest.fixture
 def stage_alone(stage: Stage) -> Iterator[Stage]:
     yield stage
-    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
-        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    stage.kubectl("delete", "gpustacks", "--all")
+    remove_stacks(stage)
 
 
 def live_and_die(world: World, last: int, name: str, key: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.controller import marker
-from tests.provision.controller.fleet import NEW, OLD, World, driver
+from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +26,7 @@ def world(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World(stage, f"refused-{next(_NUMBERS)}", haste=10.0)
     yield made
     stage.kubectl("delete", "validatingwebhookconfiguration", made.pool, "--ignore-not-found")
-    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
-        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    stage.kubectl("delete", "gpustacks", "--all")
+    remove_stacks(stage)
     stage.kubectl("delete", "nodes", "-l", f"pool={made.pool}")
 
 

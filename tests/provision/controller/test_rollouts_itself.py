@@ -13,7 +13,7 @@ import pytest
 from lab.cluster.components import API_SERVER
 from provision.controller import lane
 from provision.controller.nodes import FAILED
-from tests.provision.controller.fleet import NEW, OLD, World, driver
+from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,7 @@ def world(stage: Stage) -> Iterator[World]:
     made = World(stage, f"rolling-{next(_NUMBERS)}")
     yield made
     made.machines.stops.clear()
-    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
-        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    stage.kubectl("delete", "gpustacks", "--all")
+    remove_stacks(stage)
 
 
 def begin(world: World, count: int) -> tuple[str, list[str]]:

@@ -12,7 +12,7 @@ from provision.cluster.others import SKIP
 from provision.controller import leaving
 from provision.controller.nodes import AS_DECLARED
 from provision.stacks.writer import FINALIZER
-from tests.provision.controller.fleet import NEW, OLD, World, driver
+from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,7 @@ def world(stage: Stage) -> Iterator[World]:
     made = World(stage, f"going-{next(_NUMBERS)}")
     yield made
     made.machines.stops.clear()
-    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():  # one that a failed test has left is kept
-        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    stage.kubectl("delete", "gpustacks", "--all")
+    remove_stacks(stage)
 
 
 def finalizers(world: World) -> list[str]:

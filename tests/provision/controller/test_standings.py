@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.controller.attempts import Attempts, key_of
+from provision.controller.blockers import blockers_of
 from provision.controller.board import Board, combine
 from provision.controller.choice import choose
 from provision.controller.fingerprint import of_node, of_try
 from provision.controller.standings import NEXT, SILENT, stands
-from provision.controller.surroundings import surroundings_of
 from provision.rollout.model import Phase
 from provision.rollout.standing import Members, Standing
 from provision.stacks.derive import NodeIs, Stands
@@ -74,8 +74,8 @@ def test_a_try_that_failed_is_the_reason_until_the_next_one() -> None:
 def test_a_node_that_a_round_has_not_begun_with_waits() -> None:
     """Nodes that a stopped rollout had left alone were counted as failed."""
     attempts, node = Attempts(), seen()
-    around = surroundings_of(1, None, {"n1": node})
-    attempts.waited("n1", key_of(node, WANTED), "stopped: n2 failed in swap", 0.0, around)
+    blockers = blockers_of(1, None, {"n1": node})
+    attempts.waited("n1", key_of(node, WANTED), "stopped: n2 failed in swap", 0.0, blockers)
     order = choose(stack(), FINGERPRINT, {"n1": node}, attempts, 1.0)
     left = Stands(NodeIs.WAITING, "stopped: n2 failed in swap", is_left=True)
     assert stands(order, (), None, attempts) == {"n1": left}

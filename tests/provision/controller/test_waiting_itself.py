@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cli import main
-from tests.provision.controller.fleet import NEW, OLD, World, driver
+from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,7 @@ def world(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     made = World(stage, f"waiting-{next(_NUMBERS)}")
     yield made
     made.machines.stops.clear()
-    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
-        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    stage.kubectl("delete", "gpustacks", "--all")
+    remove_stacks(stage)
     stage.kubectl("delete", "nodes", "-l", f"pool={made.pool}")
 
 

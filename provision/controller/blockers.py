@@ -1,7 +1,7 @@
-"""Says whether what kept nodes waiting has changed since a round ended without beginning with them. Pure.
+"""Says whether what blocked nodes is gone since a round ended without beginning with them. Pure.
 
 Why a node waits often lies with others: one that failed has stopped the rollout, one that somebody has cordoned takes
-the budget. Such a node itself does not change when that is over, so that what is around it is compared.
+the budget. The waiting node itself does not change when that is over, so the blockers are compared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Change(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a round of a stack has met beside the nodes that it was about.
+class Blockers:
+    """What may keep a round of a stack from beginning with a node, as the round has seen it.
 
     ``generation`` is that of the stack, ``pause`` what keeps a round from beginning with anybody. ``failed`` are nodes
     whose upgrade failed, also while it is tried again: they stay among them until that has succeeded. ``out`` are nodes
@@ -41,9 +41,9 @@ class Surroundings:
     out: frozenset[str]
 
 
-def surroundings_of(generation: int, pause: Pause | None, members: Mapping[str, SeenNode]) -> Surroundings:
-    """Return what is around the nodes of a stack."""
-    return Surroundings(
+def blockers_of(generation: int, pause: Pause | None, members: Mapping[str, SeenNode]) -> Blockers:
+    """Return what may block nodes of a stack now."""
+    return Blockers(
         generation=generation,
         pause=pause,
         failed=frozenset(name for name, node in members.items() if node.is_unfinished),
@@ -52,8 +52,8 @@ def surroundings_of(generation: int, pause: Pause | None, members: Mapping[str, 
     )
 
 
-def change(former: Surroundings, now: Surroundings) -> Change:
-    """Return what has changed for those who wait: that something more is in their way is no reason to try."""
+def change(former: Blockers, now: Blockers) -> Change:
+    """Return which change there is for waiting nodes; a further blocker is none."""
     is_resumed = former.pause is not None and former.pause != now.pause
     is_said = former.generation != now.generation or former.skipped != now.skipped
     if is_resumed or is_said or former.failed - now.failed:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from provision.cluster.objects import Condition, Metadata, NodeSpec, NodeStatus
 from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts
+from provision.controller.blockers import Blockers, Change, blockers_of, change
 from provision.controller.nodes import see
-from provision.controller.surroundings import Change, Surroundings, change, surroundings_of
 from provision.rollout.model import Phase
 from provision.rollout.pause import Pause
 from tests.provision.controller.samples import node, record, seen
@@ -22,43 +22,46 @@ KURED = "weave.works/kured-reboot-in-progress"
 FAILED = record(Phase.FAILED)
 
 
-def around(*nodes: SeenNode, generation: int = 1, pause: Pause | None = None) -> Surroundings:
-    return surroundings_of(generation, pause, {each.name: each for each in nodes})
+def blockers(*nodes: SeenNode, generation: int = 1, pause: Pause | None = None) -> Blockers:
+    return blockers_of(generation, pause, {each.name: each for each in nodes})
 
 
 @pytest.mark.parametrize(
     ("former", "now", "expected"),
     [
-        pytest.param(around(seen()), around(seen()), Change.NOTHING, id="nothing"),
-        pytest.param(around(seen()), around(seen(), generation=2), Change.BY_SOMEBODY, id="the stack"),
-        pytest.param(around(seen(record=FAILED)), around(seen()), Change.BY_SOMEBODY, id="a record is taken away"),
+        pytest.param(blockers(seen()), blockers(seen()), Change.NOTHING, id="nothing"),
+        pytest.param(blockers(seen()), blockers(seen(), generation=2), Change.BY_SOMEBODY, id="the stack"),
+        pytest.param(blockers(seen(record=FAILED)), blockers(seen()), Change.BY_SOMEBODY, id="a record is taken away"),
         pytest.param(
-            around(seen(record=FAILED)),
-            around(seen(record=record(Phase.DONE))),
+            blockers(seen(record=FAILED)),
+            blockers(seen(record=record(Phase.DONE))),
             Change.BY_SOMEBODY,
             id="what failed has succeeded",
         ),
         pytest.param(
-            around(seen(record=FAILED)),
-            around(seen(record=record(Phase.FAILED, retry=True))),
+            blockers(seen(record=FAILED)),
+            blockers(seen(record=record(Phase.FAILED, retry=True))),
             Change.NOTHING,
             id="a retry is asked for",
         ),
         pytest.param(
-            around(seen(record=FAILED)), around(seen(record=record(Phase.SWAP))), Change.NOTHING, id="a retry goes on"
+            blockers(seen(record=FAILED)),
+            blockers(seen(record=record(Phase.SWAP))),
+            Change.NOTHING,
+            id="retried",
         ),
-        pytest.param(around(seen(record=FAILED)), around(), Change.BY_SOMEBODY, id="what failed has left"),
-        pytest.param(around(seen()), around(seen(record=FAILED)), Change.NOTHING, id="one more has failed"),
-        pytest.param(around(seen()), around(seen(is_skipped=True)), Change.BY_SOMEBODY, id="one is skipped"),
-        pytest.param(around(seen(is_skipped=True)), around(seen()), Change.BY_SOMEBODY, id="one is skipped no more"),
-        pytest.param(around(pause=Pause(by="ada")), around(), Change.BY_SOMEBODY, id="resumed"),
-        pytest.param(around(), around(pause=Pause(by="ada")), Change.NOTHING, id="paused"),
-        pytest.param(around(seen(is_out=True)), around(seen()), Change.BY_ITSELF, id="one is back"),
-        pytest.param(around(seen()), around(seen(is_out=True)), Change.NOTHING, id="one is out"),
-        pytest.param(around(), around(seen("another")), Change.NOTHING, id="one has joined"),
+        pytest.param(blockers(seen(record=FAILED)), blockers(), Change.BY_SOMEBODY, id="what failed has left"),
+        pytest.param(blockers(seen()), blockers(seen(record=FAILED)), Change.NOTHING, id="one more has failed"),
+        pytest.param(blockers(seen()), blockers(seen(is_skipped=True)), Change.BY_SOMEBODY, id="one is skipped"),
+        pytest.param(blockers(seen(is_skipped=True)), blockers(seen()), Change.BY_SOMEBODY, id="the skip has ended"),
+        pytest.param(blockers(pause=Pause(by="ada")), blockers(), Change.BY_SOMEBODY, id="resumed"),
+        pytest.param(blockers(), blockers(pause=Pause(by="ada")), Change.NOTHING, id="paused"),
+        pytest.param(blockers(seen(is_out=True)), blockers(seen()), Change.BY_ITSELF, id="one is back"),
+        pytest.param(blockers(seen()), blockers(seen(is_out=True)), Change.NOTHING, id="one is out"),
+        pytest.param(blockers(), blockers(seen("another")), Change.NOTHING, id="one has joined"),
     ],
 )
-def test_what_is_over_for_those_who_wait(former: Surroundings, now: Surroundings, expected: Change) -> None:
+def test_what_is_over_for_those_who_wait(former: Blockers, now: Blockers, expected: Change) -> None:
     assert change(former, now) is expected
 
 
@@ -77,15 +80,15 @@ def test_a_node_is_out_where_it_counts_against_budgets(what: dict[str, Any]) -> 
 
 def test_what_comes_and_goes_is_worth_a_try_ever_more_rarely() -> None:
     attempts, now, pauses = Attempts(), 0.0, []
-    out, back = around(seen(is_out=True)), around(seen())
+    out, back = blockers(seen(is_out=True)), blockers(seen())
     for _number in range(8):
         attempts.waited("n1", "key", "one is out", now, out)
         assert not attempts.is_due("n1", "key", now)
-        attempts.look_around(out, now)
+        attempts.requeue_waiting(out, now)
         assert not attempts.is_due("n1", "key", now), "it is as it was"
         waited_s = 0.0
         while not attempts.is_due("n1", "key", now + waited_s):
-            attempts.look_around(back, now + waited_s)
+            attempts.requeue_waiting(back, now + waited_s)
             waited_s += 0 if attempts.is_due("n1", "key", now + waited_s) else FIRST_S
         pauses.append(waited_s)
         now += waited_s
@@ -96,8 +99,8 @@ def test_what_comes_and_goes_is_worth_a_try_ever_more_rarely() -> None:
 def test_what_somebody_has_said_is_worth_a_try_at_once_every_time() -> None:
     attempts = Attempts()
     for generation in range(4):
-        attempts.waited("n1", "key", "it stopped", 10.0, around(generation=generation))
-        attempts.look_around(around(generation=generation + 1), 10.0)
+        attempts.waited("n1", "key", "it stopped", 10.0, blockers(generation=generation))
+        attempts.requeue_waiting(blockers(generation=generation + 1), 10.0)
         assert attempts.is_due("n1", "key", 10.0)
         assert attempts.reason("n1", "key") == "it stopped"
 
@@ -105,6 +108,6 @@ def test_what_somebody_has_said_is_worth_a_try_at_once_every_time() -> None:
 def test_what_has_failed_by_itself_keeps_its_time() -> None:
     attempts = Attempts()
     attempts.failed("n1", "key", "it is not reached", 0.0)
-    attempts.look_around(around(generation=9), 0.0)
+    attempts.requeue_waiting(blockers(generation=9), 0.0)
     assert not attempts.is_due("n1", "key", FIRST_S - 1)
     assert not attempts.has_waiting

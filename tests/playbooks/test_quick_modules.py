@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from ansible_collections.grapnel.node.plugins.plugin_utils import compiled_once
 from ansible_collections.grapnel.node.plugins.plugin_utils.kept_modules import kept, version_of
-from ansible_collections.grapnel.node.plugins.plugin_utils.node_code import keep_compiled
 from ansible_collections.grapnel.node.plugins.plugin_utils.quick_modules import quicken, read_at_once
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def place(tmp_path: Path) -> Path:
 def imported(place: Path) -> int:
     """Return what the module's value is, where code is kept in a folder; the file's name is told as ever."""
     script = (
-        f"from __future__ import annotations\n{inspect.getsource(keep_compiled)}\nimport sys\n"
+        f"{inspect.getsource(compiled_once)}\n"
         f"keep_compiled({str(place)!r}, {str(place.parent / 'modules')!r}, {os.geteuid()})\n"
         f"sys.path.insert(0, {str(place.parent / 'archive.zip')!r})\n"
         "import package.number\nassert package.number.__file__.endswith('archive.zip/package/number.py')\n"

@@ -55,8 +55,12 @@ def render(template: str, values: Mapping[str, Sequence[str]]) -> tuple[str, ...
     rendered = []
     for _, chosen in zip(range(_MAX_RENDERED), combinations):  # noqa: B905 - strict= needs Python 3.10
         given = dict(zip(names, chosen))  # noqa: B905 - as above
-        rendered.append(_GAP.sub(lambda gap, given=given: given[gap[1]], template))  # type: ignore[misc]
+        rendered.append(_filled(template, given))
     return tuple(rendered)
+
+
+def _filled(template: str, given: Mapping[str, str]) -> str:
+    return _GAP.sub(lambda gap: given[gap[1]], template)
 
 
 def unfit_for_path(values: Mapping[str, Sequence[str]]) -> str:

@@ -40,7 +40,8 @@ def script_of(parser: argparse.ArgumentParser, shell: str) -> str:
 
     for action in arguments_of(parser):
         if action.type is Path or action.metavar == _PATH:
-            action.complete = shtab.DIRECTORY if action.metavar == _FOLDER else shtab.FILE  # type: ignore[attr-defined]
+            files = shtab.DIRECTORY if action.metavar == _FOLDER else shtab.FILE
+            action.complete = files  # type: ignore[attr-defined] # where shtab looks for it
     return str(shtab.complete(parser, shell=shell))
 
 

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import sys
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,9 +33,9 @@ class ControllerAction(ActionBase):  # type: ignore[misc] # Ansible ships no typ
         require_grapnel()
         return {**result, **self.answer(plain(arguments), task_vars or {})}
 
+    @abstractmethod
     def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the task, from plain arguments."""
-        raise NotImplementedError  # each action has its own
 
 
 def registered(task_vars: Mapping[str, Any], hosts: Iterable[str], name: str) -> Iterator[tuple[str, dict[str, Any]]]:

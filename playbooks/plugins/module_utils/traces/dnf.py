@@ -95,4 +95,5 @@ def _time(moment: object) -> int:
 def _users(host: Host) -> dict[int, str]:
     """Return the users of the machine by number; nobody has that of a process that nobody logged in for."""
     entries = [line.split(":") for line in (host.read_text("/etc/passwd") or "").splitlines()]
-    return {int(one[2]): f"{one[0]} ({one[2]})" for one in entries if len(one) > 2 and one[2].isdecimal()}  # noqa: PLR2004
+    known = [(one[0], one[2]) for one in entries if one[2:] and one[2].isdecimal()]
+    return {int(number): f"{name} ({number})" for name, number in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 
 
-class RpmDatabase:
+class RpmDatabase(ABC):
     """The part of a package manager that does not depend on who solves and downloads."""
 
     suffix = ".rpm"
@@ -23,9 +24,9 @@ class RpmDatabase:
     def is_interrupted(self, host: Host) -> bool:
         return bool(common.surplus(host))
 
+    @abstractmethod
     def wait(self, host: Host, clock: Clock) -> None:
-        """Wait for the lock of the manager itself."""
-        raise NotImplementedError  # dnf and zypper have locks of their own; rpm has none that covers a transaction
+        """Wait for the lock of the manager itself; rpm has none that covers a transaction."""
 
     def repair(self, host: Host, clock: Clock) -> None:
         """Erase the older one of what is there twice; packages that were not reached are left to the transaction."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lab.cluster.cluster import Cluster
 
 CHECKOUT = Path(__file__).parents[2]
+PAYLOAD = CHECKOUT / "dist" / "payload"
 LOG_LINES = 30
 DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
@@ -88,7 +89,7 @@ def apply_project(cluster: Cluster, folder: Path, *options: str, log: Path | Non
     command = [grapnel, "apply", "-i", "inventory.yaml", "--yes", *options]
     environment = {
         **os.environ,
-        "GRAPNEL_PAYLOAD": str(CHECKOUT / "dist" / "payload"),
+        "GRAPNEL_PAYLOAD": str(PAYLOAD),
         "KUBECONFIG": str(cluster.kubeconfig),
     }
     with contextlib.ExitStack() as stack:
@@ -114,7 +115,9 @@ def render_invitation(cluster: Cluster, folder: Path) -> str:
     binaries = f"{Path(sys.executable).parent}:{cluster.control_plane.programs}"
     return f"""\
 export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))} PATH={shlex.quote(binaries)}:$PATH
+export GRAPNEL_PAYLOAD={shlex.quote(str(PAYLOAD))}
 cd {shlex.quote(str(folder))}
+grapnel plan -i inventory.yaml
 kubectl get nodes -o custom-columns=NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\\\.com/gpu
 kubectl apply -f pod.yaml; sleep 3; kubectl logs smi
 make -C {shlex.quote(str(CHECKOUT))} cluster-status      # and cluster-down, when you are done"""

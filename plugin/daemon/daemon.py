@@ -105,7 +105,16 @@ class Daemon:
             cgroup_root=dependencies.cgroup_folder,
             logger=logger,
         )
-        self._overuse = Overuse(
+        self._overuse = self._make_overuse(dependencies)
+        self._others = OtherDevices(self._offering, logger, self._tell_systemd)
+        answers = Answers(
+            self._state, self._driver, self._offering, self._history, self._follow, limits=self._limits, mps=self._mps
+        )
+        self._admin = AdminEndpoint(answers.answer, logger)
+        self._metrics = MetricsEndpoint(self._start_metrics)
+
+    def _make_overuse(self, dependencies: Dependencies) -> Overuse:
+        return Overuse(
             ask=self._driver.ask,
             list_assignments=self._list_assignments,
             limits=self._limits,
@@ -117,12 +126,6 @@ class Daemon:
             spawn=self._tasks.spawn,
             dependencies=dependencies,
         )
-        self._others = OtherDevices(self._offering, logger, self._tell_systemd)
-        answers = Answers(
-            self._state, self._driver, self._offering, self._history, self._follow, limits=self._limits, mps=self._mps
-        )
-        self._admin = AdminEndpoint(answers.answer, logger)
-        self._metrics = MetricsEndpoint(self._start_metrics)
 
     async def run(self) -> None:
         """Serve until told to stop; raises what a bug in the driver's thread raised."""

@@ -119,14 +119,7 @@ def test_fleets_in_use_go_to_the_next_branch_and_are_given_back(
     version = version_of(stage, nodes)
     assert version.startswith("535.")
     first.node.install_module(NEXT_BRANCH)
-    room.start(
-        pod("train", container(script=STAY), node=first.name, runtime_class=""),
-        deployment("web", 2, WORKS, node=first.name),
-        disruption_budget("web", min_available=2),
-        pod("taker", container(script=TAKE, privileged=True), node=first.name, runtime_class=""),
-    )
-    room.wait_running(["train", "taker"])
-    wait_for("the Deployment's pod runs", lambda: running(room, "web"), evidence=room.evidence)
+    put_in_use(room, first)
     declare(cluster, NEXT_BRANCH, whenDeleted="Remove")
     declare_in_pods(cluster, version)
 
@@ -155,36 +148,53 @@ def test_fleets_in_use_go_to_the_next_branch_and_are_given_back(
         wait("so is the second", lambda: is_done(cluster, IN_PODS))
         for node in nodes:
             state = look(stage, node)
-            assert (state.module, state.package, state.phase, state.is_cordoned) == (
-                NEXT_BRANCH,
-                NEXT_BRANCH,
-                "done",
-                False,
-            )
+            found = (state.module, state.package, state.phase, state.is_cordoned)
+            assert found == (NEXT_BRANCH, NEXT_BRANCH, "done", False)
         assert "taker" not in [each.metadata.name for each in room.api.pods(room.name)], evidence()
         wait_for("the Deployment is back", lambda: running(room, "web"), evidence=room.evidence)
 
-        assert (daemonset.daemon_pod(stage), identities(daemon_of(stage))) == (daemon, before), (
-            "it was not started again"
-        )
+        same = (daemonset.daemon_pod(stage), identities(daemon_of(stage)))
+        assert same == (daemon, before), "it was not started again"
         assert second.state(DAEMON) == "inactive"
         assert mapped(stage, daemon) == [library(NEXT_BRANCH)]
         stage.wait_until_settled(second)
-        used = room.run(pod("after", container(script=ASK_DRIVER, gpus=1), node=second.name))
-        assert used["after"].logs["main"].split() == [NEXT_BRANCH]
-        labels = stage.api.node(second.name).metadata.labels
-        assert labels["nvidia.com/cuda.driver-version.full"] == NEXT_BRANCH
+        assert_offers(room, stage, second, NEXT_BRANCH)
 
         room.clear()
         cluster.kubectl(["delete", "gpustack", STACK, IN_PODS, "--wait=false"])
         wait("grapnel is off the node", lambda: not cluster.kubectl(["get", "gpustacks", "-o", "name"]).strip())
-        assert not first.node.root.joinpath("usr/lib/grapnel").exists()
-        assert not first.node.root.joinpath("etc/grapnel/node.json").exists()
-        assert not stage.api.node(first.name).spec.unschedulable
-        assert UPGRADE not in (stage.api.node(first.name).metadata.annotations or {})
-        daemons = "pod/grapnel-node-"
-        are_gone = lambda: all(each.startswith(daemons) for each in test_controller.jobs(cluster))  # noqa: E731
-        wait_for("its Jobs are gone", are_gone, evidence=lambda: str(test_controller.jobs(cluster)))
+        assert_given_back(stage, cluster, first)
+
+
+def put_in_use(room: Room, node: LabNode) -> None:
+    """Have a job, a Deployment with a budget, and a pod that takes a GPU which nobody gave it run on a node."""
+    room.start(
+        pod("train", container(script=STAY), node=node.name, runtime_class=""),
+        deployment("web", 2, WORKS, node=node.name),
+        disruption_budget("web", min_available=2),
+        pod("taker", container(script=TAKE, privileged=True), node=node.name, runtime_class=""),
+    )
+    room.wait_running(["train", "taker"])
+    wait_for("the Deployment's pod runs", lambda: running(room, "web"), evidence=room.evidence)
+
+
+def assert_offers(room: Room, stage: Stage, node: LabNode, version: str) -> None:
+    """Hold a node to what a pod with a GPU finds, and to its label."""
+    used = room.run(pod("after", container(script=ASK_DRIVER, gpus=1), node=node.name))
+    assert used["after"].logs["main"].split() == [version]
+    labels = stage.api.node(node.name).metadata.labels
+    assert labels["nvidia.com/cuda.driver-version.full"] == version
+
+
+def assert_given_back(stage: Stage, cluster: Cluster, node: LabNode) -> None:
+    """Hold a node, whose stack was deleted, to being without grapnel."""
+    assert not node.node.root.joinpath("usr/lib/grapnel").exists()
+    assert not node.node.root.joinpath("etc/grapnel/node.json").exists()
+    assert not stage.api.node(node.name).spec.unschedulable
+    assert UPGRADE not in (stage.api.node(node.name).metadata.annotations or {})
+    daemons = "pod/grapnel-node-"
+    are_gone = lambda: all(each.startswith(daemons) for each in test_controller.jobs(cluster))  # noqa: E731
+    wait_for("its Jobs are gone", are_gone, evidence=lambda: str(test_controller.jobs(cluster)))
 
 
 def holds_up(cluster: Cluster, node: LabNode) -> bool:

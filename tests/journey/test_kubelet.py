@@ -11,7 +11,7 @@ from lab import golang
 from lab.cluster.node_files import CONTAINERD_PACKAGES, CONTAINERD_SOCKET
 from lab.nodes import NodeSpec
 from tests.journey.conftest import VERSION
-from tests.plugin.daemon_process import wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from lab.nodes.mig import FOLDER, MAJOR, capabilities
 from lab.nvml import state
 from lab.nvml.machine import Process
 from tests.journey.conftest import VERSION
-from tests.plugin.daemon_process import wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

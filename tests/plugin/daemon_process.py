@@ -7,16 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.driver.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, gpus, make_dev, write_driver
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Self
 
 REPOSITORY = Path(__file__).parents[2]
@@ -130,12 +129,3 @@ class DaemonProcess:
 
     def threads(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/task"))  # noqa: PTH208 - names only, of a process that changes
-
-
-def wait_until(holds: Callable[[], bool], explain: Callable[[], str], timeout_s: float = 60.0) -> None:
-    """Wait for something to become true; says what was found when it does not."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        if time.monotonic() > deadline:
-            raise AssertionError(explain())
-        time.sleep(0.01)

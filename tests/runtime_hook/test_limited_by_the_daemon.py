@@ -16,10 +16,10 @@ from lab.nvml import install, install_cuda
 from lab.podresources.server import serving
 from tests.control_groups import control_group
 from tests.plugin.daemon.test_whole_daemon import Node
-from tests.plugin.daemon_process import wait_until
 from tests.runtime_hook.drivertree import uuid
 from tests.runtime_hook.limited import POD, add_program, into_pod, machine
 from tests.runtime_hook.test_limited_containers import ALLOCATED, OUT_OF_MEMORY
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import subprocess

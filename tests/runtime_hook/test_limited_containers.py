@@ -20,9 +20,9 @@ from lab.nvml.machine import MIB
 from runtime_hook.bundle import State
 from runtime_hook.memorylimit import limit_memory
 from tests.control_groups import control_group, hierarchy, inside
-from tests.plugin.daemon_process import wait_until
 from tests.runtime_hook.drivertree import uuid
 from tests.runtime_hook.limited import LIBRARIES, POD, add_program, into_pod, limiting_daemon, machine
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

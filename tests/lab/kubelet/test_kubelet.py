@@ -18,9 +18,10 @@ from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.proto.pluginregistration.v1 import api_pb2 as watcher_pb2
 from lab.kubelet.watcher import PluginWatcher
 from plugin.system.sockets import SocketAddress
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 RESOURCE = "example.com/thing"
@@ -29,13 +30,6 @@ REQUESTS: dict[str, Any] = {
     "GetPreferredAllocation": api_pb2.PreferredAllocationRequest,
     "Allocate": api_pb2.AllocateRequest,
 }
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class MinimalPlugin:

@@ -17,9 +17,10 @@ import pytest
 from lab import nvml
 from lab.mps import Installed, install
 from lab.nvml import models
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -84,7 +85,7 @@ class Machine:
         if (self.pipe / "nvidia-cuda-mps-control.pid").exists():
             process = Path(f"/proc/{self.pid}/exe")
             self.say("quit")
-            wait_while(process.exists)  # the answer comes before it has removed its files
+            wait_until(lambda: not process.exists())  # the answer comes before it has removed its files
 
 
 @pytest.fixture
@@ -94,13 +95,6 @@ def machine() -> Iterator[Machine]:
     yield made
     made.end()
     shutil.rmtree(folder)
-
-
-def wait_while(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def said(client: subprocess.Popen[str]) -> str:
@@ -173,13 +167,13 @@ def test_its_end_ends_servers_and_takes_the_pid_file(machine: Machine) -> None:
     said(machine.connect(0))
     server = int(machine.say("get_server_list"))
     machine.say("quit")
-    wait_while((machine.pipe / "nvidia-cuda-mps-control.pid").exists)
+    pid_file = machine.pipe / "nvidia-cuda-mps-control.pid"
+    wait_until(lambda: not pid_file.exists())
     assert not Path(f"/proc/{server}/exe").exists()
 
 
 def test_the_pipes_of_one_that_was_killed_can_be_used_again(machine: Machine) -> None:
     machine.start()
     os.kill(machine.pid, signal.SIGKILL)
-    while machine.start().returncode:
-        time.sleep(0.01)
+    wait_until(lambda: machine.start().returncode == 0)
     assert machine.say("get_default_active_thread_percentage") == "100.0"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.playbooks.driver.answers import as_document, finished
 from tests.playbooks.driver.killing import Killer, MortalRoot
 
 if TYPE_CHECKING:
@@ -387,15 +388,3 @@ class FakeMachine:
     def _do_grapnel_hook(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
         self.write("run/grapnel/inventory.json", json.dumps({"driver_version": self.loaded.get("nvidia")}))
         return finished(0)
-
-
-def as_document(cut: str) -> dict[str, object]:
-    """Return an instance such as 9@0, a profile and its place, as the program writes it."""
-    profile, start = map(int, cut.split("@"))
-    return {"profile": profile, "start": start, "size": 1, "slices": []}
-
-
-def finished(return_code: int, stdout: str = "", stderr: str = "") -> Finished:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished  # noqa: PLC0415 - see conftest
-
-    return Finished(return_code, stdout, stderr)

@@ -15,8 +15,8 @@ import pytest
 from lab.nvml import install_cuda, models, state
 from lab.nvml.machine import CUDA_HANGS, Check, FabricState
 from tests.plugin.daemon.test_whole_daemon import Node, expect, failed_checks, load_module
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.driver.cuda_probe.test_runner import processes_of
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,9 @@ from lab.cluster.certificates import Certificates
 from lab.kubelet import Kubelet
 from lab.podresources.server import serving
 from plugin.settings.store import HeardLabel, read_heard_label
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.node_object.api_server import NODE, ApiServer, Failure, write_kubeconfig
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,9 @@ import pytest
 
 from lab.kubelet import AllocationRefused, Kubelet
 from plugin.driver.snapshot import LostGpu, Snapshot
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import VERSION, gpu, gpus, write_driver
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import pytest
 
 from lab.kubelet import Kubelet
 from lab.nvml import install, models
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.fakes import make_dev
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from lab.nvml.machine import Machine

@@ -18,8 +18,9 @@ from lab.podresources.server import serving
 from plugin.admin.client import ask
 from plugin.cli import main
 from plugin.driver.snapshot import LostGpu, Snapshot
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import VERSION, gpu, gpus, write_driver
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,9 @@ import pytest
 from plugin.daemon.hook_facts import render_facts, write_facts
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import MigFacts, Snapshot
-from tests.plugin.daemon_process import DaemonProcess, wait_until
+from tests.plugin.daemon_process import DaemonProcess
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, write_driver
+from tests.waiting import wait_until
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/nvml-facts"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())

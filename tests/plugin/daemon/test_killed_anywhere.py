@@ -14,7 +14,8 @@ from lab.kubelet import Kubelet
 from lab.nvml import state
 from tests.plugin.daemon.test_health_of_daemon import Daemon
 from tests.plugin.daemon.test_whole_daemon import Node
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

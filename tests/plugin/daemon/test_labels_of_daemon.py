@@ -14,10 +14,10 @@ import pytest
 
 from lab.nvml import install, models
 from plugin.driver.snapshot import Snapshot
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.fakes import VERSION, gpus, make_dev, write_driver
 from tests.plugin.labels.nodes import is_label
 from tests.plugin.released_node import NEW, Node, kubelet, node
+from tests.waiting import wait_until
 
 __all__ = ["kubelet", "node"]  # fixtures
 

@@ -14,12 +14,13 @@ import pytest
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.holders.cgroup import Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.fakes import VERSION, gpu, write_driver
 from tests.plugin.kubelet.pod_resources.served import one_container, serving
 from tests.plugin.metrics.reading import Page, read_page
 from tests.plugin.proc_folder import LogFolder, ProcFolder
 from tests.plugin.released_node import UUIDS, Node, hang_driver, kubelet, node
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from lab.kubelet import Kubelet

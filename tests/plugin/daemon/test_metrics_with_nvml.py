@@ -17,8 +17,8 @@ from plugin.holders.cgroup import parse_cgroup
 from plugin.holders.processes import ProcessTable
 from tests.plugin.daemon.test_metrics_of_daemon import free_port, is_served
 from tests.plugin.daemon.test_whole_daemon import Node
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.metrics.reading import Page, read_page
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

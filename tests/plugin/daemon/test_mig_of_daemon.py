@@ -21,7 +21,8 @@ from plugin.driver_change.release.store import sole_change
 from plugin.mig_layout.change.record import Change, render_change
 from plugin.mig_layout.change.store import CHANGE_FILE, forget, write_change
 from tests.plugin.daemon.test_whole_daemon import Node
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import subprocess

@@ -21,8 +21,9 @@ from plugin.allocation.answer import ANNOTATION
 from plugin.cli import main
 from plugin.cli.release import release_node
 from plugin.driver.snapshot import Snapshot
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import VERSION, gpu, write_driver
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,9 @@ import pytest
 
 from plugin.driver_change.release.record import Release
 from plugin.driver_change.release.store import FILE_NAME, forget_release, read_release, write_release
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.released_node import ENVIRONMENT, UUIDS, Node, hang_driver, kubelet, made, node
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from lab.kubelet import Kubelet

@@ -19,9 +19,10 @@ from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.driver_change.release.record import Release, RememberedGpu
 from plugin.driver_change.release.store import FILE_NAME, read_release, write_release
 from tests.plugin.daemon.test_daemon import receive
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.fakes import VERSION, gpu, gpus, write_driver
 from tests.plugin.released_node import ENVIRONMENT, NEW, UUIDS, Node, hang_driver, kubelet, made, node
+from tests.waiting import wait_until
 
 __all__ = ["kubelet", "node"]  # fixtures
 

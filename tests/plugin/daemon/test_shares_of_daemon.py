@@ -13,9 +13,10 @@ import pytest
 
 from lab.kubelet import AllocationRefused, Container, Kubelet, Pod
 from lab.podresources.server import serving
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import gpu
 from tests.plugin.mps.node import made_node
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.admin.client import ask
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.released_node import Node, kubelet, node
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from lab.kubelet import Kubelet

@@ -13,7 +13,8 @@ from lab.nvml import models, state
 from lab.nvml.machine import Check, Link
 from tests.plugin.daemon.test_health_of_daemon import Daemon
 from tests.plugin.daemon.test_whole_daemon import Node, linked, load_module
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,9 @@ import pytest
 from lab.kubelet import Kubelet
 from lab.nvml import install, models, state
 from lab.nvml.machine import Check, Link
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.fakes import make_dev
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,10 @@ from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.observer import Observation
 from plugin.devices.stall import StallWatch, stalled
 from plugin.driver.snapshot import Snapshot
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.fakes import VERSION, DictTree, gpus, write_driver
 from tests.plugin.released_node import Node, hang_driver, kubelet
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

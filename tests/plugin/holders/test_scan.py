@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from plugin.cli.holders import lines_of, name_pods
 from plugin.holders.advice import _COMMANDS, advise
 from plugin.holders.scan import Holder, Listing, list_holders, read_dri_nodes
-from tests.plugin.daemon_process import wait_until
+from tests.waiting import wait_until
 
 ID = "4f1c" * 16
 UID = "0f3b7a52-9d1e-4c60-8a77-3f1d5e6b9a10"

@@ -26,7 +26,7 @@ from plugin.mps.units import Units
 from tests.plugin.fakes import gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
 PATIENCE_S = 60.0
 QUICK = Pace(
@@ -182,3 +182,14 @@ async def until(is_so: Callable[[], bool], what: Callable[[], str] = lambda: "")
     while not is_so():
         assert asyncio.get_running_loop().time() < deadline, what()
         await asyncio.sleep(0.02)
+
+
+def live(node: Node, act: Callable[[Daemon], Awaitable[None]], **pace: float) -> None:
+    """Let a daemon live for as long as something is done with it; it ends without saying so."""
+
+    async def run() -> None:
+        daemon = begin(node, **pace)
+        await act(daemon)
+        assert daemon.crashes == []
+
+    asyncio.run(run())

@@ -6,39 +6,16 @@ import asyncio
 import os
 import signal
 import stat
-import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from plugin.errors import DeviceNotReady, InvalidRequest
-from plugin.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS, PROHIBITED
-from plugin.mps.plan import MpsPlan
+from plugin.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 from tests.plugin.fakes import gpu
-from tests.plugin.mps.node import Daemon, Node, begin, made_node, until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+from tests.plugin.mps.node import Daemon, Node, live, until
 
 pytestmark = pytest.mark.slow
 FIRST, SECOND = gpu(0).uuid, gpu(1).uuid
-
-
-@pytest.fixture
-def node() -> Iterator[Node]:
-    with made_node() as made:
-        yield made
-
-
-def live(node: Node, act: Callable[[Daemon], Awaitable[None]], **pace: float) -> None:
-    """Let a daemon live for as long as something is done with it; it ends without saying so."""
-
-    async def run() -> None:
-        daemon = begin(node, **pace)
-        await act(daemon)
-        assert daemon.crashes == []
-
-    asyncio.run(run())
 
 
 def test_a_gpu_can_be_shared_once_its_control_daemon_answers_with_its_limits(node: Node) -> None:
@@ -219,190 +196,6 @@ def test_a_killed_daemon_leaves_what_the_next_one_finds(node: Node) -> None:
     for _ in range(3):
         live(node, act)
     assert len(set(pids)) == 1
-
-
-def test_a_stop_without_clients_leaves_nothing_behind(node: Node) -> None:
-    (spec,) = node.plan().daemons
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        await daemon.supervisor.close(60)
-
-    live(node, act)
-    assert not node.runs(spec)
-    assert node.modes.modes == {FIRST: DEFAULT}
-    assert not spec.earlier_mode.exists()
-
-
-def test_sharing_that_ends_waits_for_the_last_client(node: Node) -> None:
-    (spec,) = node.plan().daemons
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        client = node.connect(daemon.supervisor, FIRST)
-        daemon.supervisor.want(MpsPlan(node.root))
-        with pytest.raises(InvalidRequest):
-            daemon.supervisor.answer([FIRST])
-        words = f"its MPS server ends when its clients have ended: 1, as process {client.process.pid}"
-        await daemon.down(FIRST, words)
-        assert await daemon.supervisor.ended(0) == (f"{FIRST}: {words}",)
-        assert node.runs(spec)
-        client.end()
-        assert await daemon.supervisor.ended(60) == ()
-        assert daemon.supervisor.problem(FIRST) == "it is not to be shared through MPS"
-
-    live(node, act)
-    assert not node.runs(spec)
-    assert node.modes.modes == {FIRST: DEFAULT}
-
-
-def test_sharing_that_is_wanted_again_meanwhile_goes_on(node: Node) -> None:
-    (spec,) = node.plan().daemons
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        node.connect(daemon.supervisor, FIRST)
-        pid = node.pid(spec)
-        daemon.supervisor.want(MpsPlan(node.root))
-        await daemon.down(FIRST, "when its clients have ended")
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        assert node.pid(spec) == pid
-
-    live(node, act)
-
-
-def test_a_release_ends_the_servers_and_asks_the_driver_nothing(node: Node) -> None:
-    (spec,) = node.plan().daemons
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        client = node.connect(daemon.supervisor, FIRST)
-        node.modes.silent = True
-        daemon.supervisor.release()
-        assert len(await daemon.supervisor.ended(0.5)) == 1
-        client.end()
-        assert await daemon.supervisor.ended(60) == ()
-        assert not node.runs(spec)
-        node.modes.silent, node.modes.modes = False, {}  # another driver
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        daemon.supervisor.want(MpsPlan(node.root))
-        await daemon.supervisor.ended(60)
-
-    live(node, act)
-    assert node.modes.modes == {FIRST: DEFAULT}
-
-
-def test_what_an_earlier_process_left_of_gpus_that_are_not_shared_any_more_is_ended(node: Node) -> None:
-    first, second = node.plan(2).daemons
-
-    async def before(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan(2))
-        await daemon.up(FIRST, SECOND)
-
-    async def after(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await until(lambda: not node.runs(second))
-        await until(lambda: not second.earlier_mode.exists())
-        await daemon.up(FIRST)
-
-    live(node, before)
-    live(node, after)
-    assert node.runs(first)
-    assert node.modes.modes == {FIRST: EXCLUSIVE_PROCESS, SECOND: DEFAULT}
-
-
-def test_a_gpu_that_has_gone_is_not_asked_for_ever(node: Node) -> None:
-    (spec,) = node.plan().daemons
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        node.modes.silent = True
-        daemon.supervisor.want(MpsPlan(node.root))
-        assert await daemon.supervisor.ended(60) == ()
-
-    live(node, act)
-    assert not node.runs(spec)
-    assert spec.earlier_mode.exists()  # for the next process
-
-
-def test_a_stop_does_not_wait_for_one_that_hangs(node: Node) -> None:
-    (spec,) = node.plan().daemons
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        os.kill(node.pid(spec), signal.SIGSTOP)
-        before_s = time.monotonic()
-        await daemon.supervisor.close(0.5)
-        assert time.monotonic() - before_s < 5  # its answer is waited for 10 s
-
-    live(node, act, answer_s=10)
-    assert node.pid(spec)
-
-
-def test_a_mode_that_was_never_given_back_is_given_back_by_the_next_process(node: Node) -> None:
-    (spec,) = node.plan().daemons
-    spec.folder.mkdir(parents=True)
-    spec.earlier_mode.write_text(f"{DEFAULT}\n")
-    node.modes.modes = {FIRST: EXCLUSIVE_PROCESS}
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(MpsPlan(node.root))
-        await until(lambda: not spec.earlier_mode.exists())
-
-    live(node, act)
-    assert node.modes.modes == {FIRST: DEFAULT}
-
-
-def test_another_root_takes_over_when_the_last_client_of_the_old_one_has_gone(node: Node) -> None:
-    (old,) = node.plan().daemons
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        client = node.connect(daemon.supervisor, FIRST)
-        node.root = node.root.with_name("other")
-        daemon.supervisor.want(node.plan())
-        await daemon.down(FIRST, "when its clients have ended")
-        assert node.runs(old)
-        client.end()
-        await daemon.up(FIRST)
-        assert node.runs(node.plan().daemons[0])
-        daemon.supervisor.want(MpsPlan(node.root))
-        assert await daemon.supervisor.ended(60) == ()
-
-    live(node, act)
-    assert not node.runs(old)
-    assert node.modes.modes == {FIRST: DEFAULT}
-
-
-def test_a_mode_that_a_reset_took_is_set_again(node: Node) -> None:
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
-        node.modes.modes = {}
-        await until(lambda: node.modes.modes == {FIRST: EXCLUSIVE_PROCESS})
-
-    live(node, act, mode_s=0)
-
-
-def test_a_mode_that_somebody_chose_against_sharing_stays(node: Node) -> None:
-    node.modes.modes = {FIRST: PROHIBITED}
-
-    async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.down(FIRST, "its compute mode is PROHIBITED, which somebody has set")
-        node.modes.modes = {}
-        await daemon.up(FIRST)
-
-    live(node, act)
 
 
 def test_a_program_that_is_not_there_is_told_and_found_later(node: Node) -> None:

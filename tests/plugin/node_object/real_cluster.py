@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from plugin.node_object.node import ClusterNode
 from plugin.node_object.reporter import Reporter
 from plugin.node_object.session import Rhythm
-from tests.plugin.daemon_process import REPOSITORY, wait_until
+from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.node_object.written_log import WrittenLog
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

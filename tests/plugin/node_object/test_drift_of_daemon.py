@@ -10,9 +10,10 @@ import pytest
 from plugin.drift.model import Difference, Kind
 from plugin.drift.result import Result, render_result
 from tests.plugin.daemon.test_metrics_of_daemon import port, scrape
-from tests.plugin.daemon_process import RESOURCE, wait_until
+from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.node_object.api_server import NODE, ApiServer, write_kubeconfig
 from tests.plugin.released_node import Node, kubelet, node
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

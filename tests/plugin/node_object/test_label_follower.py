@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.node_object.label_follower import LabelFollower, watch_node
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.node_object.api_server import NODE, ApiServer, Failure, write_kubeconfig
 from tests.plugin.node_object.written_log import WrittenLog
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

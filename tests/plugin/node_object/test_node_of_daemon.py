@@ -12,10 +12,10 @@ import pytest
 
 from plugin.driver.snapshot import LostGpu, Snapshot
 from tests.plugin.daemon import test_whole_daemon
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.fakes import VERSION, gpu, gpus, write_driver
 from tests.plugin.node_object.api_server import NODE, ApiServer, Failure, write_kubeconfig
 from tests.plugin.released_node import UUIDS, Node, kubelet, node
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from lab.kubelet import Kubelet

@@ -9,11 +9,11 @@ import pytest
 
 from plugin.holders.cgroup import Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.kubelet.pod_resources.served import one_container, serving
 from tests.plugin.node_object.api_server import NODE, ApiServer, write_kubeconfig
 from tests.plugin.proc_folder import LogFolder, ProcFolder
 from tests.plugin.released_node import UUIDS, Node, kubelet, node
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

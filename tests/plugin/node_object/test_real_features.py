@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugin.labels.features import make_features
-from tests.plugin.daemon_process import REPOSITORY, wait_until
+from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.labels.nodes import HOST, a100, inventory_of
 from tests.plugin.node_object.real_cluster import Running, service_account
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

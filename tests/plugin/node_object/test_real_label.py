@@ -8,9 +8,9 @@ import pytest
 
 from plugin.node_object.label_follower import LabelFollower
 from plugin.settings.table import CONFIG_LABEL
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.node_object.real_cluster import service_account
 from tests.plugin.node_object.written_log import WrittenLog
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ import pytest
 from plugin.node_object.node import ClusterNode
 from plugin.node_object.reporter import Reporter
 from plugin.node_object.session import Rhythm
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.node_object.api_server import NODE, TOKEN, ApiServer, Failure, write_kubeconfig
 from tests.plugin.node_object.states import XID_48, observed, transition
 from tests.plugin.node_object.written_log import WrittenLog
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

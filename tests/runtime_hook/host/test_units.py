@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,10 @@ import pytest
 
 from lab.nodes import Node, NodeSpec, Site
 from tests.runtime_hook.drivertree import MULTIARCH, DriverTree
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.nodes
 
@@ -68,13 +68,6 @@ def inventory(node: Node) -> dict[str, Any]:
 def is_watching(node: Node) -> bool:
     """Tell whether systemd watches: while the service runs, and until it has added its watch again, it does not."""
     return shell(node, "systemctl show --property SubState --value grapnel-inventory.path") == "waiting"
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)
 
 
 def test_the_inventory_follows_the_driver(node: Node, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 from lab.nvml import install, install_cuda, models
 from lab.nvml.machine import CUDA_HANGS, CUDA_WRONG_DATA, Check
 from plugin.driver.cuda_probe.runner import PROBE
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.fakes import make_dev
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from lab.nvml.machine import Machine

@@ -10,8 +10,9 @@ import pytest
 
 from lab.kubelet import Kubelet
 from lab.kubelet.endpoint import Endpoint
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import gpu
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.kubelet import Kubelet, Mode
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import gpu
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

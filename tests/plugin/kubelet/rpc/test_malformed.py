@@ -19,8 +19,8 @@ from plugin.kubelet.rpc.client import call_unary
 from plugin.kubelet.rpc.codec import encode
 from plugin.kubelet.rpc.connection import Limits
 from plugin.kubelet.rpc.framing import frame_message
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.kubelet.rpc.served import Served, Text
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

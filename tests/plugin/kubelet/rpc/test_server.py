@@ -14,8 +14,8 @@ import pytest
 from lab.kubelet.endpoint import status_of
 from plugin.kubelet.rpc.codec import decode, encode
 from plugin.kubelet.rpc.connection import Limits
-from tests.plugin.daemon_process import wait_until
 from tests.plugin.kubelet.rpc.served import Served, Text, Texts
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

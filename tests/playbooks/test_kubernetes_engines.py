@@ -117,6 +117,21 @@ KUBELETS: dict[str, tuple[list[str], str | None, str | None]] = {
         'containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"\n',
         "containerd",
     ),
+    "a configuration that is JSON": (
+        ["/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml"],
+        '{\n  "kind": "KubeletConfiguration",\n  "containerRuntimeEndpoint": "unix:///var/run/crio/crio.sock"\n}\n',
+        "crio",
+    ),
+    "JSON on one line": (
+        ["/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml"],
+        '{"kind":"KubeletConfiguration","containerRuntimeEndpoint":"unix:///run/crio/crio.sock","failSwapOn":false}',
+        "crio",
+    ),
+    "a comment is none": (
+        ["/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml"],
+        "# formerly, containerRuntimeEndpoint: unix:///run/crio/crio.sock\n",
+        "containerd",
+    ),
     "the kubelet's own default": (["kubelet", "--config=/var/lib/kubelet/config.yaml"], "kind: x\n", "containerd"),
     "an engine that is not known": (
         ["kubelet", "--container-runtime-endpoint", "unix:///run/cri-dockerd.sock"],
@@ -136,6 +151,17 @@ def test_the_kubelet_tells_which_engine_it_uses(
         machine.write("/var/lib/kubelet/config.yaml", config)
 
     assert read_kubelet_engine(machine.host) == engine
+
+
+def test_the_last_drop_in_of_the_kubelet_that_names_an_endpoint_counts(machine: Machine) -> None:
+    start(machine, 99, "kubelet", "--config-dir=/etc/kubelet.d", "--config=/etc/kubelet.yaml")
+    machine.write("/etc/kubelet.yaml", "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n")
+    machine.write("/etc/kubelet.d/10-a.conf", "containerRuntimeEndpoint: unix:///run/k3s/containerd/containerd.sock\n")
+    machine.write("/etc/kubelet.d/20-b.conf", '{"containerRuntimeEndpoint": "unix:///run/crio/crio.sock"}\n')
+    machine.write("/etc/kubelet.d/30-c.conf", "maxPods: 50\n")
+    machine.write("/etc/kubelet.d/40-d.yaml", "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n")
+
+    assert read_kubelet_engine(machine.host) == "crio"
 
 
 def test_a_kubelet_in_a_container_is_nobodys(machine: Machine) -> None:

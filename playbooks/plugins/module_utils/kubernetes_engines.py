@@ -25,7 +25,11 @@ _DATA_DIR = re.compile(r"""^\s*["']?data-dir["']?\s*:\s*["']?(/[^"'\s#]+)""", re
 _AGENT = "/agent/etc/containerd"
 _PROCESS = re.compile(r"[0-9]{1,9}")
 _CONFIG_OPTIONS = ("-c", "--config")
-_ENDPOINT = re.compile(r"""^\s*containerRuntimeEndpoint\s*:\s*["']?([^"'\s#]+)""", re.MULTILINE)
+# The kubelet takes YAML, of which JSON is a part: there the key is quoted, and may follow another one on its line.
+_ENDPOINT = re.compile(
+    r"""(?:^\s*["']?|[{,]\s*["'])containerRuntimeEndpoint["']?\s*:\s*["']?([^"'\s#,}]+)""", re.MULTILINE
+)
+_DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 _SOCKETS = {"/run/containerd/containerd.sock": "containerd", "/run/crio/crio.sock": "crio"}
 _MAX_COMMAND_BYTES = 64 * 1024
 
@@ -106,7 +110,7 @@ def read_kubelet_engine(host: Host) -> str | None:
         return running[0][0]
     for words in _commands(host):
         if _name_of(words[0]) == "kubelet":
-            endpoint = _option(words, "--container-runtime-endpoint") or _endpoint_of(host, _option(words, "--config"))
+            endpoint = _option(words, "--container-runtime-endpoint") or _configured_endpoint(host, words)
             return _SOCKETS.get(endpoint.replace("unix://", "").replace("/var/run/", "/run/"))
     return None
 
@@ -259,7 +263,12 @@ def _option(words: list[str], name: str) -> str:
     return ""
 
 
-def _endpoint_of(host: Host, config: str) -> str:
-    """Return the endpoint in a kubelet's configuration; without one the kubelet takes containerd's."""
-    found = _ENDPOINT.search(host.read_text(config) or "") if config.startswith("/") else None
-    return found.group(1) if found else "unix:///run/containerd/containerd.sock"
+def _configured_endpoint(host: Host, words: list[str]) -> str:
+    """Return the endpoint in a kubelet's configuration: of its drop-ins, read by name, the last one that has it."""
+    folder = _option(words, "--config-dir")
+    drop_ins = [f"{folder}/{name}" for name in sorted(host.names(folder)) if name.endswith(".conf")] if folder else []
+    for path in [*reversed(drop_ins), _option(words, "--config")]:
+        found = _ENDPOINT.search(host.read_text(path) or "") if path.startswith("/") else None
+        if found:
+            return found.group(1)
+    return _DEFAULT_ENDPOINT

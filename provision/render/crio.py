@@ -176,9 +176,12 @@ def _ordinary_runtime(handlers: Mapping[str, Table], default: str) -> str:
     for name in (default, "crun", "runc"):
         if name in handlers and _is_ordinary(name, handlers[name]):
             return name
+    program = (handlers[default].text("runtime_path") if default in handlers else "") or default
+    behind = "" if program == default else f", the program {shown(program)}"
     raise EngineConfigError(
-        f"CRI-O's default runtime is {shown(default)!r}, and no runc or crun is beside it",
-        hint="containers of the new handler need one: add [crio.runtime.runtimes.runc] with its runtime_path",
+        f"CRI-O's default runtime is {shown(default)!r}{behind}, and no runc or crun is beside it",
+        hint="containers of the new handler need one: add [crio.runtime.runtimes.runc] with its runtime_path, "
+        "a program that is called runc or crun",
     )
 
 

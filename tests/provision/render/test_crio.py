@@ -154,9 +154,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"_99_z": 'crio.runtime.hooks_dir = ["/a"]'},
         f"99-z.conf is read after {DROP_IN_PATH} and sets hooks_dir without",
     ),
+    "a runc whose program nobody knows": (
+        {"main": '[crio.runtime]\ndefault_runtime = "runc"\nruntimes.runc.runtime_path = "/opt/site/limits"\n'},
+        "default runtime is 'runc', the program /opt/site/limits, and no runc or crun is beside it",
+    ),
     "virtual machines only": (
         {"main": f'crio.runtime.default_runtime = "kata"\n{KATA}'},
-        "default runtime is 'kata', and no runc or crun is beside it",
+        "default runtime is 'kata', the program /opt/kata, and no runc or crun is beside it",
     ),
     "a runtime of an unknown place that is not the default": (
         {"main": f'crio.runtime.default_runtime = "kata"\n{KATA}[crio.runtime.runtimes.runc]\n'},

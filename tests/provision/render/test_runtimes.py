@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from typing import Any
 
@@ -89,7 +90,8 @@ def test_crios_handler_inherits_the_plain_runtime_or_none(program: str) -> None:
     default = f'[crio.runtime]\ndefault_runtime = "x"\n[crio.runtime.runtimes.x]\nruntime_path = "{program}"\n'
     plain = '[crio.runtime.runtimes.runc]\nruntime_path = "/usr/sbin/runc"\n'
 
-    with pytest.raises(EngineConfigError, match="CRI-O's default runtime is 'x', and no runc or crun is beside it"):
+    match = f"CRI-O's default runtime is 'x', the program {re.escape(program)}, and no runc or crun is beside it"
+    with pytest.raises(EngineConfigError, match=match):
         of_crio(default)
     assert of_crio(default + plain)["runtime_path"] == "/usr/sbin/runc"
 

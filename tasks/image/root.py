@@ -1,12 +1,18 @@
-"""Packs the root of the image as a tar: sorted, owned by root, without times; the same input gives the same bytes."""
+"""Packs the root of the image as a tar: sorted, owned by root, without times; the same input gives the same bytes.
+
+No path is in it twice: the storage that CRI-O and Podman have in common refuses such a layer ("duplicates of file paths
+not supported", of github.com/vbatts/tar-split), while containerd takes it.
+"""
 
 from __future__ import annotations
 
 import io
 import tarfile
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
+from tasks.errors import TaskError
 from tasks.image import node
 
 if TYPE_CHECKING:
@@ -34,20 +40,40 @@ _CERTIFICATES: Final = "usr/share/ca-certificates/mozilla"
 
 
 def pack(tree: Path, folders: Sequence[tuple[str, Path]], target: Path) -> None:
-    """Write the tar of Debian's tree and of further folders, each with its place in the image."""
+    """Write the tar of Debian's tree and of further folders, each with its place in the image.
+
+    Two of them may have a folder in common; raises TaskError for anything else that two of them have.
+    """
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as packed:
-        _add_tree(packed, tree, "")
+        layer = _Layer(packed)
+        _add_tree(layer, tree, "")
         for place, folder in folders:
-            _add_tree(packed, folder, place)
+            _add_tree(layer, folder, place)
         for name, mode in _FOLDERS.items():
-            _add_folder(packed, name, mode)
+            _add_folder(layer, name, mode)
         for name, text in _texts(tree).items():
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(text), 0o644
-            packed.addfile(member, io.BytesIO(text))
-        _add_link(packed, "usr/bin/grapnel", f"/{HOME}/lib/bin/grapnel")
-        _add_link(packed, "usr/bin/grapnel-node", f"/{node.HOME}/grapnel-node")
-        _add_link(packed, "usr/bin/ansible-playbook", f"/{HOME}/lib/bin/ansible-playbook")
+            layer.add(member, io.BytesIO(text))
+        _add_link(layer, "usr/bin/grapnel", f"/{HOME}/lib/bin/grapnel")
+        _add_link(layer, "usr/bin/grapnel-node", f"/{node.HOME}/grapnel-node")
+        _add_link(layer, "usr/bin/ansible-playbook", f"/{HOME}/lib/bin/ansible-playbook")
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A tar that gets each path once; ``members`` are those that it has, by name."""
+
+    packed: tarfile.TarFile
+    members: dict[str, tarfile.TarInfo] = field(default_factory=dict)
+
+    def add(self, member: tarfile.TarInfo, content: IO[bytes] | None = None) -> None:
+        """Add a member, unless it is a folder that is there. Raises TaskError for another one of its name."""
+        there = self.members.setdefault(member.name, member)
+        if there is member:
+            self.packed.addfile(member, content)
+        elif not (there.isdir() and member.isdir()):
+            raise TaskError(f"the image would have /{member.name} twice")
 
 
 def _texts(tree: Path) -> dict[str, bytes]:
@@ -62,21 +88,21 @@ def _texts(tree: Path) -> dict[str, bytes]:
     }
 
 
-def _add_tree(packed: tarfile.TarFile, folder: Path, prefix: str) -> None:
+def _add_tree(layer: _Layer, folder: Path, prefix: str) -> None:
     for path in sorted(folder.rglob("*")):
         name = str(Path(prefix) / path.relative_to(folder))
         if _is_wanted(name):
-            member = packed.gettarinfo(path, name)
+            member = layer.packed.gettarinfo(path, name)
             _make_plain(member)
             if member.isreg():
                 with path.open("rb") as file:
-                    packed.addfile(member, file)
+                    layer.add(member, file)
             else:
-                packed.addfile(member)
+                layer.add(member)
 
 
 def _is_wanted(name: str) -> bool:
-    if any(f"{name}/".startswith(f"{each}/") for each in _LEFT_OUT):
+    if name in _FOLDERS or any(f"{name}/".startswith(f"{each}/") for each in _LEFT_OUT):
         return False
     return not name.startswith("usr/share/doc/") or name.count("/") == 3 or name.endswith("/copyright")  # noqa: PLR2004 - a package's folder
 
@@ -91,13 +117,13 @@ def _make_plain(member: tarfile.TarInfo) -> None:
         member.type = tarfile.REGTYPE
 
 
-def _add_folder(packed: tarfile.TarFile, name: str, mode: int) -> None:
+def _add_folder(layer: _Layer, name: str, mode: int) -> None:
     member = tarfile.TarInfo(name)
     member.type, member.mode = tarfile.DIRTYPE, mode
-    packed.addfile(member)
+    layer.add(member)
 
 
-def _add_link(packed: tarfile.TarFile, name: str, target: str) -> None:
+def _add_link(layer: _Layer, name: str, target: str) -> None:
     member = tarfile.TarInfo(name)
     member.type, member.linkname = tarfile.SYMTYPE, target
-    packed.addfile(member)
+    layer.add(member)

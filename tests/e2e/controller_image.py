@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PAYLOAD = Path(__file__).parents[2] / "dist" / "payload"
 REGISTRY = "docker.io/local"
 REFERENCE = f"{REGISTRY}/grapnel:{__version__}"
+IN_STORAGE = f"containers-storage:{REFERENCE}"
+SKOPEO = ["skopeo", "--policy", "/etc/crio/policy.json"]  # CRI-O cannot load an archive: its storage is written to
 LOCK_WAIT_S = 600.0
 _BUILT: list[Path] = []
 _BUILDING = Lock()
@@ -57,7 +59,7 @@ def load(node: LabNode) -> None:
     try:
         if node.engine == "crio":
             node.node.run(
-                ["skopeo", "copy", "--quiet", "oci-archive:/srv/grapnel.tar", f"containers-storage:{REFERENCE}"]
+                [*SKOPEO, "copy", "--quiet", "oci-archive:/srv/grapnel.tar", f"containers-storage:{REFERENCE}"]
             )
         else:
             node.node.run(["ctr", "-n", "k8s.io", "images", "import", "/srv/grapnel.tar"])
@@ -67,7 +69,9 @@ def load(node: LabNode) -> None:
 
 def remove(node: LabNode) -> None:
     """Take the image from a node."""
-    if node.engine == "containerd":
+    if node.engine == "crio":
+        node.node.run([*SKOPEO, "delete", IN_STORAGE], check=False)
+    else:
         node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)
 
 

@@ -55,6 +55,8 @@ def test_the_same_checkout_gives_the_same_digest_and_its_programs_run(tmp_path: 
         assert read(packed, "index.json")["manifests"][0]["digest"] == digests[0]
         (layer,) = read(packed, place(digests[0]))["layers"]
         with tarfile.open(fileobj=packed.extractfile(place(layer["digest"]))) as files:
+            names = files.getnames()
+            assert len(names) == len(set(names))
             files.extractall(tmp_path / "root", filter="tar")
     for program in ("grapnel", "grapnel-node"):
         inside = ["chroot", "--userspec=65532:65532", str(tmp_path / "root"), program, "--version"]

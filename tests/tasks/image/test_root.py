@@ -6,6 +6,9 @@ import os
 import tarfile
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tasks.errors import TaskError
 from tasks.image import root
 
 if TYPE_CHECKING:
@@ -63,3 +66,30 @@ def test_the_image_has_what_runs_and_no_documents(tmp_path: Path) -> None:
     assert members["usr/bin/grapnel"].linkname == "/opt/grapnel/lib/bin/grapnel"
     assert members["tmp"].mode == 0o1777
     assert {(member.uid, member.gid, member.mtime) for member in members.values()} == {(0, 0, 0)}
+
+
+def test_no_path_is_there_twice_as_storage_of_podman_and_crio_refuses_that(tmp_path: Path) -> None:
+    tree, site = make(tmp_path, when=0)
+    for name in ("proc", "run", "tmp"):
+        tree.joinpath(name).mkdir(mode=0o700)
+    tmp_path.joinpath("own", "provision").mkdir(parents=True)
+    folders = ((LIBRARY, site), (LIBRARY, tmp_path / "own"))
+    root.pack(tree, folders, tmp_path / "root.tar")
+
+    with tarfile.open(tmp_path / "root.tar") as packed:
+        names = packed.getnames()
+        mode = packed.getmember("run").mode
+
+    assert sorted(names) == sorted(set(names))
+    assert {"proc", "run", "tmp", "opt/grapnel/lib/provision"} <= set(names)
+    assert mode == 0o755
+
+
+def test_two_files_of_one_name_make_no_image(tmp_path: Path) -> None:
+    tree, site = make(tmp_path, when=0)
+    own = tmp_path / "own/provision"
+    own.mkdir(parents=True)
+    own.joinpath("__init__.py").write_text("other")
+
+    with pytest.raises(TaskError, match=r"would have /opt/grapnel/lib/provision/__init__\.py twice"):
+        root.pack(tree, ((LIBRARY, site), (LIBRARY, own.parent)), tmp_path / "root.tar")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import Cluster
+from lab.cluster.crio import WITHOUT
 from tests.e2e import controller_image
 from tests.e2e.conftest import NAME
 from tests.e2e.controller_image import PAYLOAD
@@ -50,10 +51,14 @@ def cluster(lab_nodes: tuple[LabNode, ...]) -> Iterator[Cluster]:
     found.kubectl(["delete", *files])
 
 
-@pytest.fixture
-def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster) -> Iterator[LabNode]:
-    """A node of the stack, with the image."""
-    chosen = lab_nodes[0]
+@pytest.fixture(params=["containerd", "crio"])
+def node(
+    request: pytest.FixtureRequest, lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster
+) -> Iterator[LabNode]:
+    """A node of the stack with one of the engines, and with the image."""
+    chosen = next((each for each in lab_nodes if each.engine == request.param), None)
+    if chosen is None:
+        pytest.skip(WITHOUT)
     controller_image.load(chosen)
     cluster.kubectl(["label", "node", chosen.name, f"{POOL}=a"])
     yield chosen
@@ -110,7 +115,8 @@ def controller(cluster: Cluster, folder: Path) -> Iterator[Running]:
 
 def declare(cluster: Cluster, node: LabNode, **plugin: object) -> None:
     driver = {"version": node.module_version(), "kernelModule": "none"}
-    spec = {"nodeSelector": {"matchLabels": {POOL: "a"}}, "driver": driver, "plugin": plugin}
+    parts = {"driver": driver, "runtime": {"engine": node.engine}, "plugin": plugin}
+    spec = {"nodeSelector": {"matchLabels": {POOL: "a"}}, **parts}
     document = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "metadata": {"name": STACK}, "spec": spec}
     cluster.kubectl(["apply", "--server-side", "-f", "-"], input_text=json.dumps(document))
 

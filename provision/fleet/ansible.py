@@ -141,9 +141,7 @@ def _find_program(environ: Mapping[str, str]) -> str:
     beside = Path(sys.executable).with_name(PROGRAM)
     found = str(beside) if beside.is_file() else shutil.which(PROGRAM, path=environ.get("PATH"))
     if found is None:
-        raise InventoryError(
-            f"{PROGRAM} is not installed", hint="install ansible-core: it comes with grapnel[provision]"
-        )
+        raise InventoryError(f"{PROGRAM} is not installed", hint="install grapnel again: Ansible comes with it")
     return found
 
 

@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from lab.kubelet import Assignment
     from lab.nodes import Node
 
-SOCKET = Path("run/containerd/containerd.sock")
+CONTAINERD, CRIO = "containerd", "crio"
+SOCKETS = {CONTAINERD: Path("run/containerd/containerd.sock"), CRIO: Path("run/crio/crio.sock")}
 LOG_DIR = Path("/var/log/pods")
 TRANSFER = "/var/lib/containerd/import.tar"  # on disk: overlayfs on overlayfs is refused elsewhere
+IMPORTS = {
+    CONTAINERD: ["ctr", "--namespace", "k8s.io", "images", "import", TRANSFER],
+    CRIO: ["skopeo", "--policy", "/etc/crio/policy.json", "copy", "--quiet", f"oci-archive:{TRANSFER}"],
+}
 
 
 @dataclass(frozen=True)
@@ -29,13 +34,15 @@ class Pods:
 
     node: Node
     cri: Cri
+    engine: str = CONTAINERD
 
     def load_images(self, names: Sequence[str] = images.NAMES) -> None:
-        """Import the lab's images into the node's containerd."""
+        """Import the lab's images into the node's engine. CRI-O cannot load an archive: its storage is written to."""
         for name in names:
             transfer = self.node.root / TRANSFER.lstrip("/")
             shutil.copyfile(images.archive(name), transfer)
-            self.node.run(["ctr", "--namespace", "k8s.io", "images", "import", TRANSFER])
+            target = [f"containers-storage:{images.reference(name)}"] if self.engine == CRIO else []
+            self.node.run([*IMPORTS[self.engine], *target])
             transfer.unlink()
 
     def run(self, spec: ContainerSpec, *, handler: str = "nvidia", assignment: Assignment | None = None) -> Finished:
@@ -60,7 +67,7 @@ class Pods:
 
 
 @contextmanager
-def pods_on(node: Node) -> Iterator[Pods]:
-    """Return a client of a running node's containerd."""
-    with Cri(node.root / SOCKET, log_dir=LOG_DIR, engine_root=node.root) as cri:
-        yield Pods(node, cri)
+def pods_on(node: Node, engine: str = CONTAINERD) -> Iterator[Pods]:
+    """Return a client of a running node's engine."""
+    with Cri(node.root / SOCKETS[engine], log_dir=LOG_DIR, engine_root=node.root) as cri:
+        yield Pods(node, cri, engine)

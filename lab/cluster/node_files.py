@@ -61,16 +61,29 @@ def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
     )
 
 
+def plan_crio(named: str, name: str, *, gpus: int, driver_module: str) -> NodeSpec:
+    """Return a lab node that has CRI-O from the path ``named`` and no kubelet. Raises ``ClusterError``."""
+    return NodeSpec(
+        name,
+        gpus=gpus,
+        driver_module=driver_module,
+        packages=CRIO_PACKAGES,
+        binds=tuple((str(path.resolve()), f"/usr/local/bin/{path.name}") for path in crio_programs(named)),
+    )
+
+
+def furnish_crio(layer: Layer, address: str) -> None:
+    """Write the files of a new node with CRI-O and no kubelet."""
+    _furnish_engine(layer, Engine.CRIO, address)
+
+
 def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, layer: Layer, address: str) -> None:
     """Write the files of a new node."""
     layer.copy_tree("/", FILES / "node")
     units = ["kubelet.service", "lab-images.service", "lab-service.service"]
     for unit in units:
         layer.link(f"{WANTS}/{unit}", f"../{unit}")
-    if node.engine in ADDED:
-        folder, unit = ADDED[node.engine]
-        layer.copy_tree("/", FILES / folder)
-        layer.link(f"{WANTS}/{unit}", f"/usr/local/lib/systemd/system/{unit}")
+    _furnish_engine(layer, node.engine, address)
     certificates = control_plane.certificates
     client = certificates.prepare_node(node.name)
     layer.write("/etc/kubernetes/kubelet.kubeconfig", control_plane.render_kubeconfig(client), 0o600)
@@ -78,11 +91,19 @@ def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, lay
     layer.write("/etc/kubernetes/kubelet.yaml", json.dumps(kubelet_configuration(node.engine), indent=2) + "\n")
     flags = f"--hostname-override={node.name} --node-ip={address}"
     layer.write("/etc/kubernetes/kubelet.env", f'KUBELET_FLAGS="{flags}"\n')
-    layer.write("/etc/cni/net.d/10-lab.conflist", json.dumps(pod_network(address), indent=2) + "\n")
     service = f"SERVICE_ADDRESS={SERVICE_ADDRESS}\nAPI_SERVER={control_plane.address}:{control_plane.port}\n"
     layer.write("/etc/kubernetes/api-server.env", service)
     others = range(FIRST_NODE, FIRST_NODE + node_count)
     layer.write("/etc/systemd/network/10-host0.network.d/pods.conf", render_routes(address, others))
+
+
+def _furnish_engine(layer: Layer, engine: Engine, address: str) -> None:
+    """Write what an engine needs beside its packages: its own files if it is no package, and the pod network."""
+    if engine in ADDED:
+        folder, unit = ADDED[engine]
+        layer.copy_tree("/", FILES / folder)
+        layer.link(f"{WANTS}/{unit}", f"/usr/local/lib/systemd/system/{unit}")
+    layer.write("/etc/cni/net.d/10-lab.conflist", json.dumps(pod_network(address), indent=2) + "\n")
 
 
 def kubelet_configuration(engine: Engine) -> dict[str, Any]:

@@ -38,6 +38,8 @@ WRITTEN_BY_THE_SYSTEM = {
     "/var/lib/dpkg/triggers/*": "what was triggered last",
     "/var/lib/systemd/*": "timers, random seed, catalogues",
     "/var/lib/containerd*": "the engine's own data",
+    "/var/lib/containers*": "the same, of CRI-O and Podman",
+    "/var/lib/crio*": "what CRI-O notes of its starts and ends",
     "/var/lib/private*": "made by systemd",
 }
 _PROGRAM = """

@@ -94,6 +94,15 @@ def state(node: Node) -> str:
     return node.run(["systemctl", "is-active", "crio"], check=False).stdout.strip()
 
 
+def edit(node: Node) -> str:
+    """Have somebody edit our drop-in; return what it says then."""
+    place = node.root / DROP_IN.lstrip("/")
+    text = place.read_text().replace("runtime_root", 'container_min_memory = "14MiB"\nruntime_root', 1)
+    assert "14MiB" in text
+    place.write_text(text)
+    return text
+
+
 def kept(node: Node) -> list[str]:
     """Return the edited drop-ins that were kept, and take them away."""
     found = sorted(node.root.joinpath("etc/crio").glob("99-nvidia.conf.edited-*"))
@@ -126,9 +135,7 @@ def test_an_edited_drop_in_is_left_alone_until_somebody_says_to_overwrite_it(
 ) -> None:
     place = node.root / DROP_IN.lstrip("/")
     ours = place.read_text()
-    edited = ours.replace("runtime_root", "container_min_memory = '14MiB'\nruntime_root", 1)
-    assert edited != ours
-    place.write_text(edited)
+    edited = edit(node)
     before = fingerprint(node)
 
     refused = controller.grapnel("apply", "--yes")
@@ -189,10 +196,14 @@ def test_remove_gives_the_node_back_although_crio_was_configured_otherwise_meanw
     node.run(["sh", "-c", f"printf '\\n[crio.metrics]\\nenable_metrics = false\\n' >> {SITES}"])
     node.run(["sh", "-c", f"printf '[crio.runtime]\\npids_limit = 100\\n' > {FOLDER}/99-z.conf"])
     controller.converge("n1")  # a handler that is made of the site's own may have to be written again
+    edited = edit(node)
 
     done = controller.call("remove")
 
     assert done.returncode == 0, done.stdout + done.stderr
+    kept = "/etc/crio/99-nvidia.conf.saved"  # CRI-O reads every file beside the others
+    assert node.run(["cat", kept]).stdout == edited
+    node.run(["rm", kept])
     assert set(before.difference(take_snapshot(node))) == {SITES, f"{FOLDER}/99-z.conf"}
     assert state(node) == "active"
     shell = ContainerSpec(image=reference("gpu-shell"), command=["echo", "works"])

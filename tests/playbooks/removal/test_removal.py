@@ -177,6 +177,21 @@ def test_what_cannot_be_given_back_is_said_first(
     assert not saved.exists() if text is None else saved.read_text() == text
 
 
+def test_an_edited_drop_in_of_crio_is_kept_where_crio_does_not_read_it(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    drop_in = "/etc/crio/crio.conf.d/99-nvidia.conf"
+    machine.write("/etc/crio/crio.conf.d/10-site.conf", "[crio]\n")
+    write(machine, {drop_in: "[crio.runtime]\n"})
+    machine.write(drop_in, "[crio.runtime]\npids_limit = 9\n")
+
+    told = document(find_removal(machine.host, ALL))
+    remove(machine)
+
+    assert any("its text is kept as /etc/crio/99-nvidia.conf.saved" in note for note in told["notes"])
+    assert [path.name for path in (machine.root / "etc/crio/crio.conf.d").iterdir()] == ["10-site.conf"]
+    assert machine.read("/etc/crio/99-nvidia.conf.saved") == "[crio.runtime]\npids_limit = 9\n"
+
+
 def teach_packages(machine: Machine, *, also: str = "", kubelet: str = "not-found") -> None:
     machine.teach("systemctl show --property LoadState --value kubelet.service", f"{kubelet}\n")
     machine.teach("dpkg-query --show", "installed")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 
 SAVED = ".saved"
+# CRI-O reads every file of its folder, whatever its name (filepath.Walk in pkg/config/config.go): there a text that is
+# kept would stay in force.
+_KEPT_ELSEWHERE = {"/etc/crio/crio.conf.d": "/etc/crio"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def plan_return(host: Host, path: str, original: Original) -> FileReturn:
         return FileReturn(path, original.reader, None, note=note)
     if taken.text is None:
         saved = path not in SHARED
-        note = f"{path} was edited since grapnel wrote it; its text is kept as {path}{SAVED}" if saved else ""
+        note = f"{path} was edited since grapnel wrote it; its text is kept as {_saved(path)}" if saved else ""
         return _return(path, original, present, None, place, reason="grapnel's own", note=note, saved=saved)
     reason = "grapnel's lines are taken out, and what was edited since stays"
     return _return(path, original, present, taken.text, place, reason=reason)
@@ -91,10 +94,16 @@ def _return(  # noqa: PLR0913 - what is known of a file
     return FileReturn(path, original.reader, Change(present, after, place), action, reason, note, saved)
 
 
+def _saved(path: str) -> str:
+    """Return where the text of a file is kept that goes."""
+    folder, _, name = path.rpartition("/")
+    return f"{_KEPT_ELSEWHERE.get(folder, folder)}/{name}{SAVED}"
+
+
 def save_beside(host: Host, given: FileReturn) -> None:
     """Keep the text of a file that goes, for the person who edited it; raises OSError."""
     if given.saved and given.change is not None and given.change.before is not None:
         before = given.change.before
-        place = host.path(f"{given.path}{SAVED}")
+        place = host.path(_saved(given.path))
         place.write_bytes(before.content.encode("utf-8", "surrogateescape"))
         place.chmod(before.mode & stat.S_IRWXU)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.payload.errors import PayloadError
-from tasks.release.bill_of_materials import render_bill
+from tasks.release.bill_of_materials import render_bill, render_constraints
 from tasks.release.notes import NotesError, notes_of
 from tasks.release.sums import render_sums
 from tasks.release.wheel import ROOT, build_wheel, run_tool
@@ -50,6 +50,7 @@ def _make(folder: Path) -> Path:
     version = wheel.name.split("-")[1]
     (release / "CHANGES.md").write_text(notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version))
     (release / "sbom.cdx.json").write_text(render_bill(version, ROOT / "requirements"))
+    (release / "constraints.txt").write_text(render_constraints(ROOT / "requirements"))
     (release / "SHA256SUMS").write_text(render_sums(release))
     return release
 

@@ -42,6 +42,15 @@ def read_pins(text: str) -> tuple[Pin, ...]:
     )
 
 
+def render_constraints(requirements: Path) -> str:
+    """Return the versions of the controller's distributions, for `--constraints` of installers.
+
+    Without digests: pip would then want one of the wheel of grapnel as well.
+    """
+    pins = read_pins((requirements / _FILES["controller"]).read_text(encoding="utf-8"))
+    return "".join(f"{pin.name}=={pin.version}\n" for pin in pins)
+
+
 def render_bill(version: str, requirements: Path) -> str:
     """Return the document; the same requirements always give the same one."""
     parts: dict[str, tuple[Pin, ...]] = {

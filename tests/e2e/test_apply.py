@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-DROP_IN = "etc/containerd/conf.d/99-nvidia.toml"
+DROP_INS = {"containerd": "etc/containerd/conf.d/99-nvidia.toml", "crio": "etc/crio/crio.conf.d/99-nvidia.conf"}
 
 
 @pytest.fixture
@@ -49,9 +49,8 @@ def test_an_engine_that_apply_restarts_keeps_its_pods(
     lab_nodes: tuple[LabNode, ...],
     operator: Operator,
 ) -> None:
-    restarted = [node for node in lab_nodes if node.engine == "containerd"]
-    started = {node.name: node.started(ENGINE) for node in restarted}
-    drop_ins = {node.name: node.node.root.joinpath(DROP_IN) for node in restarted}
+    started = {node.name: node.started(ENGINE) for node in lab_nodes}
+    drop_ins = {node.name: node.node.root.joinpath(DROP_INS[node.engine]) for node in lab_nodes}
     texts = {name: path.read_text() for name, path in drop_ins.items()}
     for path in drop_ins.values():
         path.unlink()
@@ -59,7 +58,7 @@ def test_an_engine_that_apply_restarts_keeps_its_pods(
     operator.converge_fleet()
 
     assert {name: path.read_text() for name, path in drop_ins.items()} == texts
-    for node in restarted:
+    for node in lab_nodes:
         assert node.started(ENGINE) != started[node.name]
         stage.wait_until_settled(node)
     ended = room.run(*(pod(f"new-{node.name}", container(gpus=1), node=node.name) for node in lab_nodes))

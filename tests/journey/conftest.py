@@ -130,15 +130,17 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of the release's wheel, in an environment with the pinned packages; all come from uv's cache."""
-    home = tmp_path_factory.mktemp("installed") / "environment"
+    """The folder in which ``uv tool install`` of the release's wheel puts grapnel's commands, and none of Ansible's.
+
+    The other packages are those that the release was tested with; all come from uv's cache.
+    """
+    home = tmp_path_factory.mktemp("installed")
     uv = str(uv_path(Progress(log_dir=cache_dir() / "logs")))
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(home)], check=True)
-    inside = ["--quiet", "--offline", "--python", str(home / "bin" / "python")]
-    pinned = str(ROOT / "requirements" / "provision.txt")
-    for words in (["sync", "--require-hashes", pinned], ["install", "--no-deps", str(next(release.glob("*.whl")))]):
-        subprocess.run([uv, "pip", words[0], *inside, *words[1:]], check=True, cwd=home)
-    subprocess.run([uv, "pip", "check", "--python", inside[-1]], check=True, cwd=home)
+    places = {"UV_TOOL_DIR": str(home / "tools"), "UV_TOOL_BIN_DIR": str(home / "bin")}
+    pinned = ["--constraints", str(release / "constraints.txt")]
+    words = ["--quiet", "--offline", "--python", sys.executable, *pinned, str(next(release.glob("*.whl")))]
+    subprocess.run([uv, "tool", "install", *words], check=True, cwd=home, env={**os.environ, **places})
+    subprocess.run([uv, "pip", "check", "--python", str(home / "tools/grapnel/bin/python")], check=True, cwd=home)
     return home / "bin"
 
 

@@ -61,6 +61,19 @@ def test_the_wheel_names_what_it_needs(release: Path) -> None:
     assert "Requires-Python: >=3.11" in metadata
 
 
+def test_the_versions_that_it_was_tested_with_are_those_of_its_bill_of_materials(release: Path) -> None:
+    bill = json.loads((release / "sbom.cdx.json").read_text())
+    is_controllers = {"name": "grapnel:part", "value": "controller"}
+    listed = {
+        f"{each['name']}=={each['version']}" for each in bill["components"] if is_controllers in each["properties"]
+    }
+
+    lines = (release / "constraints.txt").read_text().splitlines()
+
+    assert set(lines) == listed
+    assert any(line.startswith("ansible-core==") for line in lines)
+
+
 def test_the_collection_has_nothing_but_its_own(release: Path) -> None:
     with tarfile.open(next(release.glob("grapnel-node-*.tar.gz"))) as archive:
         names = archive.getnames()

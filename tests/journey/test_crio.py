@@ -70,7 +70,8 @@ def bare(controller: Controller) -> Node:  # noqa: ARG001 - it is up
 
 @pytest.fixture(scope="module")
 def before(bare: Node) -> Snapshot:
-    """What the node was like before grapnel."""
+    """What the node was like before grapnel; a kubelet has made its folder."""
+    bare.run(["mkdir", "-p", "/var/lib/kubelet/device-plugins"])
     return take_snapshot(bare)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import tomllib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,10 +39,15 @@ spec:
   driver: {{version: "{VERSION}", kernelModule: none}}
   runtime: {{engine: crio}}
 """
+ADOPTING = DECLARATION.replace("engine: crio", "engine: crio, adopt: true")
 RESOURCE = "nvidia.com/gpu"
 FOLDER = "/etc/crio/crio.conf.d"
 DROP_IN = f"{FOLDER}/99-nvidia.conf"
 SITES = f"{FOLDER}/10-site.conf"
+# What `nvidia-ctk runtime configure --runtime=crio` leaves: CRI-O reads it after grapnel's drop-in.
+TOOLKITS = f"{FOLDER}/99-nvidia.toml"
+WRAPPER, RUNC = "/usr/bin/nvidia-container-runtime", "/usr/lib/lab/within-limits/runc"
+TOOLKIT = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{WRAPPER}"\nruntime_type = "oci"\n'
 OVERRIDE = "etc/systemd/system/crio.service.d/refuse.conf"
 REASON = "it does not like this file"
 LOOK = ["sh", "-c", "ls /dev/nvidia* /usr/lib/x86_64-linux-gnu/libcuda* 2>&1; nvidia-smi -L"]
@@ -93,6 +99,13 @@ def pods(node: Node) -> Iterator[Pods]:
 
 def state(node: Node) -> str:
     return node.run(["systemctl", "is-active", "crio"], check=False).stdout.strip()
+
+
+def handler(node: Node) -> dict[str, Any]:
+    """Return the handler with which CRI-O runs."""
+    running = tomllib.loads(node.run(["crio", "status", "config"]).stdout)
+    found: dict[str, Any] = running["crio"]["runtime"]["runtimes"]["nvidia"]
+    return found
 
 
 def edit(node: Node) -> str:
@@ -211,3 +224,25 @@ def test_remove_gives_the_node_back_although_crio_was_configured_otherwise_meanw
     assert pods.run(shell, handler="").log == "works\n"
     with pytest.raises(CallError, match="failed to find runtime handler nvidia"):
         pods.run(shell)
+
+
+def test_the_toolkits_handler_is_taken_over_and_given_back(node: Node, controller: Controller) -> None:
+    program = node.root / WRAPPER.lstrip("/")
+    program.write_text(f'#!/bin/sh\nexec {RUNC} "$@"\n')
+    program.chmod(0o755)
+    node.root.joinpath(TOOLKITS.lstrip("/")).write_text(TOOLKIT)
+    node.run(["systemctl", "restart", "crio"])
+    there = node.run(["ls", FOLDER]).stdout
+
+    refused = controller.grapnel("apply", "--yes")
+    controller.folder.joinpath("grapnel.yaml").write_text(ADOPTING)
+    controller.converge("n1")
+    ours = handler(node)
+    done = controller.call("remove")
+
+    assert refused.returncode == 1
+    assert f"the runtime handler 'nvidia' is already in {TOOLKITS}" in " ".join(refused.stdout.split())
+    assert (ours["runtime_path"], ours["default_annotations"]) == (RUNC, {"grapnel.dev/handler": "nvidia"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert handler(node)["runtime_path"] == WRAPPER
+    assert (node.run(["cat", TOOLKITS]).stdout, node.run(["ls", FOLDER]).stdout) == (TOOLKIT, there)

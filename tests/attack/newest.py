@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lab import trees
@@ -39,11 +39,16 @@ def libraries() -> Path:
 
 @dataclass(frozen=True)
 class NewestController(Controller):
-    """An operator's folder whose commands run with the newest ansible-core."""
+    """An operator's folder whose commands run with the newest ansible-core.
+
+    ``places`` are further folders of this machine that they find where they always are.
+    """
+
+    places: tuple[Path, ...] = field(default=(), kw_only=True)
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder to its end, in a mount namespace of its own."""
-        places = {str(self.folder): self.folder, str(ROOT): ROOT, SITE: libraries()}
+        places = {str(each): each for each in (self.folder, ROOT, *self.places)} | {SITE: libraries()}
         root = self.folder / ".root"
         for part in ("upper", "work", "merged"):
             (root / part).mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
+from tests.attack.newest import NewestController
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
 
 if TYPE_CHECKING:
@@ -118,6 +119,19 @@ def test_ansible_playbook_does_the_same_on_debian_12(site: Site, controller: Con
     assert controller.plan_items("old") == []
     assert node.run(["nvidia-smi", "-L"]).stdout.count("GPU-") == 1
     site.remove("old")
+
+
+def test_the_newest_ansible_core_mends_a_node_over_ssh(gpu_node: Node, site: Site, controller: Controller) -> None:
+    """A wheel that is installed with Python 3.12 or newer brings it."""
+    newest = NewestController(controller.folder, places=(site.folder, site.access.control_dir))
+    gpu_node.run(["apt-mark", "unhold", "libcuda1"])
+    gpu_node.run(["chmod", "0600", "/etc/grapnel/hook.json"])
+
+    newest.converge("n1")
+
+    assert controller.plan_items("n1") == []
+    assert "libcuda1" in gpu_node.run(["apt-mark", "showhold"]).stdout
+    assert gpu_node.run(["stat", "-c", "%a", "/etc/grapnel/hook.json"]).stdout == "644\n"
 
 
 def test_the_collection_of_a_release_finds_an_applied_node_as_declared(

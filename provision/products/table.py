@@ -96,7 +96,7 @@ KUBESPRAY: Final = Product(
     name="kubespray",
     marks=("/etc/containerd/cri-base.json", "/etc/kubernetes/kubelet-config.yaml", "/etc/kubernetes/kubelet.env"),
     also=("/etc/systemd/system/containerd.service", "/usr/local/bin/containerd"),
-    meaning="where containerd is its engine, each run writes /etc/containerd/config.toml as a whole, without grapnel's import",
+    meaning="where it manages containerd, each run writes /etc/containerd/config.toml as a whole, without our import",
     remedy="give it the import in containerd_extra_args, and declare driver and device plugin here alone",
     roles=frozenset({Role.RUNTIME}),
 )

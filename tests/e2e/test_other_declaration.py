@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import Cluster
+from lab.cluster.crio import WITHOUT
 from lab.machine.errors import CommandError
 from tests.e2e import controller_image, daemonset, numa
 from tests.e2e.conftest import NAME
@@ -43,30 +44,35 @@ for path in glob.glob("/proc/[0-9]*/cmdline"):
 """
 
 
-def declaration() -> dict[str, Any]:
+def declaration(engine: str) -> dict[str, Any]:
     kubelet = {
         "topologyManagerPolicy": "single-numa-node",
         "cpuManagerPolicy": "static",
         "reservedSystemCPUs": numa.reserved(),
     }
     node = {"kubelet": kubelet, "kernel": {"hugepages": {"2Mi": PAGES}}}
-    return {"grapnel_stack": {"node": node, "plugin": {"daemon": "daemonset"}}}
+    return {"grapnel_stack": {"node": node, "plugin": {"daemon": "daemonset"}, "runtime": {"engine": engine}}}
 
 
-@pytest.fixture(scope="module")
-def node(stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator) -> Iterator[LabNode]:
-    """The node; as all others again afterwards, by `apply` as well."""
+@pytest.fixture(scope="module", params=["containerd", "crio"])
+def node(
+    request: pytest.FixtureRequest, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
+) -> Iterator[LabNode]:
+    """A node with one of the engines; as it was again afterwards, by `apply` as well."""
     if numa.CPUS == 1:
         pytest.skip("a machine with one CPU has none for a second NUMA node")
-    chosen = lab_nodes[0]
+    chosen = next((each for each in lab_nodes if each.engine == request.param), None)
+    if chosen is None:
+        pytest.skip(WITHOUT)
     own = operator.folder / "host_vars" / f"{chosen.name}.yaml"
+    before = own.read_text() if own.exists() else "{}"  # the engine, where it is not the others'
 
     def apply() -> None:
         done = operator.apply("--limit", chosen.name)
         assert done.returncode == 0, done.stdout
 
     def declare_as_others() -> None:
-        own.unlink()
+        own.write_text(before)
         apply()
 
     with ExitStack() as stack:
@@ -74,7 +80,7 @@ def node(stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator) -> It
         set_up_kubelet(stack, chosen)
         stage.wait_until_settled(chosen)
         own.parent.mkdir(exist_ok=True)
-        own.write_text(json.dumps(declaration()))
+        own.write_text(json.dumps(declaration(chosen.engine)))
         stack.callback(declare_as_others)
         stack.enter_context(controller_image.removed(chosen))
         controller_image.load(chosen)

@@ -145,8 +145,8 @@ UNITS = ["grapnel-inventory.service", "grapnel-inventory.path"]
 
 
 def teach_units(machine: Machine, *, enabled: str) -> None:
-    for unit in UNITS:
-        machine.teach(f"systemctl show --property UnitFileState --value {unit}", f"{enabled}\n")
+    states = "\n".join(f"UnitFileState={enabled}\nActiveState=inactive\n" for _ in UNITS)
+    machine.teach(f"systemctl show --property UnitFileState,ActiveState {' '.join(UNITS)}", states)
     machine.teach(f"systemctl enable --now {' '.join(UNITS)}")
     machine.teach("systemctl daemon-reload")
     (machine.root / "etc/systemd/system").mkdir(parents=True)

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
+from ansible_collections.grapnel.node.plugins.module_utils.units import unit_states
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -77,7 +77,7 @@ def install_units(host: Host, part: str, units: list[str]) -> bool:
     if strange := [unit for unit in units if not _UNIT.fullmatch(unit)]:
         raise InstallationError(f"{strange[0]!r} is not the name of a unit")
     linked = [unit for unit in units if _link_unit(host, part, unit)]
-    enabled = [unit for unit in units if unit_property(host, unit, "UnitFileState") == "enabled"]
+    enabled = [one for one in unit_states(host, units) if one.enabled == "enabled"]
     if linked and len(enabled) == len(units):  # else systemctl reloads when it enables
         _systemctl(host, "daemon-reload")
     _systemctl(host, "enable", "--now", *units)

@@ -12,6 +12,7 @@ it. Needs root, nodes, the payload.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 from bench.stage.figures import Spread
 from bench.stage.pods import cpu_s
@@ -156,6 +158,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--name", default="bench-bare", help="of the site")
     args = parser.parse_args()
+    os.environ.setdefault("GRAPNEL_PAYLOAD", str(ROOT / "dist" / "payload"))  # and not one that was built earlier
     site = Site(args.name)
     ours: list[Took] = []
     hand: list[Took] = []

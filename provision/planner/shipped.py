@@ -40,7 +40,7 @@ version = 2
     path = "/var/lib/containerd/opt"
 """
 # By distribution and engine: the files that the package brings. docker.io 26.1.5+dfsg1-9+deb13u1 brings none.
-_SHIPPED: Mapping[tuple[str, str], Mapping[str, str | None]] = {
+SHIPPED: Mapping[tuple[str, str], Mapping[str, str | None]] = {
     ("debian", EngineName.CONTAINERD.value): {containerd.MAIN_PATH: _DEBIANS_CONTAINERD},
     ("debian", EngineName.DOCKER.value): {docker.MAIN_PATH: None},
 }
@@ -60,7 +60,7 @@ def foresee_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> For
     Nothing, if the package is not known, or if a former installation has left our drop-in, which somebody may have
     edited. A file that somebody has written beforehand stays: packages do not replace it.
     """
-    shipped = _SHIPPED.get((facts.node.os.id, engine.name))
+    shipped = SHIPPED.get((facts.node.os.id, engine.name))
     version = _UPSTREAM.match(_candidate(facts, engine))
     if shipped is None or version is None or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
         return None

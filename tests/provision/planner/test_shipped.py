@@ -93,7 +93,7 @@ def test_what_is_not_known_follows_in_the_next_pass(change: dict[str, str]) -> N
 
 
 def test_the_second_pass_configures_an_engine_whose_package_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "_SHIPPED", {})
+    monkeypatch.setattr(shipped, "SHIPPED", {})
     facts = make_facts()
 
     second = plan(simulate_apply(facts, plan(facts)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -14,6 +16,9 @@ from lab.nodes import NodeSpec
 from tests.journey.conftest import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from lab.nodes import Node, Site
     from tests.journey.conftest import Controller
 
@@ -54,6 +59,62 @@ def test_an_unreachable_node_does_not_stop_the_others(gpu_node: Node, controller
     assert "unreachable" in done.stdout
     assert "converged" in done.stdout
     assert "libcuda1" in gpu_node.run(["apt-mark", "showhold"]).stdout
+
+
+@pytest.fixture
+def person(gpu_node: Node) -> Iterator[str]:
+    """Somebody on the node who logs in with the lab's key and may become root with a password."""
+    gpu_node.run(["useradd", "--create-home", "--groups", "sudo", "ada"])
+    gpu_node.run(["sh", "-c", "cp -r /root/.ssh /home/ada/ && chown -R ada /home/ada && echo ada:right | chpasswd"])
+    yield "ada"
+    gpu_node.run(["userdel", "--remove", "ada"], check=False)
+
+
+def connect(site: Site, controller: Controller, known_hosts: Path, **variables: object) -> None:
+    """Have the controller reach n1 in a way of its own, not by the connection that the lab keeps open."""
+    settings = (word for word in site.access.options() if word != "-o" and not word.startswith("Control"))
+    told = (word.replace(str(site.access.known_hosts), str(known_hosts)) for word in settings)
+    words = [word for each in told for word in ("-o", each)]
+    own = controller.folder / "host_vars" / "n1.yaml"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(json.dumps({"ansible_ssh_args": shlex.join(["-F", "none", *words]), **variables}))
+
+
+@pytest.mark.parametrize(
+    ("password", "said", "code"),
+    [
+        pytest.param("wrong", "the password for sudo is wrong: check ansible_become_password", 1, id="wrong"),
+        pytest.param(None, "sudo asks for a password, and none is given: set ansible_become_password", 1, id="missing"),
+        pytest.param("right", "as declared", 0, id="right"),
+    ],
+)
+def test_what_is_wrong_with_a_password_is_said(  # noqa: PLR0913 - three of them are a case
+    password: str | None, said: str, code: int, site: Site, controller: Controller, person: str
+) -> None:
+    become = {"ansible_become": True, "ansible_become_password": password} if password else {"ansible_become": True}
+    connect(site, controller, site.access.known_hosts, ansible_user=person, **become)
+
+    done = controller.grapnel("plan", "--limit", "n1")
+
+    assert said in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert done.returncode == code
+
+
+def test_a_host_key_that_has_changed_is_told_with_its_line(
+    gpu_node: Node, site: Site, controller: Controller, tmp_path: Path
+) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True)
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.write_text(f"{gpu_node.address} {(tmp_path / 'other.pub').read_text()}")
+    connect(site, controller, known_hosts)
+
+    done = controller.grapnel("plan", "--limit", "n1")
+
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    assert (
+        f"its host key is not the one in {known_hosts}:1: remove that line if the machine was installed again" in words
+    )
 
 
 def test_a_broken_engine_configuration_is_refused_with_the_parsers_words(

@@ -164,7 +164,7 @@ def test_a_kernel_that_cannot_unload_modules_is_told_before_anything_is_changed(
     for name in ALL:
         (machine.root / f"sys/module/{name}/refcnt").unlink()
 
-    with pytest.raises(StepError, match=r"cannot unload nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia .*only a reboot"):
+    with pytest.raises(StepError, match=r"cannot unload nvidia_drm, .*, nvidia .*only a reboot helps"):
         exchange(machine)
 
     assert changes(machine) == []

@@ -24,6 +24,9 @@ _UNUSED_FOLDERS = {"__pycache__", "tests", "bin"}
 _UNUSED_SUFFIXES = {".pyi", ".pyc"}
 _UNUSED_FILES = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json", ".lock"}
 _UNUSED_AT_THE_TOP = {"example.py", ".gitignore"}
+# PyYAML's C parser is half of what would travel. The daemon limits what it reads in the one in Python; PyYAML itself
+# goes without the other.
+_UNUSED_PARSER = ("_yaml/*", "yaml/_yaml.*.so", "yaml/cyaml.py")
 
 
 @dataclass(frozen=True)
@@ -113,4 +116,5 @@ def _is_unused(relative: Path) -> bool:
         or relative.suffix in _UNUSED_SUFFIXES
         or relative.name in _UNUSED_FILES
         or str(relative) in _UNUSED_AT_THE_TOP
+        or any(relative.match(pattern) for pattern in _UNUSED_PARSER)
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
 from provision.planner.adoption import plan_adoption
 from provision.planner.hand_edits import Kept, keep_edits
@@ -19,6 +21,7 @@ from provision.planner.part import (
     plan_files,
     plan_service,
 )
+from provision.planner.shipped import foresee_files
 from provision.render.containerd import is_same_configuration
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
@@ -52,31 +55,46 @@ def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
 
 
 def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> Part[RuntimeVariables]:
-    """Plan for a node without an engine: nothing runs in it, and its configuration follows in the next pass."""
+    """Plan for a node without an engine: nothing runs in it.
+
+    What cannot be known of its configuration before it is there follows in the next pass.
+    """
     problems = _install_problems(facts, stack, engine)
     if problems:
         return Part(problems=problems)
+    foreseen = foresee_files(facts, stack, engine)
     install = [
         Item(role=Role.RUNTIME, action=Action.INSTALL, target=name, reason="no container engine is installed")
         for name in engine.packages
     ]
-    deferred = [
+    follows = "depends on" if foreseen is None else "follows from"
+    configure = [
         Item(
             role=Role.RUNTIME,
             action=Action.WRITE,
             target=path,
-            reason="depends on the configuration that the engine's package brings",
-            deferred=True,
+            reason=f"{follows} the configuration that the engine's package brings",
+            deferred=foreseen is None,
         )
         for path in engine.engine_paths
     ]
-    now = (
-        *install,
-        *_hook(facts, payload),
-        *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)),
+    now = (*install, *_hook(facts, payload), *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)))
+    if foreseen is None:
+        return Part((*now, *configure), (), _variables(now, payload, _own_files(stack, engine), engine))
+    files = (*_own_files(stack, engine), *foreseen.files)
+    items = (*now, *configure, *_take_in(engine))
+    variables = msgspec.structs.replace(
+        _variables(items, payload, files, engine),
+        runtime_foreseen={file.path: foreseen.made_from for file in foreseen.files},
     )
-    variables = _variables(now, payload, _own_files(stack, engine), engine)
-    return Part((*now, *deferred), (), variables)
+    return Part(items, (), variables, declared=_declared(payload, files, engine))
+
+
+def _take_in(engine: NodeEngine) -> tuple[Item, ...]:
+    """Return how an engine that its package starts takes in the files that are written then."""
+    reason = "its package starts the engine before its configuration is written"
+    action = Action.RELOAD if engine.reloads else Action.RESTART
+    return (Item(role=Role.RUNTIME, action=action, target=engine.service, reason=reason),) if engine.service else ()
 
 
 def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> tuple[Problem, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
+from provision.planner import shipped
+from provision.render.containerd import MAIN_PATH
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
 
 if TYPE_CHECKING:
@@ -29,6 +32,15 @@ def found_by_the_timer(node: Node) -> dict[str, list[str]]:
     return {kind: [each["name"] for each in result["differences"] if each["kind"] == kind] for kind in kinds}
 
 
+def assert_known(node: Node) -> None:
+    """Check that the package brings the configuration that a plan for a node without it is made from."""
+    conffiles = node.run(["dpkg-query", "-W", "-f", "${Conffiles}\\n", "containerd"]).stdout
+    digests = dict(line.split()[:2] for line in conffiles.splitlines() if line.strip())
+    known = shipped.SHIPPED["debian", "containerd"][MAIN_PATH]
+    assert known is not None
+    assert digests[MAIN_PATH] == hashlib.md5(known.encode(), usedforsecurity=False).hexdigest()  # as dpkg notes it
+
+
 def test_a_plan_tells_what_would_change_and_changes_nothing(site: Site, controller: Controller) -> None:
     node = site.up(NodeSpec("bare", suite="trixie", gpus=2))
     before = fingerprint(node)
@@ -47,6 +59,7 @@ def test_an_applied_node_is_as_declared(gpu_node: Node) -> None:
     config = gpu_node.run(["containerd", "config", "dump"]).stdout
 
     assert shown == f"{VERSION}-2 hold"
+    assert_known(gpu_node)
     assert "container_annotations" in config
     assert "restrict_oom_score_adj = true" in config  # the administrator's own key is still in force
     units = ["containerd", "grapnel-node", "grapnel-inventory.path"]
@@ -105,6 +118,7 @@ def test_ansible_playbook_does_the_same_on_debian_12(site: Site, controller: Con
     playbook = ["ansible-playbook", str(ROOT / "playbooks" / "site.yml"), "-i", "inventory.yaml", "--limit", "old"]
     stack = ["-e", f"grapnel_stack_file={controller.folder / 'grapnel.yaml'}"]
 
+    node.run(["rm", "/etc/containerd/config.toml"])  # of the site's administrator: the package brings its own
     before = fingerprint(node)
     checked = controller.run(*playbook, *stack, "--check", "--diff")
     untouched = fingerprint(node)
@@ -116,6 +130,10 @@ def test_ansible_playbook_does_the_same_on_debian_12(site: Site, controller: Con
     assert done.returncode == 0, done.stdout + done.stderr
     assert "changed=0" in again.stdout, again.stdout
     assert controller.plan_items("old") == []
+    assert_known(node)
+    config = node.run(["containerd", "config", "dump"]).stdout
+    assert 'bin_dir = "/usr/lib/cni"' in config
+    assert '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]' in config
     assert node.run(["nvidia-smi", "-L"]).stdout.count("GPU-") == 1
     site.remove("old")
 

@@ -61,8 +61,10 @@ class Systemd:
     def __init__(self, machine: Machine, unit: str, *, active: str, enabled: str) -> None:
         self.active, self.enabled = active, enabled
         self.is_broken: Callable[[], bool] = lambda: False
-        machine.teach(f"systemctl show --property ActiveState --value {unit}", lambda: self._say(self.active))
-        machine.teach(f"systemctl show --property UnitFileState --value {unit}", lambda: self._say(self.enabled))
+        machine.teach(
+            f"systemctl show --property UnitFileState,ActiveState {unit}",
+            lambda: self._say(f"UnitFileState={self.enabled}\nActiveState={self.active}"),
+        )
         machine.teach("systemctl daemon-reload")
         machine.teach(f"journalctl --unit {unit}")
         for step in ("start", "restart", "reload", "stop", "enable", "disable"):

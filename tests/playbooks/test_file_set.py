@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileText,
     describe,
     find_changes,
+    leave_out_unforeseen,
     parse_files,
     remove_leftovers,
     swap_back,
@@ -336,3 +338,26 @@ def test_nothing_is_taken_away_where_another_file_cannot_be_written(machine: Mac
 def test_a_path_to_take_away_is_checked_like_one_to_write() -> None:
     with pytest.raises(FileSetError, match="is not an absolute path"):
         parse_files([], ["/etc/../passwd"])
+
+
+@pytest.mark.parametrize(
+    ("there", "expected", "is_written"),
+    [
+        pytest.param("brought\n", hashlib.sha256(b"brought\n").hexdigest(), True, id="as expected"),
+        pytest.param("another\n", hashlib.sha256(b"brought\n").hexdigest(), False, id="another text"),
+        pytest.param(None, hashlib.sha256(b"brought\n").hexdigest(), False, id="the package brings none"),
+        pytest.param(None, "", True, id="none, as expected"),
+        pytest.param("brought\n", "", False, id="one where none was expected"),
+    ],
+)
+def test_a_file_that_was_made_from_something_else_is_left_out(
+    there: str | None, expected: str, machine: Machine, *, is_written: bool
+) -> None:
+    if there is not None:
+        machine.write("/etc/containerd/config.toml", there)
+    files = [{"path": "/etc/grapnel/hook.json"}, {"path": "/etc/containerd/conf.d/99-nvidia.toml"}]
+    foreseen = {"/etc/containerd/conf.d/99-nvidia.toml": {"/etc/containerd/config.toml": expected}}
+
+    left = leave_out_unforeseen(machine.host, files, foreseen)
+
+    assert left == (files if is_written else files[:1])

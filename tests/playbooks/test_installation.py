@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import tarfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.installation import (
     install_units,
     read_installations,
     read_inventory,
+    unpacked_content,
 )
 
 if TYPE_CHECKING:
@@ -145,8 +149,8 @@ UNITS = ["grapnel-inventory.service", "grapnel-inventory.path"]
 
 
 def teach_units(machine: Machine, *, enabled: str) -> None:
-    for unit in UNITS:
-        machine.teach(f"systemctl show --property UnitFileState --value {unit}", f"{enabled}\n")
+    states = "\n".join(f"UnitFileState={enabled}\nActiveState=inactive\n" for _ in UNITS)
+    machine.teach(f"systemctl show --property UnitFileState,ActiveState {' '.join(UNITS)}", states)
     machine.teach(f"systemctl enable --now {' '.join(UNITS)}")
     machine.teach("systemctl daemon-reload")
     (machine.root / "etc/systemd/system").mkdir(parents=True)
@@ -193,3 +197,35 @@ def test_what_is_no_unit_of_grapnel_is_refused(machine: Machine, name: str) -> N
     with pytest.raises(InstallationError, match="is not the name of a unit"):
         install_units(machine.host, "hook", [name])
     assert machine.calls == []
+
+
+def packed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+def test_what_came_with_the_module_is_an_archive_for_a_while() -> None:
+    content = b"tar" * 1000
+
+    with unpacked_content(packed(content), hashlib.sha256(content).hexdigest()) as archive:
+        assert Path(archive).read_bytes() == content
+        assert Path(archive).stat().st_mode & 0o077 == 0
+
+    assert not Path(archive).exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(packed(b"another"), id="another archive"),
+        pytest.param(packed(b"right")[:-8], id="cut short"),
+        pytest.param("!", id="no base64"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_what_is_not_the_archive_is_not_unpacked(content: str) -> None:
+    digest_of_right = hashlib.sha256(b"right").hexdigest()
+    with (
+        pytest.raises(InstallationError, match="not the archive with this digest"),
+        unpacked_content(content, digest_of_right),
+    ):
+        pytest.fail("it was taken")

@@ -15,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
     failed_checks,
     inspect,
     is_installed,
+    start_comparison,
     would_change,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, SITE_MARK
@@ -217,3 +218,13 @@ def test_a_node_without_a_daemon_offers_nothing_and_is_looked_at(machine: Machin
     assert right["ok"] is True
     assert failed_checks(wrong) == ["module-version: the loaded kernel module is 535.309.01"]
     assert inspect(machine.host, call("resume")) == {"offered": 0}
+
+
+def test_a_node_is_compared_beside_everything_else_where_it_has_what_compares(machine: Machine) -> None:
+    start_comparison(machine.host)
+    assert machine.calls == []
+
+    machine.write("/etc/systemd/system/grapnel-drift.service")
+    machine.teach("systemctl start --no-block grapnel-drift.service", return_code=1)  # it is nobody's failure
+    start_comparison(machine.host)
+    assert machine.calls == ["systemctl start --no-block grapnel-drift.service"]

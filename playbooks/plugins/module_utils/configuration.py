@@ -36,10 +36,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     DAEMON_UNIT,
+    UnitState,
     clear_restart,
     is_restart_due,
     mark_restart,
-    unit_property,
+    unit_state,
 )
 
 if TYPE_CHECKING:
@@ -82,21 +83,16 @@ def pending_steps(host: Host, service: Service) -> list[str]:
     """Return the systemctl commands that bring the unit to its state, apart from those for changed files."""
     if not service.unit:
         return []
-    is_enabled, is_active = _is_enabled(host, service.unit), _is_active(host, service.unit)
+    return _steps(host, service, unit_state(host, service.unit))
+
+
+def _steps(host: Host, service: Service, state: UnitState) -> list[str]:
     if not service.enabled:
-        return [*(["disable"] if is_enabled else []), *(["stop"] if is_active else [])]
+        return [*(["disable"] if state.is_enabled else []), *(["stop"] if state.is_active else [])]
     due = service.restart or is_restart_due(host, service.unit)
     take_in = "reload" if service.reload else "restart"
-    start = "start" if not is_active else take_in if due else ""
-    return [*([] if is_enabled else ["enable"]), *([start] if start else [])]
-
-
-def _is_enabled(host: Host, unit: str) -> bool:
-    return unit_property(host, unit, "UnitFileState") in ("enabled", "static", "generated")
-
-
-def _is_active(host: Host, unit: str) -> bool:
-    return unit_property(host, unit, "ActiveState") in ("active", "activating", "reloading")
+    start = "start" if not state.is_active else take_in if due else ""
+    return [*([] if state.is_enabled else ["enable"]), *([start] if start else [])]
 
 
 def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
@@ -118,11 +114,12 @@ def apply_changes(
 
     What was there before is remembered first, unless this gives it back.
     """
+    state = unit_state(host, service.unit) if service.unit else None
     if remembers:
-        _remember(host, service, changes)
+        _remember(host, service, changes, state)
     if service.engine in CONFIG_FOLDERS:
         remove_leftovers(host, CONFIG_FOLDERS[service.engine])
-    _swap_in(host, service, changes)
+    _swap_in(host, service, changes, state)
     failure = _set_unit_state(host, service, changes, sleep)
     if failure is not None:
         failure += told_by(host, service.unit, service.engine)
@@ -140,20 +137,19 @@ def settle_timer(host: Host, service: Service, timer: str) -> list[str]:
     return steps
 
 
-def _remember(host: Host, service: Service, changes: list[Change]) -> None:
+def _remember(host: Host, service: Service, changes: list[Change], state: UnitState | None) -> None:
     try:
-        if service.engine and service.unit:
-            enabled, active = _is_enabled(host, service.unit), _is_active(host, service.unit)
-            remember_unit(host, service.unit, enabled=enabled, active=active)
+        if service.engine and state is not None:
+            remember_unit(host, service.unit, enabled=state.is_enabled, active=state.is_active)
         remember_changes(host, changes, Reader(service.unit, service.engine, reloads=service.reload))
     except OriginalsError as error:
         raise ConfigurationError(f"nothing was changed: {error}") from error
 
 
-def _swap_in(host: Host, service: Service, changes: list[Change]) -> None:
+def _swap_in(host: Host, service: Service, changes: list[Change], state: UnitState | None) -> None:
     """Swap the files in under the mark of a restart; without them there is nothing to restart for."""
-    was_due = not service.unit or is_restart_due(host, service.unit)
-    if _STARTS & set(pending_steps(host, service)):
+    was_due = state is None or is_restart_due(host, service.unit)
+    if state is not None and _STARTS & set(_steps(host, service, state)):
         mark_restart(host, service.unit)
     try:
         swap_in(host, changes)
@@ -194,7 +190,7 @@ def _wait_for_answer(host: Host, service: Service, sleep: Callable[[float], None
 
 
 def _silence(host: Host, service: Service) -> str | None:
-    state = unit_property(host, service.unit, "ActiveState")
+    state = unit_state(host, service.unit).active
     if state != "active":
         return f"{service.unit} is {state or 'unknown'}"
     # CRI-O's unit is active only once it answers (Type=notify).

@@ -11,6 +11,7 @@ belongs to `configuration`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import stat
@@ -87,6 +88,29 @@ def parse_files(given: Iterable[Mapping[str, Any]], absent: Iterable[str] = ()) 
     if len({one.path for one in wanted}) < len(wanted):
         raise FileSetError("a path is given twice")
     return wanted
+
+
+def leave_out_unforeseen(
+    host: Host, files: Iterable[Mapping[str, Any]], foreseen: Mapping[str, Mapping[str, str]]
+) -> list[Mapping[str, Any]]:
+    """Return the files without those that were made from others which are not there as they were expected.
+
+    ``foreseen`` has the SHA-256 of what a file was made from, by its path, and "" for a file that must not be there.
+    """
+    digests = {path: _digest(host, path) for made_from in foreseen.values() for path in made_from}
+    return [
+        file
+        for file in files
+        if all(digests[path] == digest for path, digest in foreseen.get(str(file["path"]), {}).items())
+    ]
+
+
+def _digest(host: Host, path: str) -> str:
+    try:
+        with host.open(path) as stream:
+            return hashlib.sha256(stream.read()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _parse_file(given: Mapping[str, Any], *, is_absent: bool = False) -> FileText:

@@ -6,17 +6,23 @@ part's link is renamed to it. A kill anywhere leaves the old version working; th
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
+from ansible_collections.grapnel.node.plugins.module_utils.units import unit_states
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _HOME = "/usr/lib/grapnel"
@@ -58,6 +64,21 @@ def read_inventory(host: Host) -> dict[str, Any] | None:
     return {"driver_version": inventory.get("driver_version")} if isinstance(inventory, dict) else None
 
 
+@contextlib.contextmanager
+def unpacked_content(content: str, digest: str) -> Iterator[str]:
+    """Write an archive that came as base64 of zlib into a file for a while; raises `InstallationError`."""
+    try:
+        archive = zlib.decompress(base64.b64decode(content, validate=True))
+    except (ValueError, zlib.error):
+        archive = b""
+    if hashlib.sha256(archive).hexdigest() != digest:
+        raise InstallationError("what was sent is not the archive with this digest: run it again")
+    with tempfile.NamedTemporaryFile(prefix="grapnel-", suffix=".tar") as file:
+        file.write(archive)
+        file.flush()
+        yield file.name
+
+
 def install_part(host: Host, part: str, digest: str, archive: str) -> None:
     """Unpack an archive and switch a part to it; raises `InstallationError`."""
     name = f"{part}-{digest[:_DIGEST_LENGTH]}"
@@ -77,7 +98,7 @@ def install_units(host: Host, part: str, units: list[str]) -> bool:
     if strange := [unit for unit in units if not _UNIT.fullmatch(unit)]:
         raise InstallationError(f"{strange[0]!r} is not the name of a unit")
     linked = [unit for unit in units if _link_unit(host, part, unit)]
-    enabled = [unit for unit in units if unit_property(host, unit, "UnitFileState") == "enabled"]
+    enabled = [one for one in unit_states(host, units) if one.enabled == "enabled"]
     if linked and len(enabled) == len(units):  # else systemctl reloads when it enables
         _systemctl(host, "daemon-reload")
     _systemctl(host, "enable", "--now", *units)
@@ -111,8 +132,8 @@ def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
     done = host.run(command, _UNPACK_TIMEOUT_S)
     if done.return_code:
         raise InstallationError(f"{archive} cannot be unpacked: {done.complaint}")
-    _compile(host, beside, f"{_RELEASES}/{name}")
-    _pack(host, beside)
+    if not _pack(host, beside):
+        _compile(host, beside, f"{_RELEASES}/{name}")
     (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
     os.sync()  # the link must never lead to files that a power cut made empty
     _remove(releases / name)  # an older attempt, or a version that somebody damaged
@@ -129,10 +150,11 @@ def _compile(host: Host, folder: Path, place: str) -> None:
     host.run([_PYTHON, "-m", "compileall", *options, str(folder)], _COMPILE_TIMEOUT_S)
 
 
-def _pack(host: Host, folder: Path) -> None:
-    """Let a hook pack its modules for the node's Python, as it starts before every container; without, it is slower."""
-    if (folder / _HOOK).exists():
-        host.run([_PYTHON, "-IS", str(folder / _HOOK), "pack"], _COMPILE_TIMEOUT_S)
+def _pack(host: Host, folder: Path) -> bool:
+    """Let a hook pack its modules for the node's Python, as it starts before every container; compiling is slower."""
+    if not (folder / _HOOK).exists():
+        return False
+    return host.run([_PYTHON, "-IS", str(folder / _HOOK), "pack"], _COMPILE_TIMEOUT_S).return_code == 0
 
 
 def _make_current(host: Host, part: str, name: str) -> None:

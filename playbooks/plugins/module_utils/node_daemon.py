@@ -1,4 +1,4 @@
-"""Calls the node daemon for its half of a driver swap: ``release``, ``verify``, ``resume``.
+"""Calls the node daemon for its half of a driver swap, ``release``, ``verify``, ``resume``, and its look for drift.
 
 A node without a daemon offers nothing: to release it is to find out who holds a GPU, and to verify it is to check the
 loaded kernel module.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
 
 LAUNCHER = "/usr/lib/grapnel/node/grapnel-node"
+_DRIFT_UNIT = "grapnel-drift.service"
 _SLACK_S = 30.0  # the command ends its own waiting before we end it
 _DONE = 0
 _USAGE = 2
@@ -54,6 +55,12 @@ class Call:
 def is_installed(host: Host) -> bool:
     """Tell whether the node has a daemon."""
     return host.path(LAUNCHER).exists()
+
+
+def start_comparison(host: Host) -> None:
+    """Have the node compared with its declaration, beside everything else; where that is not done, nothing happens."""
+    if host.path(f"/etc/systemd/system/{_DRIFT_UNIT}").exists():
+        host.run(["systemctl", "start", "--no-block", _DRIFT_UNIT], _SLACK_S)
 
 
 def is_released(host: Host) -> bool:

@@ -7,13 +7,14 @@ the next one (``docs/contracts/node-facts``).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils import kubernetes_engines
 from ansible_collections.grapnel.node.plugins.module_utils.preflight import unattended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
@@ -55,6 +56,24 @@ _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonoto
 _TIMEOUT_S = 20.0
 
 
+@dataclass(frozen=True)
+class UnitState:
+    """What systemd says about a unit: ``UnitFileState`` and ``ActiveState``, empty where it does not know."""
+
+    enabled: str
+    active: str
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether it starts at boot, by itself or by another unit."""
+        return self.enabled in ("enabled", "static", "generated")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs, or is about to."""
+        return self.active in ("active", "activating", "reloading")
+
+
 def read_units(host: Host) -> dict[str, Any]:
     """Return the facts ``services``; a unit that systemd does not know is ``not-found``."""
     shown = host.run(["systemctl", "show", "--property", _PROPERTIES, *_UNITS], _TIMEOUT_S)
@@ -91,6 +110,18 @@ def mark_restart(host: Host, unit: str) -> None:
 def clear_restart(host: Host, unit: str) -> None:
     """Remove the mark: the service has restarted since, or nothing was changed after all."""
     host.path(f"{RESTART_MARKS}/{unit}").unlink(missing_ok=True)
+
+
+def unit_states(host: Host, units: Sequence[str]) -> list[UnitState]:
+    """Return the states of units in their order, with one question to systemd."""
+    shown = host.run(["systemctl", "show", "--property", "UnitFileState,ActiveState", *units], _TIMEOUT_S)
+    found = [UnitState(each.get("UnitFileState", ""), each.get("ActiveState", "")) for each in _parse(shown.stdout)]
+    return (found + [UnitState("", "")] * len(units))[: len(units)]
+
+
+def unit_state(host: Host, unit: str) -> UnitState:
+    """Return the state of one unit."""
+    return unit_states(host, [unit])[0]
 
 
 def unit_property(host: Host, unit: str, name: str) -> str:

@@ -78,6 +78,13 @@ options:
         description: Whether the text is left out because this copy of the plan is for display. It is then refused.
         type: bool
         default: false
+  foreseen:
+    description:
+      - Files that were made from others before these were there. By the path of each, the SHA-256 of what it was made
+        from, by path as well, and an empty text for a file that must not be there. One that was made from something
+        else than what is there now is not written.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     description: The engine validates the configuration as it would be, in check mode too.
@@ -127,6 +134,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileSetError,
     describe,
     find_changes,
+    leave_out_unforeseen,
     parse_files,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -181,13 +189,15 @@ def main() -> None:
                     "withheld": {"type": "bool", "default": False},
                 },
             },
+            "foreseen": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
     host, paths = Host(), []
     try:
         service = Service(**{name: module.params[name] for name in _SERVICE}, timers=tuple(module.params["timers"]))
-        changes = find_changes(host, parse_files(module.params["files"], module.params["absent"]))
+        files = leave_out_unforeseen(host, module.params["files"], module.params["foreseen"])
+        changes = find_changes(host, parse_files(files, module.params["absent"]))
         paths = [change.after.path for change in changes]
         steps = pending_steps(host, service)
         rehearse(host, service, changes)

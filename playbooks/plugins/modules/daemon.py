@@ -19,9 +19,10 @@ options:
     description:
       - C(release) stops offering the GPUs and closes the driver, C(verify) compares driver and GPUs with
         O(expect), C(resume) offers the GPUs again. Each may be repeated.
+      - C(compare) has the node look for drift again, which is not waited for.
     type: str
     required: true
-    choices: [release, verify, resume]
+    choices: [release, verify, resume, compare]
   expect:
     description: What O(verb=verify) is to find, in the form of docs/contracts/expectation.
     type: dict
@@ -118,6 +119,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
     failed_checks,
     inspect,
     is_installed,
+    start_comparison,
     would_change,
 )
 
@@ -125,7 +127,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume"]},
+            "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume", "compare"]},
             "expect": {"type": "dict", "default": {}},
             "timeout_s": {"type": "int", "default": 90},
             "wait_s": {"type": "int", "default": 0},
@@ -137,6 +139,10 @@ def main() -> None:
         required_if=[("verb", "verify", ["expect"])],
         supports_check_mode=True,
     )
+    if module.params["verb"] == "compare":
+        if not module.check_mode:
+            start_comparison(Host())
+        module.exit_json(installed=is_installed(Host()), taken=False, daemon={}, held_by=[], ended=[])
     given = {name: module.params[name] for name in ("verb", "timeout_s", "wait_s", "expect", "marked")}
     host, call, optional = Host(), Call(**given), module.params["optional"]
     installed = is_installed(host)

@@ -29,6 +29,10 @@ options:
         with this digest, and that has to be the digest of its content. No other file is sent.
     type: path
     required: true
+  content:
+    description: The archive itself, compressed with zlib and in base64. The action fills it in from O(archive).
+    type: str
+    default: ""
   unit:
     description: Service that has to restart for another version. It is marked for a restart, not restarted.
     type: str
@@ -64,7 +68,7 @@ previous:
   type: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from typing import ClassVar
 
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.installation import (
@@ -72,16 +76,23 @@ from ansible_collections.grapnel.node.plugins.module_utils.installation import (
     install_part,
     install_units,
     installed_digest,
+    unpacked_content,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
 from ansible_collections.grapnel.node.plugins.module_utils.units import mark_restart
 
 
+class Module(QuietModule):
+    SHOWN: ClassVar = ("part", "digest", "archive", "unit", "units")
+
+
 def main() -> None:
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "part": {"type": "str", "required": True, "choices": ["driver", "hook", "node"]},
             "digest": {"type": "str", "required": True},
             "archive": {"type": "path", "required": True},
+            "content": {"type": "str", "default": ""},
             "unit": {"type": "str", "default": ""},
             "units": {"type": "list", "elements": "str", "default": []},
         },
@@ -95,7 +106,8 @@ def main() -> None:
             if is_new:
                 if module.params["unit"]:
                     mark_restart(host, module.params["unit"])
-                install_part(host, part, digest, module.params["archive"])
+                with unpacked_content(module.params["content"], digest) as archive:
+                    install_part(host, part, digest, archive)
             has_units = bool(module.params["units"]) and install_units(host, part, module.params["units"])
         except (OSError, InstallationError) as error:
             module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {error}")

@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     change_id,
     parse_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import check, stage
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.verbs import check, stage
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 change = parse_change(sys.stdin.buffer.read())

@@ -9,6 +9,8 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future import write_future
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Request, SourceError
 
 if TYPE_CHECKING:
@@ -203,3 +205,32 @@ def test_the_future_database_has_the_new_packages_and_not_the_old_ones(machine: 
         "bash install ok installed amd64 5",
         "libcuda1 install ok installed amd64 550-2",
     ]
+
+
+def test_a_package_file_is_read_once_whatever_it_is_called_and_again_when_it_has_changed(machine: Machine) -> None:
+    """dpkg-deb takes four processes for it, and staging asks three times."""
+    place = machine.write("/set/libcuda1.deb", "550")
+    for name in ("libcuda1", "linked"):
+        machine.teach(f"dpkg-deb --field /set/{name}.deb", "Package: libcuda1\nArchitecture: amd64\nVersion: 550-2\n")
+    host = machine.host
+
+    assert Apt().describe(host, ["/set/libcuda1.deb"]) == {"/set/libcuda1.deb": ("libcuda1", "550-2")}
+    place.with_name("linked.deb").hardlink_to(place)
+    (header,) = AptSource().read_headers(host, ["/set/linked.deb"])
+    assert (header.file, header.name, header.version) == ("/set/linked.deb", "libcuda1", "550-2")
+    assert machine.calls == ["dpkg-deb --field /set/libcuda1.deb"]
+
+    place.unlink()
+    machine.write("/set/libcuda1.deb", "another")
+    machine.teach("dpkg-deb --field /set/libcuda1.deb", "Package: libcuda1\nVersion: 580-1\n")
+    assert Apt().describe(host, ["/set/libcuda1.deb"]) == {"/set/libcuda1.deb": ("libcuda1", "580-1")}
+
+
+def test_a_file_that_cannot_be_read_is_asked_for_again(machine: Machine) -> None:
+    machine.write("/set/cut.deb", "x")
+    machine.teach("dpkg-deb --field /set/cut.deb", return_code=2, stderr="dpkg-deb: error: not a Debian archive\n")
+    for _ in range(2):
+        with pytest.raises(PackageError, match=r"/set/cut\.deb is not a Debian package: .*not a Debian archive"):
+            Apt().describe(machine.host, ["/set/cut.deb"])
+    machine.teach("dpkg-deb --field /set/cut.deb", "Package: whole\nVersion: 1\n")
+    assert Apt().describe(machine.host, ["/set/cut.deb"]) == {"/set/cut.deb": ("whole", "1")}

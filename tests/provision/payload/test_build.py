@@ -42,6 +42,10 @@ class FakeLibraries:
             "grpcio-1.dist-info/RECORD",
             "bin/protoc",
             "example.py",
+            "yaml/__init__.py",
+            "yaml/cyaml.py",
+            f"yaml/_yaml.cpython-{tag}.so",
+            "_yaml/__init__.py",
         ):
             write(site / name, f"{name} for {python}")
         return site
@@ -102,6 +106,8 @@ def test_the_archives_hold_what_runs_and_nothing_else(
         "site/grpc/cygrpc.cpython-313.so",
         "site/grpcio-1.dist-info",
         "site/grpcio-1.dist-info/METADATA",
+        "site/yaml",
+        "site/yaml/__init__.py",
     ]
     assert libraries.asked == ["3.11", "3.13"]
     assert payload.unit == "[Service]\n"

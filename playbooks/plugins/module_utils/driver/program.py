@@ -248,18 +248,20 @@ def _verify(node: Node) -> int:
 
 def _stage(node: Node, verb: str, words: list[str]) -> int:
     """Stage or collect in a scope of its own, which gets what others leave of processors and disk."""
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import (  # noqa: PLC0415 - not for a swap
-        StageOptions,
-        collect,
-        stage,
-    )
-
     unknown = [word for word in words if word not in (_HERE, *_OPTIONS[verb])]
     if unknown:
         raise UsageError(f"{verb} takes no {unknown[0]!r}")
     systemd_run = node.host.find_command("systemd-run")
     if _HERE not in words and systemd_run is not None:
         os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, verb, _HERE, *words])  # noqa: S606 - no shell
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (  # noqa: PLC0415 - not for a swap
+        StageOptions,
+    )
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.verbs import (  # noqa: PLC0415 - not for a swap
+        collect,
+        stage,
+    )
+
     change = parse_change(sys.stdin.buffer.read(MAX_CHANGE_BYTES + 1))
     options = StageOptions(
         offline="--offline" in words,

@@ -1,17 +1,12 @@
-"""Defines what every package manager says about itself and its packages, and finds the one of a machine."""
+"""Defines what every package manager says about itself and its packages, and loads the one of a machine."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages import family
-from ansible_collections.grapnel.node.plugins.module_utils.packages.apt import facts as apt
-from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import facts as dnf
-from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper import facts as zypper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
@@ -40,9 +35,17 @@ class PackageFacts(Protocol):
         """Tell whether a package has a file."""
 
 
-_FACTS: Mapping[str, PackageFacts] = {family.APT: apt, family.DNF: dnf, family.ZYPPER: zypper}
-
-
 def find_facts(host: Host) -> PackageFacts:
     """Return the facts of the machine's package manager."""
-    return _FACTS[family.find_manager(host)]
+    name = family.find_manager(host)
+    if name == family.APT:
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt import facts as apt  # noqa: PLC0415 - see above
+
+        return apt
+    if name == family.DNF:
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import facts as dnf  # noqa: PLC0415 - see above
+
+        return dnf
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper import facts as zypper  # noqa: PLC0415 - see above
+
+    return zypper

@@ -1,12 +1,8 @@
-"""Chooses where package files come from on a machine, by the name of its package manager."""
+"""Chooses where package files come from on a machine, by the name of its package manager; only that one is loaded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource
-from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource
-from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import ZypperSource
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
@@ -14,5 +10,18 @@ if TYPE_CHECKING:
 
 def find_source(manager: str) -> PackageSource:
     """Return the source of a manager that a driver change names; raises KeyError for another one."""
-    sources: dict[str, PackageSource] = {"apt": AptSource(), "dnf": DnfSource(), "zypper": ZypperSource()}
-    return sources[manager]
+    if manager == "apt":
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource  # noqa: PLC0415 - see above
+
+        return AptSource()
+    if manager == "dnf":
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource  # noqa: PLC0415 - see above
+
+        return DnfSource()
+    if manager == "zypper":
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import (  # noqa: PLC0415 - see above
+            ZypperSource,
+        )
+
+        return ZypperSource()
+    raise KeyError(manager)

@@ -20,7 +20,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
 from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import find_unrecorded
-from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
+from ansible_collections.grapnel.node.plugins.module_utils.units import unit_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -164,8 +164,8 @@ def _units(host: Host, parts: Collection[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _is_up(host: Host, unit: str) -> bool:
-    is_enabled = unit_property(host, unit, "UnitFileState") in _ENABLED
-    return is_enabled or unit_property(host, unit, "ActiveState") in _ACTIVE
+    state = unit_state(host, unit)
+    return state.enabled in _ENABLED or state.active in _ACTIVE
 
 
 def document(removal: Removal) -> dict[str, Any]:

@@ -83,10 +83,18 @@ def with_given(system: PackageSystem, files: Sequence[str]) -> PackageSystem:
 
 
 def download(work: Work, request: Request, target: str) -> tuple[str, ...]:
-    """Download the files of a request into a folder, and return them; raises `StageError` before the disk is full."""
+    """Download the files of a request into a folder, and return them; raises `StageError` as `fetch`."""
+    try:
+        resolution = work.source.resolve(work.host, request)
+    except SourceError as error:
+        raise failed(error) from error
+    return fetch(work, request, resolution, target)
+
+
+def fetch(work: Work, request: Request, resolution: Resolution, target: str) -> tuple[str, ...]:
+    """Download what a request comes to, and return the files; raises `StageError` before the disk is full."""
     host, source, options = work.host, work.source, work.options
     try:
-        resolution = source.resolve(host, request)
         require_space(host, target, resolution.size_bytes, options.reserve_bytes)
         source.fetch(host, request, resolution.downloads, target, options.download_timeout_s)
     except SourceError as error:

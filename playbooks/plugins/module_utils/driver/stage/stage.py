@@ -124,7 +124,7 @@ def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...
         resolution = work.source.resolve(work.host, request)
     except SourceError as error:
         raise packages.failed(error) from error
-    return packages.download(work, request, work.packages), resolution
+    return packages.fetch(work, request, resolution, work.packages), resolution
 
 
 def _found(work: Work, names: set[str]) -> dict[str, object]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.control import read_control
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import parse_paragraphs, source_of
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future import (
     ALONE,
@@ -194,7 +195,7 @@ class AptSource:
 
 
 def _read_header(host: Host, file: str) -> Header:
-    done = host.run(["dpkg-deb", "--field", file], _UNPACK_TIMEOUT_S)
+    done = read_control(host, file)
     fields = next(parse_paragraphs(done.stdout), None)
     if done.return_code or fields is None:
         raise _damaged(file, done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.control import read_control
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _is_one_of(block: str, names: Collection[str], architectures: Collection[str
 
 
 def _control(host: Host, file: str) -> str:
-    done = host.run(["dpkg-deb", "--field", file], _TIMEOUT_S)
+    done = read_control(host, file)
     if done.return_code:
         raise PackageError(f"{file} cannot be read: {done.complaint}", is_unchanged=True)
     head, _, rest = done.stdout.strip("\n").partition("\n")

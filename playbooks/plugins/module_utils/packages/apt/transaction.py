@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.control import read_control
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database import (
     half_installed,
     is_interrupted,
@@ -55,6 +56,7 @@ _DEFERRED = "update_initramfs=no\nbackup_initramfs=no\n"
 _IN_NAMESPACE = 'mount --bind "$1" "$2" || :; shift 2; exec "$@"'
 _NO_NAMESPACE = "unshare: "
 
+_NAMED = re.compile(r"^(Package|Version): *(\S+)$", re.MULTILINE)
 _INSTALLS = re.compile(r"^Inst (\S+?)(?::\S+)? (?:\[[^\]]*\] )?\((\S+)", re.MULTILINE)
 _REMOVES = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\S+)? ", re.MULTILINE)
 _BEGAN = re.compile(r"^(?:Preparing to unpack|Unpacking|Setting up|Removing|Purging|Processing triggers)", re.MULTILINE)
@@ -113,11 +115,11 @@ class Apt:
 
 
 def _describe(host: Host, file: str) -> tuple[str, str]:
-    shown = host.run(["dpkg-deb", "--show", "--showformat=${Package}\t${Version}", file], _QUERY_TIMEOUT_S)
-    name, tab, version = shown.stdout.partition("\t")
-    if shown.return_code or not tab:
+    shown = read_control(host, file)
+    fields = dict(_NAMED.findall(shown.stdout))
+    if shown.return_code or {"Package", "Version"} - fields.keys():
         raise PackageError(f"{printable(file)} is not a Debian package: {shown.complaint}", is_unchanged=True)
-    return name, version
+    return fields["Package"], fields["Version"]
 
 
 def _command(host: Host, transaction: Transaction) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pynvml
 
+from plugin.driver.cuda_probe.runner import ask_version, path_of
 from plugin.driver.nvml import details
 from plugin.driver.nvml.address import sysfs_address
 from plugin.driver.nvml.condition import read_conditions
@@ -163,8 +164,6 @@ class NvmlSource:
         return self._cuda[1]
 
     def _ask_cuda(self) -> str:
-        from plugin.driver.cuda_probe.runner import ask_version, path_of  # noqa: PLC0415 - once for each driver
-
         return details.spell_cuda_version(ask_version(path_of(self._driver_root), _CUDA_S) or 0)
 
     def read_health(self) -> dict[str, Reading]:

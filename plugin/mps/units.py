@@ -118,7 +118,7 @@ def _properties(daemon: MpsDaemon) -> Iterable[str]:
 
 
 def _environment(daemon: MpsDaemon) -> dict[str, str]:
-    """Return its whole environment. The ceilings are in it, too: they hold before the first command could set them."""
+    """Return its whole environment. The ceilings are in it, too; driver 580 does not look at the one on memory."""
     return {
         **PROTOCOL,
         "CUDA_VISIBLE_DEVICES": daemon.uuid,

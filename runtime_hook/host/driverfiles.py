@@ -88,7 +88,14 @@ BINARY_NAMES = {
     "compute": ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
     "display": ("nvidia-xconfig",),
 }
-BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/lib/nvidia/current", "/usr/lib64/nvidia/bin")
+# The last one is where installers for images that are read-only put a driver (Google's for COS).
+BINARY_FOLDERS = (
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/lib/nvidia/current",
+    "/usr/lib64/nvidia/bin",
+    "/usr/local/nvidia/bin",
+)
 
 # Settings: where the container has them, and what is looked for in CONFIG_FOLDERS. {machine} is uname's.
 CONFIG_FOLDERS = ("/etc", "/usr/local/share", "/usr/share")

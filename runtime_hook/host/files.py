@@ -40,10 +40,16 @@ def find_binaries(tree: HostTree) -> tuple[Binary, ...]:
     named = [(capability, name) for capability, names in BINARY_NAMES.items() for name in names]
     found = []
     for capability, name in named:
-        path = _first_file(tree, (f"{folder}/{name}" for folder in BINARY_FOLDERS))
+        path = _find_program(tree, name)
         if path:
             found.append(Binary(tree.resolve(path), name, capability))
     return tuple(found)
+
+
+def _find_program(tree: HostTree, name: str) -> str:
+    """Return the first of that name, a script only where there is no other: it may start what no container has."""
+    places = [path for folder in BINARY_FOLDERS if tree.is_file(path := f"{folder}/{name}")]
+    return next((path for path in places if not tree.is_script(path)), places[0] if places else "")
 
 
 def find_files(tree: HostTree, folders: tuple[str, ...], version: str) -> tuple[DriverFile, ...]:

@@ -92,6 +92,14 @@ class HostTree:
         status = self.status(path)
         return status is not None and stat.S_ISREG(status.st_mode)
 
+    def is_script(self, path: str) -> bool:
+        """Tell whether a file begins as a script does; False for one that cannot be read."""
+        try:
+            with open(self._followed(path), "rb") as file:
+                return file.read(2) == b"#!"
+        except OSError:
+            return False
+
     def has(self, path: str) -> bool:
         """Tell whether something has this name, even a dangling link."""
         return self.own_status(path) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runtime_hook.config import ENTITLEMENT_CDI
 from runtime_hook.errors import InventoryError, RequestError
 from runtime_hook.host.inventory import missing_node
-from runtime_hook.request.capabilities import parse_capabilities
+from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE, parse_capabilities
 from runtime_hook.request.claim import SOURCE_ANNOTATION, SOURCE_DEVICES, Nothing
 from runtime_hook.request.visible import Selection, name_of_mig, select_named, select_visible
 from runtime_hook.values import value
@@ -106,15 +106,31 @@ def _grant_requested(claim: Claim, container: ContainerConfig, config: HookConfi
         from runtime_hook.request.extras import parse_channels  # noqa: PLC0415 - start-up budget: rarely asked for
 
         channels = parse_channels(claim.imex, inventory)
+    capabilities, note = _requested_capabilities(container, config, inventory)
     return Grant(
         source=claim.source,
         gpus=selection.gpus,
         mig=selection.mig,
-        capabilities=parse_capabilities(container.environment, config.supported_capabilities),
+        capabilities=capabilities,
+        note=note,
         adds_devices=bool(selection.gpus or selection.mig or extras or channels),
         extras=extras,
         imex_channels=channels,
     )
+
+
+def _requested_capabilities(
+    container: ContainerConfig, config: HookConfig, inventory: Inventory
+) -> tuple[tuple[str, ...], str]:
+    """Return the driver capabilities, and what was left out: ``all`` is all that a host has, a display by name is not.
+
+    Machines without screens often run without the module nvidia-modeset, and many images ask for ``all``.
+    """
+    words = parse_capabilities(container.environment, config.supported_capabilities)
+    is_named = "display" in container.environment.get(CAPABILITIES_VARIABLE, "")
+    if "display" not in words or is_named or any(device.kind == "modeset" for device in inventory.control):
+        return words, ""
+    return tuple(word for word in words if word != "display"), "no display: this host has no /dev/nvidia-modeset"
 
 
 def _requested_extras(container: ContainerConfig, config: HookConfig, *, has_single_mig: bool) -> tuple[str, ...]:

@@ -158,6 +158,18 @@ def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Mac
     assert changes(machine) == []
 
 
+def test_a_kernel_that_cannot_unload_modules_is_told_before_anything_is_changed(machine: Machine) -> None:
+    """Such a kernel, seen with an H100, counts no users: nobody seemed to be in the way, and rmmod failed."""
+    Kernel(machine, OLD, NEW)
+    for name in ALL:
+        (machine.root / f"sys/module/{name}/refcnt").unlink()
+
+    with pytest.raises(StepError, match=r"cannot unload nvidia_drm, .*, nvidia .*only a reboot helps"):
+        exchange(machine)
+
+    assert changes(machine) == []
+
+
 def test_a_use_that_the_services_had_hidden_is_found_before_anything_is_unloaded(machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True)
     kernel.use("nvidia_drm")

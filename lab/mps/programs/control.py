@@ -81,11 +81,10 @@ class Control:
     def __init__(self) -> None:
         self.servers: dict[int, Server] = {}
         self.threads = float(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100"))
-        self.memory: dict[str, int] = {}
+        self.memory: dict[
+            str, int
+        ] = {}  # by command alone: driver 580 does not look at its own CUDA_MPS_PINNED_DEVICE_MEM_LIMIT
         self.is_ending = False
-        limits = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
-        for device, _, limit in (part.partition("=") for part in limits.split(",") if part):
-            self.memory[device] = parse_mib(limit)
 
     def log(self, line: str) -> None:
         """Write a line of control.log."""
@@ -100,7 +99,7 @@ class Control:
             words = [str(number) for number in peer]
         method: Callable[..., str | None] | None = getattr(self, f"do_{word}", None)
         if method is None:
-            return f"{word}: command not found"
+            return f'Unknown command "{line.strip()}"'
         try:
             return method(*words)
         except (TypeError, ValueError, IndexError):

@@ -116,6 +116,16 @@ static void find_devices(const struct machine *machine)
     free(names);
 }
 
+CUDA_API cu_result cuDriverGetVersion(int *version)
+{
+    state_open();
+    const struct machine *machine = state_machine();
+    if (!version || !machine)
+        return version ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE;
+    *version = (int)driver_cuda_version(machine);
+    return CUDA_SUCCESS;
+}
+
 CUDA_API cu_result cuInit(unsigned flags)
 {
     if (is_initialised)

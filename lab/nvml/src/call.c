@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include "driver.h"
+#include "libcuda.h"
 #include "session.h"
 #include "state.h"
 
@@ -161,6 +162,8 @@ static nvml_return start(const char *function)
     if (status != NVML_SUCCESS) {
         session_stop();
         state_close();
+    } else {
+        libcuda_open();
     }
     return status;
 }

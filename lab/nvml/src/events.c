@@ -52,13 +52,13 @@ NVML_API nvml_return nvmlEventSetFree(struct event_set *set)
     return NVML_SUCCESS;
 }
 
-GPU_NUMBER(nvmlDeviceGetSupportedEventTypes, uint64_t, NVML_EVENT_XID)
+GPU_NUMBER(nvmlDeviceGetSupportedEventTypes, uint64_t, NVML_EVENTS)
 
 NVML_API nvml_return nvmlDeviceRegisterEvents(nvml_device device, uint64_t types, struct event_set *set)
 {
     CALL(call_gpu(__func__, device));
     REQUIRE(set);
-    if ((types & NVML_EVENT_XID) == 0)
+    if ((types & NVML_EVENTS) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
     set->types[device->position] |= types;
     return NVML_SUCCESS;

@@ -187,6 +187,8 @@ static bool parse_uuid(const char *text, uint8_t *bytes, size_t size)
     return *text == '\0';
 }
 
+enum { ARCHITECTURE_HOPPER = 9 }; /* older GPUs are in no fabric, and do not know the question */
+
 /* The fabric that a fabric manager puts a GPU into; only the second version of the structure is known here. */
 NVML_API nvml_return nvmlDeviceGetGpuFabricInfoV(nvml_device device, struct nvml_fabric_info_v2 *info)
 {
@@ -194,7 +196,7 @@ NVML_API nvml_return nvmlDeviceGetGpuFabricInfoV(nvml_device device, struct nvml
     REQUIRE(info);
     if (info->version != NVML_FABRIC_INFO_V2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (call.gpu->fabric_state == NVML_FABRIC_NOT_SUPPORTED)
+    if (call.gpu->fabric_state == NVML_FABRIC_NOT_SUPPORTED && call.gpu->architecture < ARCHITECTURE_HOPPER)
         return NVML_ERROR_NOT_SUPPORTED;
     *info = (struct nvml_fabric_info_v2){.version = info->version, .state = call.gpu->fabric_state};
     if (info->state != NVML_FABRIC_COMPLETED)

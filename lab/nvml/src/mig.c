@@ -13,7 +13,7 @@ NVML_API nvml_return nvmlDeviceGetMigMode(nvml_device device, unsigned *current,
     return NVML_SUCCESS;
 }
 
-GPU_NUMBER(nvmlDeviceGetMaxMigDeviceCount, unsigned, call.gpu->mig_capable ? MAX_MIG : 0)
+GPU_NUMBER(nvmlDeviceGetMaxMigDeviceCount, unsigned, call.gpu->mig_enabled ? MAX_MIG : 0)
 
 NVML_API nvml_return nvmlDeviceGetMigDeviceHandleByIndex(nvml_device device, unsigned index, nvml_device *mig)
 {

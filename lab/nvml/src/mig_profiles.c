@@ -96,7 +96,7 @@ NVML_API nvml_return nvmlDeviceGetGpuInstanceProfileInfo(nvml_device device, uns
                                                          struct nvml_gpu_instance_profile *info)
 {
     CALL(call_gpu(__func__, device));
-    REQUIRE(info);
+    REQUIRE(info && number < PROFILE_NUMBERS);
     const struct profile *profile = profile_of_number(number);
     if (!profile || !call.gpu->mig_capable)
         return NVML_ERROR_NOT_SUPPORTED;
@@ -119,6 +119,7 @@ NVML_API nvml_return nvmlDeviceGetGpuInstanceProfileInfoV(nvml_device device, un
     REQUIRE(info);
     if (info->version != NVML_GPU_INSTANCE_PROFILE_V2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    REQUIRE(number < PROFILE_NUMBERS);
     const struct profile *profile = profile_of_number(number);
     if (!profile || !call.gpu->mig_capable)
         return NVML_ERROR_NOT_SUPPORTED;

@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-enum { MEMORY_SLICES = 8, ARCHITECTURE_AMPERE = 7 };
+/* PROFILE_NUMBERS: how many driver 580 knows; a number beyond them is not a valid argument. */
+enum { MEMORY_SLICES = 8, PROFILE_NUMBERS = 17, ARCHITECTURE_AMPERE = 7 };
 
 struct profile {
     unsigned number, id, slices, memory_slices, instances;

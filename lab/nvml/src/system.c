@@ -1,6 +1,7 @@
 /* NVML: initialisation, versions, error texts, and what a machine without S-class units or HICs answers. */
 #include "call.h"
 #include "driver.h"
+#include "libcuda.h"
 
 #include <stdio.h>
 
@@ -59,7 +60,8 @@ NVML_API nvml_return nvmlSystemGetCudaDriverVersion_v2(int *version)
 {
     CALL(call_system(__func__));
     REQUIRE(version);
-    *version = (int)driver_cuda_version(call.machine);
+    if (!libcuda_version(version)) /* without CUDA's library, the real one does not know */
+        *version = (int)driver_cuda_version(call.machine);
     return NVML_SUCCESS;
 }
 

@@ -103,6 +103,11 @@ def users_of(host: Host, name: str) -> tuple[list[str], int]:
     return modules, max(0, int(count) - len(modules)) if count and count.isdecimal() else 0
 
 
+def can_be_unloaded(host: Host, name: str) -> bool:
+    """Tell whether the kernel can unload a loaded module: it counts the users of those alone, and of none built in."""
+    return host.read_text(f"{MODULES}/{name}/refcnt") is not None
+
+
 def load(host: Host, name: str) -> str:
     """Load a module and what it needs; returns why that failed, empty when it is loaded."""
     done = host.run(["modprobe", name], _CHANGE_TIMEOUT_S)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import is_loaded, users_of
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import can_be_unloaded, is_loaded, users_of
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ def find_users(host: Host, without: Collection[str] = ()) -> Users:
     loaded = loaded_modules(host)
     strangers = [line for name in loaded for line in _strangers(host, name)]
     counted = [] if holders else [line for name in loaded for line in _uncounted(host, name)]
-    return Users(tuple(map(describe_holder, others)), (*strangers, *counted))
+    fixed = [name for name in loaded if not can_be_unloaded(host, name)]
+    kernel = (
+        [f"this kernel cannot unload {', '.join(fixed)} (no CONFIG_MODULE_UNLOAD): it takes a reboot"] if fixed else []
+    )
+    return Users(tuple(map(describe_holder, others)), (*strangers, *counted, *kernel))
 
 
 def describe_holder(holder: dict[str, Any]) -> str:

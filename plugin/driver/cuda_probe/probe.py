@@ -1,7 +1,8 @@
-"""Allocates on one device, as a process of its own: `probe.py LIBRARY PARENT`. Standard library alone.
+"""Allocates on one device, as a process of its own: `probe.py LIBRARY PARENT [version]`. Standard library alone.
 
 The device is the one that CUDA_VISIBLE_DEVICES names. Out comes one line of JSON: `{}` when memory was allocated,
 written, read back as it was and freed, else `{"call", "code", "name"}` of the call that failed, or `{"problem"}`.
+With `version` nothing is initialized or opened, and out comes `{"version"}` as CUDA numbers it, 0 if it does not say.
 It ends with its parent, whatever it hangs in that can be ended at all.
 """
 
@@ -73,12 +74,26 @@ def allocate(cuda: _Cuda) -> None:
         raise _CallError(problem="memory reads back as something else than was written")
 
 
+def read_version(cuda: _Cuda) -> int:
+    """Return the version of CUDA that the library is for; 0 from one that does not say."""
+    version = ctypes.c_int()
+    try:
+        cuda("cuDriverGetVersion", ctypes.byref(version))
+    except _CallError:
+        return 0
+    return version.value
+
+
 def main() -> None:
     """Run the process."""
     end_with_parent(int(sys.argv[2]))
+    answer: dict[str, object] = {}
     try:
-        allocate(_Cuda(sys.argv[1]))
-        answer: dict[str, object] = {}
+        cuda = _Cuda(sys.argv[1])
+        if sys.argv[3:] == ["version"]:
+            answer = {"version": read_version(cuda)}
+        else:
+            allocate(cuda)
     except _CallError as failed:
         answer = failed.answer
     sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,11 +1,12 @@
 """Allocates on every device, side by side, within a time limit: a process that is late is killed, its device named.
 
+Also tells whether there is a libcuda, and of which version.
+
 Not here: CUDA itself (`probe`), which devices, and what a failure means for the node.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SONAME = "libcuda.so.1"
 PROBE = Path(__file__).with_name("probe.py")
+_ASK_S = 10.0
 _END_S = 1.0
 _LOOK_S = 0.01  # for one that has ended already, when another one took all the time
 # What an operator can do about a result of CUDA (cuda.h, CUresult).
@@ -35,16 +37,35 @@ _HINTS = {
 }
 
 
+def path_of(driver_root: Path) -> str:
+    """Return what libcuda is loaded by, if it is there."""
+    if driver_root == HOST:
+        return SONAME
+    return str(find_below(driver_root, SONAME) or driver_root / SONAME)
+
+
 def find_libcuda(driver_root: Path = HOST) -> str | None:
     """Return what to load libcuda by, None where the driver is installed without it."""
-    if driver_root != HOST:
-        path = find_below(driver_root, SONAME)
-        return None if path is None else str(path)
+    if driver_root == HOST:
+        return None if ask_version(SONAME) is None else SONAME
+    path = find_below(driver_root, SONAME)
+    return None if path is None else str(path)
+
+
+def ask_version(library: str, timeout_s: float = _ASK_S) -> int | None:
+    """Return the CUDA version of a libcuda (12040 is 12.4, 0 not known), None of one that cannot be loaded in time.
+
+    By another process: the library cannot be unloaded, and in this one its name may be taken (`nvml.without_cuda`).
+    """
+    process = _start("", library, "version")
     try:
-        ctypes.CDLL(SONAME)  # nothing is opened before cuInit
-    except OSError:
+        answer = json.loads(process.communicate(timeout=timeout_s)[0])
+    except (ValueError, subprocess.TimeoutExpired):
         return None
-    return SONAME
+    finally:
+        _end(process)
+    version = answer.get("version") if isinstance(answer, dict) else None
+    return version if isinstance(version, int) else None
 
 
 def try_devices(devices: Sequence[str], library: str, timeout_s: float) -> dict[str, str]:
@@ -63,11 +84,11 @@ def try_devices(devices: Sequence[str], library: str, timeout_s: float) -> dict[
             _end(process)
 
 
-def _start(device: str, library: str) -> subprocess.Popen[bytes]:
+def _start(device: str, library: str, *words: str) -> subprocess.Popen[bytes]:
     environment = {key: value for key, value in os.environ.items() if key in {"PATH", "LD_LIBRARY_PATH"}}
     environment["CUDA_VISIBLE_DEVICES"] = device
     environment["CUDA_MPS_PIPE_DIRECTORY"] = os.devnull  # never a server of MPS: it would be left behind
-    command = [sys.executable, "-I", "-S", str(PROBE), library, str(os.getpid())]
+    command = [sys.executable, "-I", "-S", str(PROBE), library, str(os.getpid()), *words]
     return subprocess.Popen(
         command,
         env=environment,

@@ -60,9 +60,13 @@ def compute_capability(handle: Any) -> str:  # noqa: ANN401 - NVML's handles hav
 
 
 def cuda_version() -> str:
-    """Return the CUDA version of the driver as `major.minor`; NVML says 12040 for 12.4."""
-    number = _ask(lambda: int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), 0)
-    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+    """Return the CUDA version of the driver as `major.minor`, "" where NVML does not know it."""
+    return spell_cuda_version(_ask(lambda: int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), 0))
+
+
+def spell_cuda_version(number: int) -> str:
+    """Return `12.4` of 12040, as NVML and CUDA number it; "" of 0."""
+    return f"{number // 1000}.{number % 1000 // 10}" if number > 0 else ""
 
 
 def is_cut(handle: Any) -> bool | None:  # noqa: ANN401 - NVML's handles have no type

@@ -2,7 +2,7 @@
 
 The library is unloaded when a session ends. The loader finds a library that is still mapped by its
 SONAME, so a daemon that kept it would talk to the old one after the driver has been replaced
-("driver/library version mismatch") until it was restarted.
+("driver/library version mismatch") until it was restarted. CUDA's library, which NVML would load and keep, is kept out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pynvml
 
+from plugin.driver.cuda_probe.runner import ask_version, path_of
 from plugin.driver.nvml import details
 from plugin.driver.nvml.address import sysfs_address
 from plugin.driver.nvml.condition import read_conditions
@@ -23,6 +24,7 @@ from plugin.driver.nvml.links import NVLINK_XIDS, LinkReader
 from plugin.driver.nvml.root import HOST, library_below
 from plugin.driver.nvml.state import read_states
 from plugin.driver.nvml.trust import FAULTS, driver_version, gpu_count, gpu_uuid, reason, without_doubles
+from plugin.driver.nvml.without_cuda import keep_cuda_out
 from plugin.driver.snapshot import GpuFacts, LostGpu, Snapshot
 from plugin.errors import DriverNotReady
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _SONAME = "libnvidia-ml.so.1"
+_CUDA_S = 5.0  # tens of milliseconds, but for a disk that hangs
 _VERSIONED = re.compile(r"/libnvidia-ml\.so\.(\d+\.[\d.]+)(?: \(deleted\))?$")
 
 _HINTS = {
@@ -123,9 +126,11 @@ class NvmlSource:
         self._watch: XidWatch | None = None
         self._links_active: dict[str, int | None] = {}  # as the last reading of each GPU had it
         self._happened: Callable[[], None] = lambda: None
+        self._cuda = ("", "")  # of this driver version, this CUDA version
 
     def open(self) -> None:
         """Load the library and start a session."""
+        keep_cuda_out()
         try:
             with library_below(self._driver_root):
                 pynvml.nvmlInit()
@@ -148,9 +153,18 @@ class NvmlSource:
             driver_version=version,
             gpus=gpus,
             lost=tuple(answer for answer in answers if isinstance(answer, LostGpu)),
-            cuda_version=details.cuda_version(),
+            cuda_version=self._cuda_version(version),
             links=self._links.read(gpus),
         )
+
+    def _cuda_version(self, driver: str) -> str:
+        """Return the CUDA version, asked for once for each driver: it takes a process where NVML does not know it."""
+        if self._cuda[0] != driver:
+            self._cuda = (driver, details.cuda_version() or self._ask_cuda())
+        return self._cuda[1]
+
+    def _ask_cuda(self) -> str:
+        return details.spell_cuda_version(ask_version(path_of(self._driver_root), _CUDA_S) or 0)
 
     def read_health(self) -> dict[str, Reading]:
         """Ask every GPU for its condition; raises DriverNotReady when the driver as a whole does not answer."""

@@ -42,7 +42,7 @@ def client(library: Path) -> Iterator[Client]:
 
 
 def test_profiles_are_named_by_the_memory_of_the_gpu(library: Path, client: Client) -> None:
-    one = state.read(library).gpus[0].memory_total // 2**30 // 8
+    one = -(-state.read(library).gpus[0].memory_total // 2**30) // 8  # of the GiB that it has, the last one not whole
     assert client(PROFILES) == [
         f"MIG {name}"
         for name in (

@@ -230,3 +230,14 @@ def test_only_what_is_there_is_listed(tmp_path: Path, objects: Path) -> None:
     found = find(tmp_path, objects, layers=())
     assert (found.mig, found.files, found.links, found.stale) == ((), (), (), ())
     assert {device.kind for device in found.control} == {"ctl", "uvm", "uvm-tools"}
+
+
+def test_a_script_in_the_place_of_a_program_is_passed_over(tmp_path: Path, objects: Path) -> None:
+    """An H100's machine had a script as /usr/bin/nvidia-smi, which starts the one below /usr/local/nvidia."""
+    driver = DriverTree(tmp_path / "host", objects, layers=EVERYTHING).build()
+    folder = driver.root / "usr/local/nvidia/bin"
+    folder.mkdir(parents=True)
+    (folder / "nvidia-debugdump").write_bytes(b"\x7fELF")
+    found = {binary.name: binary.path for binary in discover(HostTree(str(driver.root))).binaries}
+    assert found["nvidia-debugdump"] == "/usr/local/nvidia/bin/nvidia-debugdump"
+    assert found["nvidia-persistenced"] == "/usr/bin/nvidia-persistenced"  # a script, and nothing else

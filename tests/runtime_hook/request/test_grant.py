@@ -8,6 +8,7 @@ import pytest
 
 from runtime_hook.config import HookConfig
 from runtime_hook.errors import RequestError
+from runtime_hook.host.inventory import ControlDevice, Inventory
 from runtime_hook.request.claim import Claim, Nothing
 from runtime_hook.request.entitlement import find_claim
 from runtime_hook.request.extras import GATED_VARIABLES, MIG_VARIABLES
@@ -189,3 +190,31 @@ def test_gpus_that_are_given_in_part_count_for_requirements() -> None:
 def test_every_extra_is_looked_for() -> None:
     assert {name for name, _ in (*GATED_VARIABLES, *MIG_VARIABLES)} == EXTRA_VARIABLES
     assert {device.kind for device in CONTROL} >= {"mig-config", "mig-monitor"}
+
+
+DISPLAYS = HookConfig(entitlement="env", supported_capabilities=("compute", "utility", "graphics", "display"))
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds", "granted_display", "note"),
+    [
+        pytest.param("all", {"modeset"}, ["display"], "", id="all, and the host has the node"),
+        pytest.param(
+            "all", set(), [], "no display: this host has no /dev/nvidia-modeset", id="all of a host without it"
+        ),
+        pytest.param("compute,display", set(), ["display"], "", id="by name: the plan refuses it"),
+        pytest.param("compute", set(), [], "", id="not asked for"),
+    ],
+)
+def test_all_is_all_that_the_host_has(words: str, kinds: set[str], granted_display: list[str], note: str) -> None:
+    """An H100 without nvidia-modeset refused every container of an image that asks for `all`."""
+    control = tuple(device for device in CONTROL if device.kind != "modeset")
+    control += tuple(ControlDevice("/dev/nvidia-modeset", 195, 254, kind) for kind in kinds)
+    made = container("NVIDIA_VISIBLE_DEVICES=all", f"NVIDIA_DRIVER_CAPABILITIES={words}")
+    claim = find_claim(made, DISPLAYS)
+    assert isinstance(claim, Claim)
+    found = resolve_claim(claim, made, DISPLAYS, Inventory(**{**vars(NODE), "control": control}))
+    assert isinstance(found, Grant)
+    assert [word for word in found.capabilities if word == "display"] == granted_display
+    assert found.note == note
+    assert "compute" in found.capabilities

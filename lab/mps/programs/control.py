@@ -81,9 +81,8 @@ class Control:
     def __init__(self) -> None:
         self.servers: dict[int, Server] = {}
         self.threads = float(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100"))
-        self.memory: dict[
-            str, int
-        ] = {}  # by command alone: driver 580 does not look at its own CUDA_MPS_PINNED_DEVICE_MEM_LIMIT
+        # By command alone: driver 580 does not look at CUDA_MPS_PINNED_DEVICE_MEM_LIMIT in its own environment.
+        self.memory: dict[str, int] = {}
         self.is_ending = False
 
     def log(self, line: str) -> None:

@@ -117,6 +117,45 @@ def test_a_host_key_that_has_changed_is_told_with_its_line(
     )
 
 
+@pytest.mark.parametrize(
+    ("place", "options", "said"),
+    [
+        pytest.param(
+            "/etc/grapnel",
+            "",
+            "/etc/grapnel/hook.json could not be written: Read-only file system; all files are as they were",
+            id="read-only",
+        ),
+        pytest.param(
+            "/usr/lib/grapnel",
+            "size=1m",
+            "no space left on device; make room there (`df -h` and `df -i` show how much there is), then apply again",
+            id="full",
+        ),
+    ],
+)
+def test_a_disk_that_takes_no_more_is_told_and_the_next_apply_has_it(
+    place: str, options: str, said: str, gpu_node: Node, controller: Controller
+) -> None:
+    hold = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place] if options else ["mount", "--bind", place, place]
+    gpu_node.run(["chmod", "0600", "/etc/grapnel/hook.json"])
+    before = fingerprint(gpu_node)
+    gpu_node.run(hold)
+    try:
+        if not options:
+            gpu_node.run(["mount", "-o", "remount,bind,ro", place])
+        done = controller.grapnel("apply", "--yes", "--limit", "n1")
+    finally:
+        gpu_node.run(["umount", place])
+
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 1, words
+    assert said in words
+    assert fingerprint(gpu_node) == before
+    controller.converge("n1")
+    assert controller.plan_items("n1") == []
+
+
 def test_a_broken_engine_configuration_is_refused_with_the_parsers_words(
     gpu_node: Node, controller: Controller
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 import tarfile
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.installation import (
+    RELEASES,
     InstallationError,
+    describe_disk,
     install_part,
     install_units,
     read_installations,
@@ -229,3 +232,23 @@ def test_what_is_not_the_archive_is_not_unpacked(content: str) -> None:
         unpacked_content(content, digest_of_right),
     ):
         pytest.fail("it was taken")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        pytest.param(
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+            "/usr/lib/grapnel/releases: no space left on device; make room there (`df -h` and `df -i` show how much there "
+            "is), then apply again",
+            id="full, and the error names no file",
+        ),
+        pytest.param(
+            PermissionError(errno.EROFS, os.strerror(errno.EROFS), "/usr/lib/grapnel/.hook.new"),
+            "/usr/lib/grapnel/.hook.new: read-only file system",
+            id="read-only, and it names one",
+        ),
+    ],
+)
+def test_an_error_of_the_disk_has_its_place_and_what_helps(error: OSError, said: str) -> None:
+    assert describe_disk(error, RELEASES) == said

@@ -239,8 +239,8 @@ def test_what_is_not_the_archive_is_not_unpacked(content: str) -> None:
     [
         pytest.param(
             OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-            "/usr/lib/grapnel/releases: no space left on device; make room there (`df -h` and `df -i` show how much there "
-            "is), then apply again",
+            "/usr/lib/grapnel/releases: no space left on device; "
+            "make room there (`df -h` and `df -i` show how much there is), then apply again",
             id="full, and the error names no file",
         ),
         pytest.param(

@@ -20,6 +20,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.run_lock import LOCK,
 
 from provision.apply.lock import RUN_VARIABLE, Claim, lock_machines
 from tests.playbooks.fakes import Machine
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +135,44 @@ def test_of_many_that_come_at_once_one_has_it(machine: Machine) -> None:
             thread.join()
         assert len(winners) == 1
         assert free(machine.host, str(winners[0]))
+
+
+OUTLIVED = """
+import multiprocessing, os, sys, time
+from pathlib import Path
+from ansible.errors import AnsibleActionFail
+from ansible_collections.grapnel.node.plugins.action.run_lock import is_dead, owner_of, playbook_of_worker
+
+def work(said):
+    assert playbook_of_worker() == owner_of(os.getppid())
+    parent = os.getppid()
+    said.with_name("ready").touch()
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    try:
+        words = playbook_of_worker()
+    except AnsibleActionFail as error:
+        words = error.message
+    said.with_name("new").write_text(words)
+    said.with_name("new").rename(said)
+
+said = Path(sys.argv[1])
+multiprocessing.get_context("fork").Process(target=work, args=(said,)).start()
+while not said.with_name("ready").exists():
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_worker_takes_no_lock_for_a_playbook_that_was_killed(tmp_path: Path) -> None:
+    """Its parent is init then, which does not end: the lock would keep the next run off for an hour."""
+    said = tmp_path / "said"
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}/playbooks/collections"}
+    subprocess.run([sys.executable, "-c", OUTLIVED, str(said)], env=environment, check=False, timeout=60)
+
+    wait_until(said.exists)
+
+    assert said.read_text() == "the run that this task belongs to was killed"
 
 
 def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:

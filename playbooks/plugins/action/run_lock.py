@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import hashlib
+import multiprocessing
 import os
 import re
 import socket
@@ -39,10 +40,23 @@ class ActionModule(CheckedAction):
     def _identity(self) -> dict[str, str]:
         if str(self._connection.transport).endswith("host"):
             return {"owner": _IN_CLUSTER, "holder": _IN_CLUSTER, "process": ""}
-        process = owner_of(os.getppid())  # the worker of a task is a child of its ansible-playbook
+        process = playbook_of_worker()
         run = os.environ.get(_RUN_VARIABLE, "")
         owner = f"{_place()}:{run}" if _RUN.fullmatch(run) else process
         return {"owner": owner, "holder": f"{getpass.getuser()}@{socket.gethostname()}", "process": process}
+
+
+def playbook_of_worker() -> str:
+    """Return the owner that stands for this worker's ansible-playbook; raises AnsibleActionFail where it was killed.
+
+    A worker outlives it for a moment. Its parent is another process then, which may never end.
+    """
+    parent = multiprocessing.parent_process()
+    pid = (parent.pid if parent is not None else None) or os.getppid()
+    owner = owner_of(pid)
+    if os.getppid() != pid:
+        raise AnsibleActionFail("the run that this task belongs to was killed")
+    return owner
 
 
 def owner_of(pid: int) -> str:

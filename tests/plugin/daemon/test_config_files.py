@@ -31,17 +31,17 @@ def config(tmp_path: Path) -> NodeConfig:
     return read_config(tmp_path / "node.json")
 
 
-def rewrite(folder: Path) -> None:
-    """Replace the file as `apply` does: by another one of that name."""
-    (folder / "new").write_text((folder / "node.json").read_text())
-    (folder / "new").rename(folder / "node.json")
+def put(place: Path, text: str, folder: Path) -> None:
+    """Put a file in its place as `apply` does, in one step: one that is written there is empty for a moment."""
+    (folder / "new").write_text(text)
+    (folder / "new").rename(place)
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "node.json is replaced": rewrite,
+    "node.json is replaced": lambda folder: put(folder / "node.json", (folder / "node.json").read_text(), folder),
     "node.json is gone": lambda folder: (folder / "node.json").unlink(),
-    "nvidia's file is written": lambda folder: (folder / "nvidia.yaml").write_text("version: v1 "),
-    "a class is added": lambda folder: (folder / "devices.d/b.json").write_text("{}"),
+    "nvidia's file is written": lambda folder: put(folder / "nvidia.yaml", "version: v1 ", folder),
+    "a class is added": lambda folder: put(folder / "devices.d/b.json", "{}", folder),
     "a class is gone": lambda folder: (folder / "devices.d/a.json").unlink(),
 }
 

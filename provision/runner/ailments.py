@@ -17,6 +17,7 @@ _PATH: Final = r"/[^'\x00-\x1f\x7f-\x9f\u2028\u2029]*"  # of one line, as Python
 _AT: Final = rf"(?:: b?'(?P<place>{_PATH})')?"
 _BEFORE: Final = rf"(?:'(?P<before>{_PATH})': )?"
 _LINE: Final = 200  # what fits says by itself what is wrong and where, as grapnel's own modules do
+_PYTHONS: Final = "[Errno "  # unless it passes on an error of Python's
 _OF_CONNECTIONS: Final = (
     (
         r"remote host identification has changed.*?offending \S+ key in (?P<place>/\S+)",
@@ -57,7 +58,8 @@ def recognize(texts: Sequence[str]) -> str:
 
 
 def _is_told(texts: Sequence[str]) -> bool:
-    return any(len(text) <= _LINE and "\n" not in text.strip() and _find(_OF_DISKS, text) for text in texts)
+    lines = (text for text in texts if len(text) <= _LINE and "\n" not in text.strip() and _PYTHONS not in text)
+    return any(_find(_OF_DISKS, line) for line in lines)
 
 
 def _find(ailments: Sequence[tuple[str, str]], text: str) -> str:

@@ -129,7 +129,7 @@ def test_a_host_key_that_has_changed_is_told_with_its_line(
         pytest.param(
             "/usr/lib/grapnel",
             "size=1m",
-            "no space left on device; make room there (`df -h` and `df -i` show how much there is), then apply again",
+            "its disk is full (/usr/lib/grapnel/releases): `df -h` and `df -i` on the machine show where; make room",
             id="full",
         ),
     ],

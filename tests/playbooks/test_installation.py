@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.installation import (
-    RELEASES,
     InstallationError,
-    describe_disk,
     install_part,
     install_units,
+    installed_digest,
     read_installations,
     read_inventory,
     unpacked_content,
@@ -234,21 +233,14 @@ def test_what_is_not_the_archive_is_not_unpacked(content: str) -> None:
         pytest.fail("it was taken")
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        pytest.param(
-            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-            "/usr/lib/grapnel/releases: no space left on device; "
-            "make room there (`df -h` and `df -i` show how much there is), then apply again",
-            id="full, and the error names no file",
-        ),
-        pytest.param(
-            PermissionError(errno.EROFS, os.strerror(errno.EROFS), "/usr/lib/grapnel/.hook.new"),
-            "/usr/lib/grapnel/.hook.new: read-only file system",
-            id="read-only, and it names one",
-        ),
-    ],
-)
-def test_an_error_of_the_disk_has_its_place_and_what_helps(error: OSError, said: str) -> None:
-    assert describe_disk(error, RELEASES) == said
+def test_an_error_of_the_disk_that_names_no_file_has_its_place(
+    node: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    archive = make_archive(tmp_path, "one")
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(OSError, match=r"No space left on device: '/usr/lib/grapnel/releases'$"):
+        install_part(node, "hook", digest("a"), archive)
+    assert installed_digest(node, "hook") is None

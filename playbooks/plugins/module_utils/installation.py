@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _HOME = "/usr/lib/grapnel"
-RELEASES = f"{_HOME}/releases"
+_RELEASES = f"{_HOME}/releases"
 _INVENTORY = "/run/grapnel/inventory.json"
 _PARTS = ("driver", "hook", "node")
 _HOOK = "grapnel-hook"
@@ -74,30 +73,30 @@ def unpacked_content(content: str, digest: str) -> Iterator[str]:
         archive = b""
     if hashlib.sha256(archive).hexdigest() != digest:
         raise InstallationError("what was sent is not the archive with this digest: run it again")
-    with tempfile.NamedTemporaryFile(prefix="grapnel-", suffix=".tar") as file:
-        try:
-            file.write(archive)
-            file.flush()
-        except OSError as error:
-            raise InstallationError(describe_disk(error, tempfile.gettempdir())) from error
+    with _placed(tempfile.gettempdir()), tempfile.NamedTemporaryFile(prefix="grapnel-", suffix=".tar") as file:
+        file.write(archive)
+        file.flush()
         yield file.name
 
 
-def describe_disk(error: OSError, place: str) -> str:
-    """Return what went wrong with a file, where, and what helps; ``place`` is where, if the error does not say."""
-    said = f"{error.filename or place}: {(error.strerror or str(error)).lower()}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{said}; make room there (`df -h` and `df -i` show how much there is), then apply again"
-    return said
+@contextlib.contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """Say where an error of the disk is that does not: a full disk is found by writing, which names no file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or place
+        raise
 
 
 def install_part(host: Host, part: str, digest: str, archive: str) -> None:
     """Unpack an archive and switch a part to it; raises `InstallationError`."""
     name = f"{part}-{digest[:_DIGEST_LENGTH]}"
-    if host.read_text(f"{RELEASES}/{name}/RELEASE") != digest:
-        _unpack(host, name, digest, archive)
-    _make_current(host, part, name)
-    _remove_old(host, part, name)
+    with _placed(_RELEASES):
+        if host.read_text(f"{_RELEASES}/{name}/RELEASE") != digest:
+            _unpack(host, name, digest, archive)
+        _make_current(host, part, name)
+        _remove_old(host, part, name)
 
 
 def install_units(host: Host, part: str, units: list[str]) -> bool:
@@ -136,7 +135,7 @@ def _systemctl(host: Host, *arguments: str) -> None:
 
 
 def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
-    releases = host.path(RELEASES)
+    releases = host.path(_RELEASES)
     releases.mkdir(parents=True, exist_ok=True, mode=0o755)
     beside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=releases))
     beside.chmod(0o755)
@@ -145,7 +144,7 @@ def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
     if done.return_code:
         raise InstallationError(f"{archive} cannot be unpacked: {done.complaint}")
     if not _pack(host, beside):
-        _compile(host, beside, f"{RELEASES}/{name}")
+        _compile(host, beside, f"{_RELEASES}/{name}")
     (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
     os.sync()  # the link must never lead to files that a power cut made empty
     _remove(releases / name)  # an older attempt, or a version that somebody damaged
@@ -179,7 +178,7 @@ def _make_current(host: Host, part: str, name: str) -> None:
 
 def _remove_old(host: Host, part: str, name: str) -> None:
     """Keep the current version and the one before it; remove older ones and unfinished attempts."""
-    releases = host.path(RELEASES)
+    releases = host.path(_RELEASES)
     others = [path for path in releases.glob(f"{part}-*") if path.name != name]
     others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for path in (*others[1:], *releases.glob(f".{part}-*")):

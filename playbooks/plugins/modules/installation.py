@@ -72,9 +72,7 @@ from typing import ClassVar
 
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.installation import (
-    RELEASES,
     InstallationError,
-    describe_disk,
     install_part,
     install_units,
     installed_digest,
@@ -112,8 +110,7 @@ def main() -> None:
                     install_part(host, part, digest, archive)
             has_units = bool(module.params["units"]) and install_units(host, part, module.params["units"])
         except (OSError, InstallationError) as error:
-            why = describe_disk(error, RELEASES) if isinstance(error, OSError) else str(error)
-            module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {why}")
+            module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {error}")
     changed = is_new or has_units
     diff = {"before": f"{part} {previous}\n", "after": f"{part} {digest}\n"}
     module.exit_json(changed=changed, previous=previous, diff=diff if is_new else {})

@@ -80,6 +80,11 @@ OSError: [Errno 28] No space left on device: '/tmp/ansible_facts_payload_x'
             id="full disk",
         ),
         pytest.param("cannot write /etc/x: No space left on device", "", id="a line that names its place is kept"),
+        pytest.param(
+            "the hook cannot be installed: [Errno 28] No space left on device: '/usr/lib/grapnel/releases'",
+            "its disk is full (/usr/lib/grapnel/releases): `df -h` and `df -i` on the machine show where;",
+            id="a line that passes on Python's words",
+        ),
         pytest.param("E:Unable to locate package x", "", id="anything else"),
         pytest.param("", "", id="nothing"),
     ],

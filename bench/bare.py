@@ -78,7 +78,7 @@ class Recipe:
     def script(self, *, is_compiled: bool) -> str:
         """Return a script."""
         names = [each.partition("=")[0] for each in self.packages if "nvidia" in each or "cuda" in each]
-        unpack = ["tar -C / -xf /root/compiled.tar"] if is_compiled else [self._install(part) for part in self.parts]
+        unpack = ["tar -C / -xf /root/compiled.tar"] if is_compiled else [install(part) for part in self.parts]
         release = "\n".join(unpack)
         return (
             "apt-get update -q\n"
@@ -89,16 +89,15 @@ class Recipe:
             f"systemctl daemon-reload\nsystemctl enable --now {UNITS}\nsystemctl restart containerd.service\n"
         )
 
-    @staticmethod
-    def _install(part: str) -> str:
-        """Return the lines that unpack and compile a part; a hook is compiled into its pack."""
-        folder = f"/{RELEASE}/releases/{part}"
-        compile_ = "python3 -m compileall -q --invalidation-mode unchecked-hash" if part != "hook" else ""
-        return (
-            f"mkdir -p {folder}\ntar -C {folder} -xf /root/{part}.tar\n"
-            + (f"{compile_} {folder} || :\n" if compile_ else f"python3 -IS {folder}/grapnel-hook pack\n")
-            + f"ln -s releases/{part} /{RELEASE}/{part}"
-        )
+
+def install(part: str) -> str:
+    """Return the lines that unpack and compile a part of the release; a hook is compiled into its pack."""
+    folder = f"/{RELEASE}/releases/{part}"
+    compiling = {"hook": f"python3 -IS {folder}/grapnel-hook pack"}.get(
+        part, f"python3 -m compileall -q --invalidation-mode unchecked-hash {folder} || :"
+    )
+    unpacking = f"mkdir -p {folder}\ntar -C {folder} -xf /root/{part}.tar"
+    return f"{unpacking}\n{compiling}\nln -s releases/{part} /{RELEASE}/{part}"
 
 
 def packages(node: Node) -> set[str]:

@@ -102,7 +102,7 @@ class _NoSteps:
     """Steps are the executor's own."""
 
     def run(self, *_: object) -> StepOutcome:
-        raise NotImplementedError  # nobody runs one
+        raise AssertionError("the executor has its own steps")
 
 
 class _LosingExecutor(VirtualExecutor):

@@ -45,7 +45,7 @@ def read_pins(text: str) -> tuple[Pin, ...]:
 def render_constraints(requirements: Path) -> str:
     """Return the versions of the controller's distributions, for `--constraints` of installers.
 
-    Without digests: pip would then want one of the wheel of grapnel as well.
+    No digests: with one of them, pip would demand a digest for grapnel's own wheel, too.
     """
     pins = read_pins((requirements / _FILES["controller"]).read_text(encoding="utf-8"))
     return "".join(f"{pin.name}=={pin.version}\n" for pin in pins)

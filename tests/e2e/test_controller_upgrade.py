@@ -192,9 +192,12 @@ def assert_given_back(stage: Stage, cluster: Cluster, node: LabNode) -> None:
     assert not node.node.root.joinpath("etc/grapnel/node.json").exists()
     assert not stage.api.node(node.name).spec.unschedulable
     assert UPGRADE not in (stage.api.node(node.name).metadata.annotations or {})
-    daemons = "pod/grapnel-node-"
-    are_gone = lambda: all(each.startswith(daemons) for each in test_controller.jobs(cluster))  # noqa: E731
-    wait_for("its Jobs are gone", are_gone, evidence=lambda: str(test_controller.jobs(cluster)))
+    wait_for("its Jobs are gone", lambda: are_gone(cluster), evidence=lambda: str(test_controller.jobs(cluster)))
+
+
+def are_gone(cluster: Cluster) -> bool:
+    """Tell whether nothing but daemons is left of what runs on nodes."""
+    return all(each.startswith("pod/grapnel-node-") for each in test_controller.jobs(cluster))
 
 
 def holds_up(cluster: Cluster, node: LabNode) -> bool:

@@ -127,7 +127,7 @@ KUBELETS: dict[str, tuple[list[str], str | None, str | None]] = {
         '{"kind":"KubeletConfiguration","containerRuntimeEndpoint":"unix:///run/crio/crio.sock","failSwapOn":false}',
         "crio",
     ),
-    "a comment is none": (
+    "a comment does not count": (
         ["/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml"],
         "# formerly, containerRuntimeEndpoint: unix:///run/crio/crio.sock\n",
         "containerd",

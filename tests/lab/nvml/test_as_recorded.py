@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[3]
 RECORD = Path(__file__).with_name("recorded") / "h100-580.159.04.json"
 # Records every function of pynvml before anything of the daemon imports it; what it calls itself does not count.
 ASK = """
-import json, time
+import json
 import pynvml
 calls, depth = [], []
 
@@ -48,7 +48,8 @@ for name in dir(pynvml):
 from plugin.driver.nvml import compute_mode, gpu_settings, links, memory_limits, mig_instances, occupancy, telemetry
 from plugin.driver.nvml.library import NvmlSource
 
-source, reader, found = NvmlSource(), telemetry.TelemetryReader(), {}
+now_s = [0.0]
+source, reader, found = NvmlSource(), telemetry.TelemetryReader(lambda: now_s[0]), {}
 
 def take(name, question):
     try:
@@ -65,7 +66,7 @@ take("read_states", source.read_states)
 take("listen", source.listen)
 take("poll_events", source.poll_events)
 take("telemetry", reader.read)
-time.sleep(0.2)  # NVML compares samples that are 0.1 s apart
+now_s[0] += 0.2  # NVML compares samples that are 0.1 s apart
 take("telemetry_again", reader.read)
 take("occupancy", occupancy.read_occupancy)
 take("settable", gpu_settings.read_settable)
@@ -81,8 +82,8 @@ print(json.dumps(found))
 """
 # Of (function, code of the real one, code of the simulated one), and why.
 KNOWN_CODES = {
-    ("nvmlSystemGetCudaDriverVersion_v2", 6, 0): "without a libcuda, which most tests have not, the lab answers",
-    ("nvmlDeviceGetMemoryLimits_v1", 13, 3): "one simulated library is of every driver, so that it has every function",
+    ("nvmlSystemGetCudaDriverVersion_v2", 6, 0): "most tests have no libcuda, so that the lab answers without it",
+    ("nvmlDeviceGetMemoryLimits_v1", 13, 3): "one simulated library plays all drivers, so it has all functions",
 }
 KNOWN_ANSWERS = {
     "nvmlDeviceGetEncoderUtilization": "another sample period",

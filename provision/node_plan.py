@@ -130,14 +130,15 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of the role ``runtime``; an empty ``runtime_hook_archive`` leaves the installed hook alone.
 
     With ``runtime_reload`` the service is reloaded where it would be restarted; ``runtime_service`` is empty for
-    an engine that is no service. ``runtime_foreseen`` has of files that were made from others, before these were there,
-    the SHA-256 of the others by path ("": not there): where they are different, the next pass has the file.
+    an engine that is no service. ``runtime_preconditions`` says what has to be on the node for a file to be
+    written: by its path, the SHA-256 of other files by their paths ("" for one that must not exist). Where that is not
+    so, the next pass has the file.
     """
 
     runtime_engine: str
     runtime_packages: tuple[str, ...] = ()
     runtime_files: tuple[FileContent, ...] = ()
-    runtime_foreseen: dict[str, dict[str, str]] = {}
+    runtime_preconditions: dict[str, dict[str, str]] = {}
     runtime_hook_archive: str = ""
     runtime_hook_digest: str = ""
     runtime_service: str

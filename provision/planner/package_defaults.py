@@ -1,12 +1,11 @@
-"""Foresees the configuration that an engine's package will bring, so that one pass installs and configures it.
+"""The default configuration of engines' packages, by which an engine is planned before it is installed.
 
-It is an expectation: the node writes what follows from it only where the package has brought just that. Where it has
-not, the next pass plans from what is there.
+The node writes what follows from it only if the package has brought just that. Otherwise the next pass plans from what
+is there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import msgspec
 
 from provision.fleet.facts import Engine, FileState
 from provision.render import containerd, docker
+from provision.render.declared import digest_of
 from provision.render.errors import EngineConfigError
 from provision.spec.model import Engine as EngineName
 
@@ -40,36 +40,39 @@ version = 2
     path = "/var/lib/containerd/opt"
 """
 # By distribution and engine: the files that the package brings. docker.io 26.1.5+dfsg1-9+deb13u1 brings none.
-SHIPPED: Mapping[tuple[str, str], Mapping[str, str | None]] = {
+DEFAULTS: Mapping[tuple[str, str], Mapping[str, str | None]] = {
     ("debian", EngineName.CONTAINERD.value): {containerd.MAIN_PATH: _DEBIANS_CONTAINERD},
     ("debian", EngineName.DOCKER.value): {docker.MAIN_PATH: None},
 }
 
 
 @dataclass(frozen=True)
-class Foreseen:
-    """Files of an engine that is to be installed, and what they were made from: SHA-256 by path, "" for no file."""
+class ExpectedFiles:
+    """Files of an engine that is to be installed.
+
+    ``made_from`` has the SHA-256 of the files that they follow from, by path, and "" for one that does not exist.
+    """
 
     files: tuple[FileContent, ...]
     made_from: dict[str, str]
 
 
-def foresee_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Foreseen | None:
-    """Return what can be known of an engine's files before it is installed.
+def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> ExpectedFiles | None:
+    """Return an engine's files as they will be, None where that cannot be known before it is installed.
 
-    Nothing, if the package is not known, or if a former installation has left our drop-in, which somebody may have
-    edited. A file that somebody has written beforehand stays: packages do not replace it.
+    It cannot if the package's defaults are not known, or if a former installation has left our drop-in, which somebody
+    may have edited. A file that the site has written beforehand stays: packages do not replace it.
     """
-    shipped = SHIPPED.get((facts.node.os.id, engine.name))
+    defaults = DEFAULTS.get((facts.node.os.id, engine.name))
     version = _UPSTREAM.match(_candidate(facts, engine))
-    if shipped is None or version is None or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
+    if defaults is None or version is None or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
         return None
-    there = {path: facts.file(path) or _state(text) for path, text in shipped.items()}
+    there = {path: facts.file(path) or _state(text) for path, text in defaults.items()}
     try:
         files = engine.engine_files(_with(facts, engine, version[1], there), stack)
     except EngineConfigError:  # what is in the way is told once the engine is there, of the files that are there then
         return None
-    return Foreseen(files, {path: "" if state is None else state.sha256 for path, state in there.items()})
+    return ExpectedFiles(files, {path: "" if state is None else state.sha256 for path, state in there.items()})
 
 
 def _candidate(facts: NodeFacts, engine: NodeEngine) -> str:
@@ -80,7 +83,7 @@ def _candidate(facts: NodeFacts, engine: NodeEngine) -> str:
 def _state(text: str | None) -> FileState | None:
     if text is None:
         return None
-    return FileState(mode="0644", uid=0, gid=0, sha256=hashlib.sha256(text.encode()).hexdigest(), content=text)
+    return FileState(mode="0644", uid=0, gid=0, sha256=digest_of(text), content=text)
 
 
 def _with(facts: NodeFacts, engine: NodeEngine, version: str, files: Mapping[str, FileState | None]) -> NodeFacts:

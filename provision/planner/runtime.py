@@ -11,6 +11,7 @@ from provision.node_plan import Action, Disruption, FileContent, Item, Problem, 
 from provision.planner.adoption import plan_adoption
 from provision.planner.hand_edits import Kept, keep_edits
 from provision.planner.kubernetes_engines import find_engine, kubelet_problem
+from provision.planner.package_defaults import expect_files
 from provision.planner.part import (
     Declared,
     Part,
@@ -21,7 +22,6 @@ from provision.planner.part import (
     plan_files,
     plan_service,
 )
-from provision.planner.shipped import foresee_files
 from provision.render.containerd import is_same_configuration
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
@@ -62,30 +62,30 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     problems = _install_problems(facts, stack, engine)
     if problems:
         return Part(problems=problems)
-    foreseen = foresee_files(facts, stack, engine)
+    expected = expect_files(facts, stack, engine)
     install = [
         Item(role=Role.RUNTIME, action=Action.INSTALL, target=name, reason="no container engine is installed")
         for name in engine.packages
     ]
-    follows = "depends on" if foreseen is None else "follows from"
+    follows = "depends on" if expected is None else "follows from"
     configure = [
         Item(
             role=Role.RUNTIME,
             action=Action.WRITE,
             target=path,
             reason=f"{follows} the configuration that the engine's package brings",
-            deferred=foreseen is None,
+            deferred=expected is None,
         )
         for path in engine.engine_paths
     ]
     now = (*install, *_hook(facts, payload), *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)))
-    if foreseen is None:
+    if expected is None:
         return Part((*now, *configure), (), _variables(now, payload, _own_files(stack, engine), engine))
-    files = (*_own_files(stack, engine), *foreseen.files)
+    files = (*_own_files(stack, engine), *expected.files)
     items = (*now, *configure, *_take_in(engine))
     variables = msgspec.structs.replace(
         _variables(items, payload, files, engine),
-        runtime_foreseen={file.path: foreseen.made_from for file in foreseen.files},
+        runtime_preconditions={file.path: expected.made_from for file in expected.files},
     )
     return Part(items, (), variables, declared=_declared(payload, files, engine))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
-from provision.planner import shipped
+from provision.planner import package_defaults
 from provision.render.containerd import MAIN_PATH
 from tests.attack.newest import NewestController
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
@@ -37,7 +37,7 @@ def assert_known(node: Node) -> None:
     """Check that the package brings the configuration that a plan for a node without it is made from."""
     conffiles = node.run(["dpkg-query", "-W", "-f", "${Conffiles}\\n", "containerd"]).stdout
     digests = dict(line.split()[:2] for line in conffiles.splitlines() if line.strip())
-    known = shipped.SHIPPED["debian", "containerd"][MAIN_PATH]
+    known = package_defaults.DEFAULTS["debian", "containerd"][MAIN_PATH]
     assert known is not None
     assert digests[MAIN_PATH] == hashlib.md5(known.encode(), usedforsecurity=False).hexdigest()  # as dpkg notes it
 

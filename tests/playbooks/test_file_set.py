@@ -18,11 +18,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileText,
     describe,
     find_changes,
-    leave_out_unforeseen,
     parse_files,
     remove_leftovers,
     swap_back,
     swap_in,
+    with_preconditions_met,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.units import is_restart_due, mark_restart
 
@@ -350,14 +350,14 @@ def test_a_path_to_take_away_is_checked_like_one_to_write() -> None:
         pytest.param("brought\n", "", False, id="one where none was expected"),
     ],
 )
-def test_a_file_that_was_made_from_something_else_is_left_out(
+def test_a_file_whose_precondition_is_not_met_is_left_out(
     there: str | None, expected: str, machine: Machine, *, is_written: bool
 ) -> None:
     if there is not None:
         machine.write("/etc/containerd/config.toml", there)
     files = [{"path": "/etc/grapnel/hook.json"}, {"path": "/etc/containerd/conf.d/99-nvidia.toml"}]
-    foreseen = {"/etc/containerd/conf.d/99-nvidia.toml": {"/etc/containerd/config.toml": expected}}
+    preconditions = {"/etc/containerd/conf.d/99-nvidia.toml": {"/etc/containerd/config.toml": expected}}
 
-    left = leave_out_unforeseen(machine.host, files, foreseen)
+    left = with_preconditions_met(machine.host, files, preconditions)
 
     assert left == (files if is_written else files[:1])

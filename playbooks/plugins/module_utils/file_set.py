@@ -90,18 +90,18 @@ def parse_files(given: Iterable[Mapping[str, Any]], absent: Iterable[str] = ()) 
     return wanted
 
 
-def leave_out_unforeseen(
-    host: Host, files: Iterable[Mapping[str, Any]], foreseen: Mapping[str, Mapping[str, str]]
+def with_preconditions_met(
+    host: Host, files: Iterable[Mapping[str, Any]], preconditions: Mapping[str, Mapping[str, str]]
 ) -> list[Mapping[str, Any]]:
-    """Return the files without those that were made from others which are not there as they were expected.
+    """Return the files that may be written.
 
-    ``foreseen`` has the SHA-256 of what a file was made from, by its path, and "" for a file that must not be there.
+    ``preconditions``: by the path of a file, the SHA-256 of other files by their paths, "" for one that must not exist.
     """
-    digests = {path: _digest(host, path) for made_from in foreseen.values() for path in made_from}
+    digests = {path: _digest(host, path) for expected in preconditions.values() for path in expected}
     return [
         file
         for file in files
-        if all(digests[path] == digest for path, digest in foreseen.get(str(file["path"]), {}).items())
+        if all(digests[path] == digest for path, digest in preconditions.get(str(file["path"]), {}).items())
     ]
 
 

@@ -78,11 +78,10 @@ options:
         description: Whether the text is left out because this copy of the plan is for display. It is then refused.
         type: bool
         default: false
-  foreseen:
+  preconditions:
     description:
-      - Files that were made from others before these were there. By the path of each, the SHA-256 of what it was made
-        from, by path as well, and an empty text for a file that must not be there. One that was made from something
-        else than what is there now is not written.
+      - What has to be on the node for a file to be written. By the path of the file, the SHA-256 of other files by
+        their paths, empty for one that must not exist. A file whose preconditions are not met is left as it is.
     type: dict
     default: {}
 attributes:
@@ -118,9 +117,7 @@ steps:
   elements: str
 """
 
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
+from typing import ClassVar
 
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
     ConfigurationError,
@@ -134,37 +131,18 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileSetError,
     describe,
     find_changes,
-    leave_out_unforeseen,
     parse_files,
+    with_preconditions_met,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
 
 ENGINES = ["", "containerd", "crio", "docker", "podman", "k3s", "rke2", "k0s", "microk8s"]
 _SERVICE = ("unit", "engine", "enabled", "restart", "reload", "timeout_s")
 
 
-class Module(AnsibleModule):  # type: ignore[misc] # Ansible ships no types
-    """A module whose arguments, texts of files, appear neither in its result nor in the node's log."""
-
-    @property
-    def no_log(self) -> bool:
-        """Arguments are not for the log, whatever the task says."""
-        return True
-
-    @no_log.setter
-    def no_log(self, value: bool) -> None:
-        """Take what the controller says about the task, which makes no difference."""
-
-    def exit_json(self, **result: Any) -> None:  # noqa: ANN401 - Ansible's
-        """Return a result."""
-        super().exit_json(**result, invocation=self._invocation())
-
-    def fail_json(self, msg: str, **result: Any) -> None:  # noqa: ANN401 - Ansible's
-        """Return a failure, one of the arguments' own check included."""
-        super().fail_json(msg, **result, invocation=self._invocation())
-
-    def _invocation(self) -> dict[str, Any]:
-        return {"module_args": {name: self.params.get(name) for name in _SERVICE}}
+class Module(QuietModule):
+    SHOWN: ClassVar = _SERVICE
 
 
 def main() -> None:
@@ -189,14 +167,14 @@ def main() -> None:
                     "withheld": {"type": "bool", "default": False},
                 },
             },
-            "foreseen": {"type": "dict", "default": {}},
+            "preconditions": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
     host, paths = Host(), []
     try:
         service = Service(**{name: module.params[name] for name in _SERVICE}, timers=tuple(module.params["timers"]))
-        files = leave_out_unforeseen(host, module.params["files"], module.params["foreseen"])
+        files = with_preconditions_met(host, module.params["files"], module.params["preconditions"])
         changes = find_changes(host, parse_files(files, module.params["absent"]))
         paths = [change.after.path for change in changes]
         steps = pending_steps(host, service)

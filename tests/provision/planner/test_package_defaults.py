@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
 from provision.fleet.facts import AvailablePackage
-from provision.planner import shipped
+from provision.planner import package_defaults
 from provision.render.containerd import DROP_IN_PATH, MAIN_PATH
+from provision.render.declared import digest_of
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     edit_file,
@@ -24,11 +23,7 @@ from tests.provision.samples import (
 SITE_CONFIG = 'version = 2\n\n[plugins."io.containerd.grpc.v1.cri"]\n  sandbox_image = "registry.example/pause:1"\n'
 
 
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_what_is_foreseen_is_what_is_planned_once_the_engine_is_there() -> None:
+def test_what_is_expected_is_what_is_planned_once_the_engine_is_there() -> None:
     facts = make_facts()
     first = plan(facts)
     there = edit_file(simulate_apply(facts, first), MAIN_PATH, DEBIAN_CONFIG)  # as the package brings it
@@ -48,8 +43,8 @@ def test_the_node_is_told_what_the_files_were_made_from() -> None:
     runtime = plan(make_facts()).roles.runtime
 
     assert runtime is not None
-    made_from = {MAIN_PATH: digest(DEBIAN_CONFIG)}
-    assert runtime.runtime_foreseen == {MAIN_PATH: made_from, DROP_IN_PATH: made_from}
+    made_from = {MAIN_PATH: digest_of(DEBIAN_CONFIG)}
+    assert runtime.runtime_preconditions == {MAIN_PATH: made_from, DROP_IN_PATH: made_from}
 
 
 def test_a_file_that_the_site_wrote_beforehand_stays() -> None:
@@ -58,7 +53,7 @@ def test_a_file_that_the_site_wrote_beforehand_stays() -> None:
     first = plan(facts)
 
     assert first.roles.runtime is not None
-    assert first.roles.runtime.runtime_foreseen[DROP_IN_PATH] == {MAIN_PATH: digest(SITE_CONFIG)}
+    assert first.roles.runtime.runtime_preconditions[DROP_IN_PATH] == {MAIN_PATH: digest_of(SITE_CONFIG)}
     after = simulate_apply(facts, first)
     assert "registry.example" in text_of(after, MAIN_PATH)
     assert plan(after).is_empty
@@ -69,7 +64,7 @@ def test_docker_s_package_brings_no_file() -> None:
     runtime = plan(facts, make_stack(driver={"enabled": False}, runtime={"engine": "docker"})).roles.runtime
 
     assert runtime is not None
-    assert runtime.runtime_foreseen == {"/etc/docker/daemon.json": {"/etc/docker/daemon.json": ""}}
+    assert runtime.runtime_preconditions == {"/etc/docker/daemon.json": {"/etc/docker/daemon.json": ""}}
 
 
 @pytest.mark.parametrize(
@@ -88,12 +83,12 @@ def test_what_is_not_known_follows_in_the_next_pass(change: dict[str, str]) -> N
 
     assert [item.target for item in first.items if item.deferred] == [MAIN_PATH, DROP_IN_PATH]
     assert first.roles.runtime is not None
-    assert first.roles.runtime.runtime_foreseen == {}
+    assert first.roles.runtime.runtime_preconditions == {}
     assert not {MAIN_PATH, DROP_IN_PATH} & {file.path for file in first.roles.runtime.runtime_files}
 
 
 def test_the_second_pass_configures_an_engine_whose_package_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "SHIPPED", {})
+    monkeypatch.setattr(package_defaults, "DEFAULTS", {})
     facts = make_facts()
 
     second = plan(simulate_apply(facts, plan(facts)))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from provision.cluster.api import PAGE
 from provision.cluster.exchange import Request
 from provision.rollout.model import NodeView
+from tests.provision.cluster.counting import count
 from tests.provision.cluster.samples import container
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.exchange import Answer, Stream
     from provision.cluster.transport import Transport
     from tests.provision.cluster.stage import Stage
 
@@ -27,33 +26,6 @@ NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
 NODES, GPU = 1000, "nvidia.com/gpu"
 NAMES = [f"fleet-{number:04}" for number in range(NODES)]
 IMAGES = [{"names": [f"registry.example/{number}@sha256:{'0' * 64}"], "sizeBytes": 1} for number in range(20)]
-
-
-class Counting:
-    """Keeps requests and answers."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.name = transport.name
-        self.sent: list[tuple[str, Answer]] = []
-        self._transport = transport
-
-    def send(self, request: Request) -> Answer:
-        """Send it."""
-        answer = self._transport.send(request)
-        self.sent.append((request.path, answer))
-        return answer
-
-    def stream(self, request: Request) -> Stream:
-        """Refuse: nothing is watched."""
-        raise AssertionError(request)
-
-    def paths(self) -> list[str]:
-        """Return what was asked for."""
-        return [path for path, _ in self.sent]
-
-    def pages(self, path: str) -> list[list[dict[str, Any]]]:
-        """Return the objects of each page of a list."""
-        return [json.loads(answer.body)["items"] for asked, answer in self.sent if asked == path]
 
 
 def make_fleet(transport: Transport) -> None:
@@ -75,9 +47,8 @@ def test_a_thousand_nodes_cost_a_request_for_each_page_and_one_costs_two(
     stage: Stage, record_property: Callable[[str, object], None]
 ) -> None:
     cluster = stage.connect()
-    counting = Counting(cluster._api._sender)  # type: ignore[arg-type] # the real one
-    make_fleet(counting._transport)
-    cluster._api._sender = counting
+    make_fleet(cluster._api._sender)  # type: ignore[arg-type] # the real one
+    counting = count(cluster)
 
     began, wall = time.process_time(), time.monotonic()
     seen = cluster.observe(NAMES)

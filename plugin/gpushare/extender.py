@@ -17,10 +17,11 @@ from plugin.errors import ClusterError
 from plugin.gpushare import requests, wire
 from plugin.gpushare.books.book import Books
 from plugin.gpushare.books.inspection import nodes_to_json
-from plugin.gpushare.books.objects import name_of, parse_node, parse_pod, uid_of
+from plugin.gpushare.books.objects import name_of, parse_node, parse_pod, priority_of, uid_of
 from plugin.gpushare.books.placement import Refusal
-from plugin.gpushare.books.pod_annotations import assumed
+from plugin.gpushare.books.pod_annotations import ROOM_SINCE, assumed
 from plugin.gpushare.follower import Follower, Kind
+from plugin.gpushare.waiting import Waiting
 from plugin.node_object.answers import CONFLICT, INVALID, NOT_FOUND
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _CALLS = 16  # at a time
 _BEHIND_S = 30.0
 _SEEN = 10_000
 _CORRECT_S = 0.5
+_WAKE_S = 0.5
 _SERVER_ERRORS = 500
 
 
@@ -61,8 +63,9 @@ class Extender:
         self._seen: dict[str, Pod] = {}  # uid → a pod that a scheduler asked about
         self._binding: set[str] = set()
         self._changed: set[str] = set()  # nodes whose pods may have wrong annotations
+        self._waiting = Waiting()
         self._followers: tuple[Follower, ...] = ()
-        self._corrector: asyncio.Task[None] | None = None
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     def start(self) -> None:
         """Follow the cluster."""
@@ -75,14 +78,14 @@ class Extender:
         self._followers = tuple(Follower(self._api, kind, tell, self._log) for kind in (self._nodes(), self._pods()))
         for follower in self._followers:
             follower.start()
-        self._corrector = asyncio.ensure_future(self._correct_for_ever())
+        self._tasks = tuple(map(asyncio.ensure_future, (self._correct_for_ever(), self._wake_for_ever())))
 
     async def stop(self) -> None:
         """End; calls that were begun are finished by the threads."""
         for follower in self._followers:
             follower.stop()
-        if self._corrector is not None:
-            self._corrector.cancel()
+        for task in self._tasks:
+            task.cancel()
         self._threads.shutdown(wait=False)
 
     def problem(self) -> str:
@@ -111,6 +114,10 @@ class Extender:
             found = self.books.fits(pod, name, now_s)
             if isinstance(found, Refusal):
                 (hopeless if found.is_lasting else failed)[name] = found.reason
+        if len(failed) + len(hopeless) < len(question.names):
+            self._waiting.forget(pod.uid)
+        else:
+            self._waiting.refused(pod, question.names, priority_of(question.pod), now_s)
         return wire.render_filter(question, failed, hopeless)
 
     def preempt(self, body: bytes) -> bytes:
@@ -250,7 +257,7 @@ class Extender:
             uid_of,
             self._replace_pods,
             self._put_pod,
-            self.books.remove_pod,
+            self._remove_pod,
         )
 
     def _replace_nodes(self, nodes: list[Node]) -> None:
@@ -270,7 +277,36 @@ class Extender:
         self.books.put_pod(pod)
         self._seen.pop(pod.uid, None)
         if pod.node:
+            self._waiting.forget(pod.uid)
             self._changed.add(pod.node)
+
+    def _remove_pod(self, uid: str) -> None:
+        self.books.remove_pod(uid)
+        self._waiting.forget(uid)
+
+    # Pods that wait
+
+    async def _wake_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_WAKE_S)
+            now_s = time.monotonic()
+            self.books.expire(now_s)
+            self._waiting.changed(self.books.take_changed(), now_s)
+            if not self.problem():
+                for pod in self._waiting.to_wake(self._fits, now_s):
+                    await self._wake(pod)
+
+    def _fits(self, pod: Pod, node: str) -> bool:
+        return not isinstance(self.books.fits(pod, node, time.monotonic()), Refusal)
+
+    async def _wake(self, pod: Pod) -> None:
+        """Have the scheduler ask about a pod again, as it does when the pod is changed."""
+        try:
+            await self._call(requests.annotate(pod, {ROOM_SINCE: str(self._now_ns())}))
+        except ClusterError as error:  # the next change of a node, or the scheduler itself in five minutes, helps
+            self._log.info("not woken", pod=pod.title, reason=error.message)
+        else:
+            self._log.info("has room since it was refused", pod=pod.title)
 
     # Annotations
 

@@ -130,7 +130,11 @@ def test_nothing_is_given_twice_when_extender_and_daemon_are_killed_after_a_bind
         node.node.run(["systemctl", "kill", "--signal", "STOP", KUBELET])
         try:
             room.start(deployment("three", 3, one, node=node.name))
-            wait_for("two of them are bound", lambda: bound(room) == len(cards), evidence=extender.said)
+            wait_for(
+                "two of them are bound",
+                lambda: bound(room) == len(cards),
+                evidence=lambda: state(room, node, extender),
+            )
             extender.kill()
             node.node.run(["systemctl", "kill", "--signal", "KILL", DAEMON])
             extender.start()
@@ -147,6 +151,14 @@ def test_nothing_is_given_twice_when_extender_and_daemon_are_killed_after_a_bind
         assert sorted(wait_told(room, [node], extender, len(cards)).values()) == cards
         room.clear()
     wait_offered(stage, node, memory=0, whole=len(node.uuids))
+
+
+def state(room: Room, node: LabNode, extender: Extender) -> str:
+    """Return what is known of pods that wait, and of a node's units."""
+    waiting = [f"{pod.metadata.name} waits: {why_waiting(pod)}" for pod in room.api.pods(room.name)]
+    found = room.api.node(node.name)
+    offered = f"allocatable {found.status.allocatable.get(MEMORY)}, {found.metadata.annotations.get(ANNOTATION)}"
+    return "\n".join([*waiting, offered, extender.said()])
 
 
 def bound(room: Room) -> int:

@@ -49,6 +49,7 @@ class Books:
         self._promised: dict[str, dict[str, Promise]] = {}  # node → uid → the same
         self._uses: dict[str, NodeUse] = {}
         self._judged: dict[str, dict[Demand, Card | Refusal]] = {}
+        self._changed: set[str] = set()
 
     # What the API server tells
 
@@ -185,6 +186,12 @@ class Books:
         """Look at a node again: something about it has changed."""
         self._uses.pop(name, None)
         self._judged.pop(name, None)
+        self._changed.add(name)
+
+    def take_changed(self) -> set[str]:
+        """Return the names of the Nodes that are judged differently, perhaps, than when this was last asked."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def use(self, name: str, now_s: float = 0.0) -> NodeUse:
         """Return what is known of a node's cards."""

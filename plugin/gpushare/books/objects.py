@@ -75,6 +75,12 @@ def parse_node(document: object, resource: str) -> Node:
     return node._replace(report=report)
 
 
+def priority_of(document: object) -> int:
+    """Return the priority of a pod; 0 where it has none."""
+    found = _section(document, "spec").get("priority")
+    return found if isinstance(found, int) else 0
+
+
 def uid_of(document: object) -> str:
     """Return the uid of an object."""
     return _text(_section(document, "metadata"), "uid")

@@ -21,6 +21,7 @@ ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"  # nanoseconds since the epoch
 ASSIGN_TIME = "ALIYUN_COM_GPU_MEM_ASSIGN_TIME"
 ALLOCATION = "scheduler.framework.gpushare.allocation"  # container → card → units, for pods on several cards
+ROOM_SINCE = "grapnel.dev/has-room-since"  # nanoseconds since the epoch; gpushare has no such key
 OURS = (INDEX, OF_CARD, OF_POD, ASSIGNED, ASSUME_TIME, ASSIGN_TIME, ALLOCATION)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from plugin import __version__
 from plugin.gpushare.books import pod_annotations
-from tests.plugin.gpushare.documents import pod_document
+from tests.plugin.gpushare.documents import cards, node_document, pod_document
+from tests.plugin.gpushare.kubelet import Kubelet
 from tests.plugin.gpushare.stage import Stage, api_server, until, write_kubeconfig
 
 if TYPE_CHECKING:
@@ -120,6 +121,39 @@ def test_units_of_a_pod_that_ended_are_given_again(stage: Stage) -> None:
             stage.store.change("pods", ("jobs", "a"), lambda pod: pod["status"].update(phase="Succeeded"))
             await until(lambda: extender.books.use("n1").cards[0].free == 10)
             assert await scheduler.bind(second, "n1") == ""
+
+    played(scene)
+
+
+def test_a_pod_that_was_refused_is_changed_once_it_has_room(stage: Stage) -> None:
+    """A scheduler that heard of the end of `a` first was refused, and asks about `b` again when that changes."""
+
+    async def scene() -> None:
+        stage.add_node("n1", 10)
+        stage.add_node("n2", 10)
+        first, second, other = (stage.add_pod(name, 8) for name in ("a", "b", "c"))
+        async with stage.extender() as (_, scheduler):
+            assert await scheduler.bind(first, "n1") == ""
+            assert (await scheduler.filter(second, "n1"))["NodeNames"] == []
+            assert (await scheduler.filter(other, "n1", "n2"))["NodeNames"] == ["n2"]
+            stage.store.change("pods", ("jobs", "a"), lambda pod: pod["status"].update(phase="Succeeded"))
+            await until(lambda: pod_annotations.ROOM_SINCE in stage.pod("b")["metadata"].get("annotations", {}))
+            assert (await scheduler.filter(second, "n1"))["NodeNames"] == ["n1"]
+            assert pod_annotations.ROOM_SINCE not in stage.pod("c")["metadata"].get("annotations", {})
+
+    played(scene)
+
+
+def test_a_pod_that_the_node_has_no_report_for_is_changed_once_there_is_one(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.store.put("nodes", node_document("n1", None, 10))
+        stage.kubelets["n1"] = Kubelet(cards(10))
+        pod = stage.add_pod("p", 8)
+        async with stage.extender() as (_, scheduler):
+            answer = await scheduler.filter(pod, "n1")
+            assert "does not say which cards" in answer["FailedAndUnresolvableNodes"]["n1"]
+            stage.report()
+            await until(lambda: pod_annotations.ROOM_SINCE in stage.pod("p")["metadata"].get("annotations", {}))
 
     played(scene)
 

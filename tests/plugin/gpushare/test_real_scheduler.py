@@ -29,10 +29,13 @@ from tests.plugin.gpushare.kubelet import Kubelet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from plugin.node_object.api.messages import Answer, Request
+
 pytestmark = pytest.mark.functional  # etcd, an API server and a scheduler
 
 CONFIG = Path(__file__).parents[3] / "deploy/gpushare/scheduler.yaml"
 PATIENCE_S = 60.0
+NO_KUBELETS_S = 86_400  # nodes stay ready although nobody says so: a change of theirs would wake the scheduler
 
 
 def free_port() -> int:
@@ -41,18 +44,32 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class LateConnections(Connections):
+    """Hears of each change a moment after everybody else."""
+
+    late_s = 0.0
+
+    def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
+        def hear_late(line: bytes) -> None:
+            time.sleep(self.late_s)
+            hear(line)
+
+        return super().follow(request, hear_late)
+
+
 class Served:
     """An extender in a thread, which may end and begin again."""
 
-    def __init__(self, kubeconfig: Path, port: int) -> None:
-        self._kubeconfig, self._port = kubeconfig, port
+    def __init__(self, kubeconfig: Path, port: int, late_s: float = 0.0) -> None:
+        self._kubeconfig, self._port, self._late_s = kubeconfig, port, late_s
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
         self.extender: Extender | None = None
 
     async def _serve(self) -> None:
-        connections = Connections(str(self._kubeconfig), {})
+        connections = LateConnections(str(self._kubeconfig), {})
+        connections.late_s = self._late_s
         self.extender = Extender(connections, RESOURCE, Logger())
         server = ExtenderServer(self.extender, Logger())
         await server.start("127.0.0.1", self._port)
@@ -79,8 +96,8 @@ class Cluster:
         self.control_plane, self.port = control_plane, port
         self.kubelets: dict[str, Kubelet] = {}
 
-    def extender(self) -> Served:
-        return Served(self.control_plane.kubeconfig, self.port)
+    def extender(self, *, late_s: float = 0.0) -> Served:
+        return Served(self.control_plane.kubeconfig, self.port, late_s)
 
     def kubectl(self, *arguments: str, body: object = None) -> str:
         return self.control_plane.kubectl(arguments, input_text=None if body is None else json.dumps(body))
@@ -148,7 +165,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Co
     [extender] = yaml.safe_load(CONFIG.read_text())["extenders"]
     extender["urlPrefix"] = f"http://127.0.0.1:{port}{PREFIX}"
     folder = tmp_path_factory.mktemp("control-plane")
-    made = ControlPlane(folder)
+    made = ControlPlane(folder, node_grace_s=NO_KUBELETS_S)
     made.extenders = [extender]
     with made.running():
         yield made, port
@@ -205,6 +222,20 @@ def test_units_of_pods_that_are_gone_are_given_again_also_by_another_extender(cl
         assert "b" not in cluster.bound()
         cluster.remove("a")
         until(lambda: "b" in cluster.bound())
+
+
+def test_a_scheduler_that_hears_of_free_units_before_the_extender_asks_again(cluster: Cluster) -> None:
+    """Without being woken it would ask with the next change in the cluster, or after five minutes."""
+    cluster.add_node("n1", 10)
+    with cluster.extender(late_s=1.0):
+        cluster.add_pod("first", 8)
+        until(lambda: "first" in cluster.bound())
+        cluster.add_pod("second", 8)
+        until(lambda: "Insufficient" in cluster.events_of("second"))
+        time.sleep(2)  # its back-off is over, so that the scheduler asks at once
+        cluster.remove("first")
+        until(lambda: "no card has 8 free units" in cluster.events_of("second"))
+        until(lambda: "second" in cluster.bound())
 
 
 def test_many_pods_at_once_never_take_more_than_a_card_has(cluster: Cluster) -> None:

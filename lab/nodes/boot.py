@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +28,37 @@ SYSTEM_CALLS = "add_key keyctl bpf perf_event_open init_module finit_module dele
 # "yes" would make all of /sys writable, and networkd would then wait for a udev that the tree does not have.
 ENVIRONMENT = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
 OVERLAY_SEPARATORS = frozenset(":,\\")
+
+
+def kill_supervisors(folder: Path) -> None:
+    """Kill the supervisors of nodes below a folder, and wait for their end: one that has just started is in no group.
+
+    From `setsid` on, each of the programs that become a supervisor has its script and the node's folder as arguments.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while pids := [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _supervises(path, folder)]:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                descriptor = os.pidfd_open(pid)
+                try:
+                    if _supervises(Path(f"/proc/{pid}/cmdline"), folder):  # the pid may have been given again
+                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                finally:
+                    os.close(descriptor)
+        if time.monotonic() > deadline:
+            raise BootError(f"supervisors {pids} of nodes in {folder} cannot be killed")
+        time.sleep(POLL_S)
+
+
+def _supervises(path: Path, folder: Path) -> bool:
+    try:
+        words = path.read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return False
+    below = os.fsencode(f"{folder}/")
+    return any(Path(os.fsdecode(word)).name == SUPERVISOR.name for word in words) and any(
+        word.startswith(below) for word in words
+    )
 
 
 @dataclass(frozen=True)

@@ -82,23 +82,17 @@ class ControlGroup:
                 os.close(descriptor)
 
     def remove(self) -> None:
-        """Remove the empty group, deepest first."""
-        for hierarchy in hierarchies():
-            for path, _, _ in os.walk(hierarchy / self.name, topdown=False):
-                _remove_when_free(Path(path))
+        """Remove the group and those below it. Who comes into it meanwhile is killed.
 
-
-def _remove_when_free(folder: Path) -> None:
-    """Remove a group, retrying while it is busy for a moment after its last process was reaped."""
-    deadline = time.monotonic() + KILL_TIMEOUT_S
-    while True:
-        try:
-            folder.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError as error:
+        A group is busy for a moment after its last process was reaped.
+        """
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        while folders := [folder for hierarchy in hierarchies() if (folder := hierarchy / self.name).exists()]:
+            self.kill()
+            for folder in folders:
+                for path, _, _ in os.walk(folder, topdown=False):
+                    with contextlib.suppress(OSError):
+                        Path(path).rmdir()
             if time.monotonic() > deadline:
-                raise SiteError(f"{folder}: cgroup stays busy") from error
+                raise SiteError(f"{folders[0]}: cgroup stays busy")
             time.sleep(POLL_S)
-        else:
-            return

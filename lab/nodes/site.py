@@ -19,7 +19,7 @@ from lab.machine.errors import SiteError
 from lab.machine.folders import state_dir, write_atomic
 from lab.machine.lock import locked
 from lab.machine.requirements import require_machine
-from lab.nodes.boot import Machine
+from lab.nodes.boot import Machine, kill_supervisors
 from lab.nodes.cgroup import ControlGroup, hierarchies
 from lab.nodes.inventory import render_inventory
 from lab.nodes.layer import Layer
@@ -156,6 +156,7 @@ class Site:
         """Remove all processes, cgroups, interfaces and folders of the site, even after a crash."""
         with self._lock():
             self._require_own()
+            kill_supervisors(self.folder)
             for group in self._groups():
                 group.kill()
                 group.remove()

@@ -121,6 +121,7 @@ DAMAGES = {
     "a block of zeros": f"dd if=/dev/zero of={STATUS} bs=4096 seek=8 count=1 conv=notrunc 2>/dev/null",
     "garbage": f"sed -i s/^Package:/Pack:age/ {STATUS}",
     "gone": f"rm {STATUS}",
+    "what apt does not mind": f"sed -i '0,/^Maintainer: .*/s//&\\n&/' {STATUS}",
 }
 
 

@@ -79,6 +79,7 @@ class Node:
     signer: str = "DKMS module signing key"
     license: str = "NVIDIA"
     is_too_busy: bool = False  # for modinfo to answer
+    is_damaged: bool = False  # the database, in a way that `installed` does not notice
     active: set[str] = field(default_factory=set)  # services
     interrupt: Callable[[str], None] = lambda _: None
     calls: list[list[str]] = field(default_factory=list)
@@ -219,6 +220,10 @@ class Packages:
             for name, version in self._node.installed.items()
             if name in names
         }
+
+    def require_readable(self, host: Host) -> None:
+        if self._node.is_damaged:
+            raise PackageError("status is damaged", is_unchanged=True)
 
     def held(self, host: Host, names: Collection[str]) -> set[str]:
         return {name for name, one in self.installed(host, names).items() if one.is_held}

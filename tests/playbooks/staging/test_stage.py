@@ -109,6 +109,17 @@ def test_a_module_that_cannot_be_read_in_time_is_neither_unfit_nor_built_again(n
     assert not any("build" in call for call in node.calls)
 
 
+def test_a_database_of_which_only_the_package_manager_itself_sees_the_damage_stops_it_before_a_download(
+    node: Node,
+) -> None:
+    node.is_damaged = True
+
+    (finding,) = node.stage(change_of()).findings
+
+    assert (finding.code, finding.message) == ("packages-unreadable", "status is damaged")
+    assert node.fetched == []
+
+
 def test_a_disk_that_becomes_full_while_building_is_no_fault_of_the_compiler(node: Node) -> None:
     node.compiler_fails = "nv.o: final close failed: No space left on device\n"
 

@@ -78,6 +78,9 @@ class PackageManager(Protocol):
     def installed(self, host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
         """Return those of the packages that are installed; raises `PackageError`."""
 
+    def require_readable(self, host: Host) -> None:
+        """Raise `PackageError` where the database is damaged, also where `installed` would not notice."""
+
     def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return name and version in each package file; raises `PackageError` for one that is none."""
 

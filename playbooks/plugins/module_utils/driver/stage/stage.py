@@ -93,7 +93,7 @@ def _stage(work: Work, identifier: str) -> None:
     host, folder, clock = work.host, work.folder, work.clock
     handed = packages.handed_over(host, identifier)
     store.write_change(host, folder, work.change)
-    _found(work, {*work.change.names})  # what seems not to be installed in a damaged database is not to be downloaded
+    _require_readable(work)
     start = clock.monotonic()
     files, resolution = _get_packages(work, handed)
     packages.write_headers(work, files)
@@ -127,11 +127,24 @@ def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...
     return packages.fetch(work, request, resolution, work.packages), resolution
 
 
+def _require_readable(work: Work) -> None:
+    """Raise `StageError` for a damaged database: what seems not to be installed there is not to be downloaded."""
+    try:
+        work.manager.require_readable(work.host)
+    except PackageError as error:
+        raise _unreadable(error) from error
+    _found(work, {*work.change.names})
+
+
 def _found(work: Work, names: set[str]) -> dict[str, object]:
     try:
         return find_now(work.host, work.manager.installed, names).document()
     except PackageError as error:
-        raise failure("packages-unreadable", str(error), "repair the package database first") from error
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: PackageError) -> StageError:
+    return failure("packages-unreadable", str(error), "repair the package database first")
 
 
 def provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:

@@ -74,6 +74,9 @@ class Apt:
     def installed(self, host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
         return read_packages(host, names)
 
+    def require_readable(self, host: Host) -> None:
+        require_readable(host)
+
     def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {file: _describe(host, file) for file in files}
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import read_instances
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,9 @@ class RpmDatabase(ABC):
 
     def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {file: common.describe(host, file) for file in files}
+
+    def require_readable(self, host: Host) -> None:
+        read_instances(host, ["rpm"])
 
     def is_interrupted(self, host: Host) -> bool:
         return bool(common.surplus(host))

@@ -118,7 +118,8 @@ def test_a_package_that_somebody_holds_changes_and_stays_held(node: DrivenNode) 
 DAMAGES = {
     "emptied": f"truncate -s 0 {STATUS}",
     "cut off in the middle": f"truncate -s $(($(stat -c %s {STATUS}) / 2)) {STATUS}",
-    "a block of zeros": f"dd if=/dev/zero of={STATUS} bs=4096 seek=8 count=1 conv=notrunc 2>/dev/null",
+    "a block of zeros": f"at=$(grep -abo '^Status: install' {STATUS} | awk -F: '$1 > 32768 {{ print $1 + 10; exit }}')"
+    f"; dd if=/dev/zero of={STATUS} bs=4096 seek=$at oflag=seek_bytes count=1 conv=notrunc 2>/dev/null",
     "garbage": f"sed -i s/^Package:/Pack:age/ {STATUS}",
     "gone": f"rm {STATUS}",
     "what apt does not mind": f"sed -i '0,/^Maintainer: .*/s//&\\n&/' {STATUS}",

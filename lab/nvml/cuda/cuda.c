@@ -130,13 +130,15 @@ CUDA_API cu_result cuInit(unsigned flags)
 {
     if (is_initialised)
         return CUDA_SUCCESS;
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
     state_open();
-    const struct machine *machine = state_machine();
-    if (flags != 0 || !machine)
-        return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_UNKNOWN;
     cu_result failed = failure("cuInit", -1);
     if (failed != CUDA_SUCCESS)
         return failed;
+    const struct machine *machine = state_machine(); /* one from before `failure` may be gone */
+    if (!machine)
+        return CUDA_ERROR_UNKNOWN;
     nvml_return module = driver_check(machine);
     if (module != NVML_SUCCESS)
         return module == NVML_ERROR_DRIVER_NOT_LOADED ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.nvml import install, models, state
+from lab.nvml import install, install_cuda, models, state
 from tests.lab.nvml.client import Client
 
 if TYPE_CHECKING:
@@ -25,6 +27,28 @@ WAIT = "(lambda e: [nvmlDeviceGetIndex(e.device), e.eventType, e.eventData])(nvm
 def test_a_running_process_sees_the_change(nvml: Client, library: Path) -> None:
     state.update(library, lambda machine: machine.with_gpu(2, temperature=90))
     assert nvml("nvmlDeviceGetTemperature(gpu(2), 0)") == 90
+
+
+# No GPU is visible, so that each call begins from the start: what it opens is closed again.
+INITIALIZE = """
+import ctypes, os, sys
+cuda = ctypes.CDLL(sys.argv[1])
+for _ in range(100000):
+    assert cuda.cuInit(0) == 100
+    os.closerange(3, 100)
+"""
+
+
+@pytest.mark.slow
+def test_cuda_initialises_while_the_machine_changes_all_the_time(library: Path) -> None:
+    cuda = install_cuda(library.parent, "550.163.01").parent / "libcuda.so.1"
+    command = [sys.executable, "-c", INITIALIZE, str(cuda)]
+    with subprocess.Popen(command, env={"CUDA_VISIBLE_DEVICES": "GPU-none"}) as process:
+        temperature = 0
+        while process.poll() is None:
+            temperature = (temperature + 1) % 90
+            state.update(library, lambda machine: machine.with_gpu(0, temperature=temperature))  # noqa: B023 - at once
+    assert process.returncode == 0
 
 
 @pytest.mark.slow

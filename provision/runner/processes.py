@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 _POLL_S = 0.05
+_KILLED_S = 5.0  # a killed process may be in a call to a disk that does not answer
+_ENDED = ("Z", "X")
 
 
 def find_processes(name: str, value: str, proc: Path = Path("/proc")) -> list[int]:
@@ -42,15 +44,33 @@ def _is_shared_connection(entry: Path) -> bool:
 def end_processes(name: str, value: str, *, grace_s: float, proc: Path = Path("/proc")) -> int:
     """End the marked processes: SIGTERM, then SIGKILL for what is left after ``grace_s``; return how many.
 
-    SIGTERM lets ansible-playbook tell its workers and remove its temporary files.
+    SIGTERM lets ansible-playbook tell its workers and remove its temporary files. When this returns they have ended.
+    One that is about to has no environment any more, but still its files, its locks and its connections.
     """
     pids = find_processes(name, value, proc)
     _signal(pids, signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and find_processes(name, value, proc):
+    known, deadline = set(pids), time.monotonic() + grace_s
+    while time.monotonic() < deadline and _are_left(known, name, value, proc):
         time.sleep(_POLL_S)
     _signal(find_processes(name, value, proc), signal.SIGKILL)
+    deadline = time.monotonic() + _KILLED_S
+    while time.monotonic() < deadline and _are_left(known, name, value, proc):
+        time.sleep(_POLL_S)
     return len(pids)
+
+
+def _are_left(known: set[int], name: str, value: str, proc: Path) -> bool:
+    """Whether any of the processes goes on; adds those that have come since."""
+    known.update(find_processes(name, value, proc))
+    return any(_goes_on(proc / str(pid)) for pid in known)
+
+
+def _goes_on(entry: Path) -> bool:
+    try:
+        state = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+        return state not in _ENDED and not _is_shared_connection(entry)
+    except (OSError, IndexError):  # gone
+        return False
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

@@ -35,8 +35,20 @@ def test_marked_process_that_ignores_sigterm_is_ended(*, new_session: bool) -> N
         process.stdout.readline()
         assert find_processes("MARK", value) == [process.pid]
         assert end_processes("MARK", value, grace_s=0.1) == 1
-        assert process.wait() == -9
+        assert process.poll() == -9, "it still has its files and its locks"
     assert find_processes("MARK", value) == []
+
+
+@pytest.mark.slow
+def test_a_process_that_is_about_to_end_is_waited_for() -> None:
+    """It has no environment any more while its memory, and then its files, are given back."""
+    value = uuid.uuid4().hex
+    large = "x = bytearray(b'x') * (128 << 20); print('up', flush=True); import time; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", large], env={"MARK": value}, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert end_processes("MARK", value, grace_s=20) == 1
+        assert process.poll() == -15
 
 
 def test_without_proc_nothing_is_found(tmp_path: Path) -> None:

@@ -3,18 +3,20 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release image clean
+.PHONY: help demo quick test long fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release image clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
 	@$(TASK) demo
 test:       ## set everything up and pass every test
 	@$(TASK) test
-fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does four minutes of it
+long:       ## pass the tests that take too long for make test, and each role's Molecule scenario (an hour)
+	@$(TASK) long
+fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does two minutes of it
 	@$(TASK) fuzz
-model:      ## explore 100,000 interleavings of what may happen to rollouts, or RUNS=n; make test does a share of it
+model:      ## explore 100,000 interleavings of what may happen to rollouts from terminals, and as many with a controller beside them (three hours), or RUNS=n of each; make test does a share of it
 	@$(TASK) model
-crashes:    ## kill an apply of a bare node at each of its tasks, and apply again (half an hour); make test does three of them
+crashes:    ## kill an apply of a bare node at each of its tasks, and apply again; end the Job of a swap at each of its steps; uninstall the chart in mid-rollout (an hour and a half); make test does three and two of them
 	@$(TASK) crashes
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(TASK) e2e

@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Final
 
+from provision.plain_tar import PlainMember, plain_members
 from provision.printable import printable
+from provision.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Self
 
 BINARIES: Final = "dkms_binaries_only"
 TREE: Final = "dkms_main_tree"
@@ -85,7 +88,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
     """
     try:
         with (
-            path.open("rb") as stream,
+            open_regular(path) as stream,
             gzip.GzipFile(fileobj=stream) as plain,
             tarfile.open(fileobj=plain, mode="r|", tarinfo=_PlainMember) as tar,
         ):
@@ -94,11 +97,11 @@ def open_archive(path: Path) -> Iterator[Archive]:
         raise UnfitArchive(f"it cannot be read: {printable(str(error), limit=200)}") from error
 
 
-class _PlainMember(tarfile.TarInfo):
+class _PlainMember(PlainMember):
     """A header of a file, of a folder or of a long name; any other is refused before what follows it is read."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _PlainMember:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
         names_next = member.type in _NAMES
         if not names_next and member.type not in _PLAIN:
@@ -111,7 +114,7 @@ class _PlainMember(tarfile.TarInfo):
 def _files(tar: tarfile.TarFile) -> Iterator[tuple[tuple[str, ...], tarfile.TarInfo]]:
     """Yield the plain files with the parts of their names, each in a place where an archive of modules has files."""
     size = 0
-    for count, member in enumerate(tar):
+    for count, member in enumerate(plain_members(tar)):
         size += member.size
         if count >= _MAX_MEMBERS or size > _MAX_UNPACKED_BYTES:
             raise UnfitArchive("it unpacks to more than a driver's modules can be")

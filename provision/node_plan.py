@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -74,6 +74,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     reason: str
     disruption: Disruption = Disruption.NONE
     deferred: bool = False
+
+
+HAND_EDITED: Final = "hand-edited"  # the code of a problem: somebody has edited a file of grapnel's
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import unicodedata
 from typing import Final
 
 MAX_SHOWN: Final = 2000  # characters of one value
+MAX_BRIEF: Final = 200  # characters of a reason where there are many
 MAX_LINES: Final = 200  # of one message
 _MARKS: Final = frozenset({"Mn", "Me"})  # drawn over the character before, as many as there are
 # Letters by their category, and blank on every screen: Hangul fillers, an empty Braille cell.
@@ -27,6 +28,16 @@ def printable(text: str, *, limit: int = MAX_SHOWN) -> str:
         return shown
     end = f"… ({len(text)} characters)"
     return shown[: max(0, limit - len(end))] + end
+
+
+def brief(text: str, *, limit: int = MAX_BRIEF) -> str:
+    """Return a reason as tables and Events repeat it: a longer one ends where a part of it does, with ``…``."""
+    if len(text) <= limit:
+        return text
+    parts = max(text.rfind("; ", 0, limit), text.rfind(". ", 0, limit))
+    ends = (parts, text.rfind(" ", 0, limit), limit)
+    end = next(each for each in ends if each >= limit // 3)  # where it says enough
+    return f"{text[:end].rstrip(' ,:;.')} …"
 
 
 def printable_lines(text: str, *, indent: str = "") -> str:

@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from io import BufferedReader
     from pathlib import Path
 
 
@@ -21,14 +22,18 @@ def read_regular(path: Path, limit_bytes: int) -> bytes:
 
 def read_beginning(path: Path, size_bytes: int) -> bytes:
     """Return the first bytes of a regular file; raises OSError for anything else, without waiting for it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(size_bytes)
-    finally:
-        os.close(descriptor)
+    with open_regular(path) as file:
+        return file.read(size_bytes)
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading; raises OSError for anything else, without waiting for it."""
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - it needs an opener, and is returned
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK)

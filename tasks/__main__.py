@@ -15,6 +15,7 @@ from tasks.suites import (
     e2e_stage,
     fuzz_stage,
     lab_stages,
+    long_stages,
     model_stage,
     molecule_stage,
     pytest_stage,
@@ -71,12 +72,20 @@ def model(session: Session) -> None:
 
 
 def crashes(session: Session) -> None:
-    """Kill an apply at every task: ``CRASHES`` may name some by their numbers."""
+    """Kill an apply at every task (``CRASHES`` may name some), end a swap's Job at each step, uninstall in between."""
     lab(session)
     os.environ.setdefault("CRASHES", "all")
     session.show(
         pytest_stage(session, "crashes at every task", "nodes", "tests/journey/test_killed_at_tasks.py", workers=1)
     )
+    stage = [f"tests/e2e/test_{name}.py" for name in ("job_cut_off", "minds_changed", "uninstall")]
+    session.show(pytest_stage(session, "Jobs ended at every step, charts in mid-rollout", "e2e", *stage, workers=1))
+
+
+def long(session: Session) -> None:
+    """Run what takes too long for `test`: the tests marked `long`, and the Molecule scenario of each role."""
+    lab(session)
+    session.conclude(session.run(long_stages(session)))
 
 
 def e2e(session: Session) -> None:
@@ -88,7 +97,7 @@ def e2e(session: Session) -> None:
         session.progress.say(f"on the cluster of {kubeconfig}: tests that look into nodes or break them are skipped")
     else:
         lab(session)
-    session.show(e2e_stage(session))
+    session.show(e2e_stage(session, "end-to-end tests", "e2e"))
 
 
 def molecule(session: Session) -> None:
@@ -121,7 +130,7 @@ def bench(session: Session) -> None:
 
 VERBS: dict[str, Callable[[Session], None]] = {
     verb.__name__: verb
-    for verb in (environment, quick, check, lab, test, fuzz, model, crashes, molecule, e2e, demo, bench, cluster)
+    for verb in (environment, quick, check, lab, test, long, fuzz, model, crashes, molecule, e2e, demo, bench, cluster)
 }
 
 

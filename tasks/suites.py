@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
 WAITING = 3  # workers whose tests wait for a third of their time, for other processes and machines
 UNIT = "not functional and not nodes and not e2e"
-FUZZ_IN_TESTS_S = 240
+FUZZ_IN_TESTS_S = 120
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
 
@@ -50,26 +50,42 @@ def test_stages(session: Session) -> list[Stage]:
     return [
         *check_stages(session),
         session.python("kernel modules for Debian 12", "-m", "lab.modules", "bookworm", beside=True),
-        e2e_stage(session),
-        pytest_stage(
-            session, "functional tests", "functional and not nodes", *files_with("functional"), workers=WAITING
-        ),
-        pytest_stage(
-            session, "tests on booted nodes", "nodes", *files_with("nodes"), parted="loadfile", workers=WAITING
-        ),
-        molecule_stage(session),
+        e2e_stage(session, "end-to-end tests", "e2e and not long"),
+        functional_stage(session, "functional tests", "functional and not nodes and not long"),
+        nodes_stage(session, "tests on booted nodes", "nodes and not long"),
+        molecule_stage(session, "default"),
         fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1, beside=True),
     ]
 
 
-def e2e_stage(session: Session) -> Stage:
-    """Return the tests on a cluster, which they share: one after the other."""
-    return pytest_stage(session, "end-to-end tests", "e2e", *files_with("e2e"), workers=1, beside=True)
+def long_stages(session: Session) -> list[Stage]:
+    """Return what takes too long to be among every test: of each kind of test those marked so, each role's scenario."""
+    return [
+        e2e_stage(session, "long end-to-end tests", "e2e and long"),
+        functional_stage(session, "long functional tests", "functional and not nodes and long"),
+        nodes_stage(session, "long tests on booted nodes", "nodes and long"),
+        molecule_stage(session),
+    ]
 
 
-def molecule_stage(session: Session) -> Stage:
-    """Return the scenarios of every role and of all of them, one after the other on the same two nodes."""
-    return session.python("molecule", "-m", "tasks.scenarios", beside=True)
+def functional_stage(session: Session, title: str, marks: str) -> Stage:
+    """Return tests of real runtimes and whole processes on this machine."""
+    return pytest_stage(session, title, marks, *files_with("functional"), workers=WAITING)
+
+
+def e2e_stage(session: Session, title: str, marks: str) -> Stage:
+    """Return tests on a cluster, which they share: one after the other."""
+    return pytest_stage(session, title, marks, *files_with("e2e"), workers=1, beside=True)
+
+
+def nodes_stage(session: Session, title: str, marks: str) -> Stage:
+    """Return tests on booted nodes; those of a file share nodes."""
+    return pytest_stage(session, title, marks, *files_with("nodes"), parted="loadfile", workers=WAITING)
+
+
+def molecule_stage(session: Session, *names: str) -> Stage:
+    """Return scenarios one after the other on the same two nodes: of every role and of all of them, or those named."""
+    return session.python("molecule", "-m", "tasks.scenarios", *names, beside=True)
 
 
 def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES, beside: bool = False) -> Stage:

@@ -24,8 +24,9 @@ import yaml
 from lab import golang
 from provision.cluster.exchange import Request
 from provision.jobs.manifest import REQUEST
+from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
 from provision.jobs.wire import JobRequest, LineWriter
-from provision.runner import TaskDone
+from provision.runner import CutOff, TaskDone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,20 +170,24 @@ class Agents:
 
     def log(self, namespace: str, pod: str) -> Iterator[bytes]:
         """Yield the lines of a Job's pod; a kubelet has its Secret mounted, and reads it for that."""
-        job = self._job(namespace, pod)
-        writer = LineWriter(uuid.uuid4().hex)
+        job, seal = self._job(namespace, pod)
+        writer = LineWriter(seal, uuid.uuid4().hex)
         for event in self.machines.answer(job.playbook, job.node, job.variables):
+            if isinstance(event, CutOff):  # a Job does not say it of itself
+                continue
             if isinstance(event, TaskDone):
                 kept = {key: value for key, value in event.values.items() if key in job.keep}
                 event = replace(event, values=kept)  # noqa: PLW2901 - what the agent keeps
             for line in writer.lines(event):
                 yield line.encode() + b"\n"
 
-    def _job(self, namespace: str, pod: str) -> JobRequest:
+    def _job(self, namespace: str, pod: str) -> tuple[JobRequest, Seal]:
         name = pod.rpartition("-")[0]
         path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
         secret = self.api.call(Request(method="GET", path=path), _Secret)
-        return msgspec.json.decode(gzip.decompress(base64.b64decode(secret.data[REQUEST])), type=JobRequest)
+        data = {key: base64.b64decode(value) for key, value in secret.data.items()}
+        job = msgspec.json.decode(gzip.decompress(data[REQUEST]), type=JobRequest)
+        return job, Seal(data[SEAL_KEY], data[JOB_UID].decode())
 
 
 class _Secret(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,12 +106,12 @@ def module_argv(module: ModuleFile, version: str, kernel_release: str, flavour: 
 
 
 def _once(home: Path, fill: Callable[[Path], None]) -> Path:
-    """Fill a temporary folder and rename it; if another process was first, drop ours, which is identical."""
+    """Fill a temporary folder and rename it; if somebody else was first, drop ours, which is identical."""
     if home.is_dir():
         return home
-    partial = home.with_name(f".{home.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))  # threads of one process fill it, too
+    partial.chmod(0o755)
     fill(partial)
     try:
         partial.rename(home)

@@ -13,6 +13,7 @@ from lab.machine.command import CONTAINED, run
 from lab.machine.errors import PackageError
 from lab.machine.folders import cache_dir, content_key, write_atomic
 from lab.machine.lock import locked
+from lab.modules import empty
 
 BUILDER = Path(__file__).with_name("build.py")
 FORMAT_VERSION = "1"  # of what build.py makes: a change of it builds everything again
@@ -76,7 +77,7 @@ def archive(version: str, flavour: str, kernel: str) -> Path:
 
 
 def ensure(wanted: Archive) -> Path:
-    """Return the file of ``wanted``, building it unless the cache has it."""
+    """Return the file of ``wanted`` without code that nothing runs, building it unless the cache has it."""
     folder = bundle.ensure(wanted.suite)
     package = module_package(folder, wanted)
     kernel = folder.kernel_release
@@ -85,11 +86,14 @@ def ensure(wanted: Archive) -> Path:
     key = content_key(FORMAT_VERSION, package.name, package.version, repr(correction), *versions)
     home = cache_dir() / "modules"
     built = home / f"{wanted.version}-{wanted.flavour}-{kernel}-{key}"
-    if not built.is_dir():
+    emptied = built.with_name(f"{built.name}-{content_key(Path(empty.__file__).read_bytes())}")
+    if not emptied.is_dir():
         with locked(home / "build.lock", wait_s=BUILD_TIMEOUT_S):
             if not built.is_dir():
                 _build(wanted, package, folder, built)
-    return built / wanted.file_name
+            if not emptied.is_dir():
+                _empty(built, emptied, wanted.file_name)
+    return emptied / wanted.file_name
 
 
 def module_package(folder: bundle.Bundle, wanted: Archive) -> bundle.Package:
@@ -100,6 +104,14 @@ def module_package(folder: bundle.Bundle, wanted: Archive) -> bundle.Package:
         there = ", ".join(p.version for p in folder.packages() if p.name == name) or "none"
         raise PackageError(f"{folder.folder}: no {name} of {wanted.version}", hint=f"versions: {there}")
     return found[0]
+
+
+def _empty(built: Path, emptied: Path, file_name: str) -> None:
+    partial = built.with_name(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    empty.empty(built / file_name, partial / file_name)
+    partial.rename(emptied)
 
 
 def _build(wanted: Archive, package: bundle.Package, folder: bundle.Bundle, built: Path) -> None:

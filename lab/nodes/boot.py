@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lab.machine.errors import BootError, SiteError
 from lab.machine.folders import write_atomic
+from lab.machine.processes import kill_if
 
 if TYPE_CHECKING:
     from lab.nodes.cgroup import ControlGroup
@@ -35,30 +35,22 @@ def kill_supervisors(folder: Path) -> None:
 
     From `setsid` on, each of the programs that become a supervisor has its script and the node's folder as arguments.
     """
+
+    def is_meant(pid: int) -> bool:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            return False
+        is_supervisor = any(Path(os.fsdecode(word)).name == SUPERVISOR.name for word in words)
+        return is_supervisor and any(word.startswith(os.fsencode(f"{folder}/")) for word in words)
+
     deadline = time.monotonic() + START_TIMEOUT_S
-    while pids := [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _supervises(path, folder)]:
+    while pids := [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_meant(int(path.name))]:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-                descriptor = os.pidfd_open(pid)
-                try:
-                    if _supervises(Path(f"/proc/{pid}/cmdline"), folder):  # the pid may have been given again
-                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                finally:
-                    os.close(descriptor)
+            kill_if(pid, is_meant)
         if time.monotonic() > deadline:
             raise BootError(f"supervisors {pids} of nodes in {folder} cannot be killed")
         time.sleep(POLL_S)
-
-
-def _supervises(path: Path, folder: Path) -> bool:
-    try:
-        words = path.read_bytes().split(b"\0")
-    except OSError:  # it has ended
-        return False
-    below = os.fsencode(f"{folder}/")
-    return any(Path(os.fsdecode(word)).name == SUPERVISOR.name for word in words) and any(
-        word.startswith(below) for word in words
-    )
 
 
 @dataclass(frozen=True)

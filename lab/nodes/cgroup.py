@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.machine.errors import SiteError
+from lab.machine.processes import kill_if
 
 MOUNTS = Path("/proc/self/mounts")
 KILL_TIMEOUT_S = 20.0
@@ -66,20 +66,13 @@ class ControlGroup:
         deadline = time.monotonic() + KILL_TIMEOUT_S
         while pids := self.pids():
             for pid in pids - {0, 1, os.getpid()}:
-                self._kill_member(pid)
+                kill_if(pid, self._has_member)
             if time.monotonic() > deadline:
                 raise SiteError(f"cgroup {self.name}: processes {sorted(pids)} cannot be killed")
             time.sleep(POLL_S)
 
-    def _kill_member(self, pid: int) -> None:
-        """Signal through a pidfd after checking the membership, because the pid may have been reused."""
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-            descriptor = os.pidfd_open(pid)
-            try:
-                if f"/{self.name}" in Path(f"/proc/{pid}/cgroup").read_text():
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            finally:
-                os.close(descriptor)
+    def _has_member(self, pid: int) -> bool:
+        return f"/{self.name}" in Path(f"/proc/{pid}/cgroup").read_text()
 
     def remove(self) -> None:
         """Remove the group and those below it. Who comes into it meanwhile is killed.

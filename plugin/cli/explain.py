@@ -6,15 +6,21 @@ import json
 import shutil
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
+from plugin.cli.holders import LOGS, PROC
 from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
-from plugin.errors import HistoryError
+from plugin.errors import HistoryError, NoAnswer
 from plugin.history.ledger import Ledger
 from plugin.history.store import read_history
 from plugin.history.view import explain
+from plugin.holders.libraries import without_libraries
+from plugin.holders.processes import ProcessTable
+from plugin.kubelet.pod_resources.attribution import PodContainer
 from plugin.settings.node_config import find_config
+from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,9 +29,14 @@ if TYPE_CHECKING:
     from plugin.settings.node_config import NodeConfig
 
 _ASK_S = 10.0
+_LOOK_S = 5.0
 _NO_DAEMON = "the daemon does not run: what follows is how it was when it ended"
 _ALLOCATIONS = ("TIME", "POD", "CONTAINER", "GPUS", "CHOICE")
 _DEVICES = ("GPU", "ID", "STATE", "SINCE", "PODS")
+_NO_LIBRARIES = (
+    "pod {0.namespace}/{0.pod}, container {0.container}: it has the device nodes and none of the driver's libraries, "
+    "since no hook has run for it: its pod has to name grapnel's RuntimeClass (kubectl get runtimeclasses)"
+)
 _HOW = {True: "as preferred", False: "not as preferred", None: "no choice"}
 
 
@@ -45,6 +56,7 @@ def _explanation(config: NodeConfig, about: str, last: int) -> dict[str, Any]:
 def explain_node(config_path: Path | None, about: str, *, last: int, as_json: bool) -> int:
     """Print it; the daemon need not run."""
     found = _explanation(find_config(config_path), about, last)
+    found = {**found, "problems": [*found["problems"], *_missing_libraries(found)]}
     if as_json:
         print(json.dumps(found, indent=2))
         return 0
@@ -54,6 +66,24 @@ def explain_node(config_path: Path | None, about: str, *, last: int, as_json: bo
     for problem in found["problems"]:
         print(f"note: {problem}", file=sys.stderr)
     return 0
+
+
+def _missing_libraries(found: Mapping[str, Any], proc: Path = PROC, logs: Path = LOGS) -> list[str]:
+    """Return which containers that have GPUs have no libraries for them."""
+    wanted = {
+        PodContainer(pod["namespace"], pod["pod"], pod["container"]): None
+        for one in found["allocations"]
+        if len(one["pods"]) == 1 and all(each.startswith(("GPU-", "MIG-")) for each in one["devices"])
+        for pod in one["pods"]
+        if pod["gone"] is None
+    }
+    if not wanted or not ProcessTable(proc).has_the_machines_ids():
+        return []
+    look = partial(without_libraries, proc, logs, tuple(wanted))
+    try:
+        return [_NO_LIBRARIES.format(each) for each in call_within(_LOOK_S, look, "the processes' files in /proc")]
+    except (NoAnswer, OSError):
+        return []
 
 
 class _Names:

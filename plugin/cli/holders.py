@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources.attribution import PodContainer
 
 PROC = Path("/proc")
-_LOGS = Path("/var/log")
+LOGS = Path("/var/log")
 _LISTING_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
 
 
-def list_now(sys_root: Path, proc: Path = PROC, logs: Path = _LOGS) -> Listing:
+def list_now(sys_root: Path, proc: Path = PROC, logs: Path = LOGS) -> Listing:
     """Return all holders but this process; raises NoAnswer where the files of a process cannot be read in time."""
     look = partial(list_holders, proc, os.getpid(), dri_nodes=read_dri_nodes(sys_root))
     listing = call_within(_LISTING_S, look, "the processes' files in /proc")

@@ -58,12 +58,13 @@ def _files(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
         there = found.files[wanted.path]
         if isinstance(there, Absent):
             yield Difference(Kind.FILE, wanted.path, "absent", "there", there.changed, mend)
-        elif there.sha256 != wanted.sha256:
+            continue
+        if there.sha256 != wanted.sha256:
             was, is_to_be = f"content {there.sha256[:_SHORT]}", f"content {wanted.sha256[:_SHORT]}"
             yield Difference(Kind.FILE, wanted.path, was, is_to_be, there.changed, mend)
-        elif there.owner != _ROOT:
+        if there.owner != _ROOT:
             yield Difference(Kind.FILE, wanted.path, f"owner {there.owner}", f"owner {_ROOT}", there.changed, mend)
-        elif there.mode != wanted.mode:
+        if there.mode != wanted.mode:
             yield Difference(Kind.FILE, wanted.path, f"mode {there.mode}", f"mode {wanted.mode}", there.changed, mend)
 
 
@@ -72,9 +73,10 @@ def _units(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
         there = found.units.get(name)
         if there is None:
             yield Difference(Kind.SERVICE, name, "not installed", "active", None, mend)
-        elif there.enabled in _NOT_AT_BOOT:
+            continue
+        if there.enabled in _NOT_AT_BOOT:
             yield Difference(Kind.SERVICE, name, there.enabled or "not installed", "enabled", there.changed, mend)
-        elif there.active not in _RUNNING:
+        if there.active not in _RUNNING:
             yield Difference(Kind.SERVICE, name, there.active, "active", there.changed, mend)
 
 

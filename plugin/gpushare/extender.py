@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plugin.gpushare.books.book import Promise
-    from plugin.gpushare.books.model import Node, Pod
+    from plugin.gpushare.books.model import Pod
     from plugin.gpushare.follower import Api
     from plugin.gpushare.wire import BindQuestion
     from plugin.log import Logger
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 _CALLS = 16  # at a time
 _BEHIND_S = 30.0
 _SEEN = 10_000
-_CORRECT_S = 0.5
-_WAKE_S = 0.5
+_FOLLOW_UP_S = 0.5
 _SERVER_ERRORS = 500
 
 
@@ -62,10 +61,10 @@ class Extender:
         self._threads = ThreadPoolExecutor(_CALLS, "kubernetes")
         self._seen: dict[str, Pod] = {}  # uid → a pod that a scheduler asked about
         self._binding: set[str] = set()
-        self._changed: set[str] = set()  # nodes whose pods may have wrong annotations
+        self._uncorrected: set[str] = set()  # nodes whose pods may have wrong annotations
         self._waiting = Waiting()
         self._followers: tuple[Follower, ...] = ()
-        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._following_up: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Follow the cluster."""
@@ -78,14 +77,14 @@ class Extender:
         self._followers = tuple(Follower(self._api, kind, tell, self._log) for kind in (self._nodes(), self._pods()))
         for follower in self._followers:
             follower.start()
-        self._tasks = tuple(map(asyncio.ensure_future, (self._correct_for_ever(), self._wake_for_ever())))
+        self._following_up = asyncio.ensure_future(self._follow_up_for_ever())
 
     async def stop(self) -> None:
         """End; calls that were begun are finished by the threads."""
         for follower in self._followers:
             follower.stop()
-        for task in self._tasks:
-            task.cancel()
+        if self._following_up is not None:
+            self._following_up.cancel()
         self._threads.shutdown(wait=False)
 
     def problem(self) -> str:
@@ -245,8 +244,8 @@ class Extender:
             requests.NODES,
             lambda document: parse_node(document, self._resource),
             name_of,
-            self._replace_nodes,
-            self._put_node,
+            self.books.replace_nodes,
+            self.books.put_node,
             self.books.remove_node,
         )
 
@@ -255,46 +254,38 @@ class Extender:
             requests.PODS,
             lambda document: parse_pod(document, self._resource),
             uid_of,
-            self._replace_pods,
+            self.books.replace_pods,
             self._put_pod,
             self._remove_pod,
         )
-
-    def _replace_nodes(self, nodes: list[Node]) -> None:
-        self.books.replace_nodes(nodes)
-        self._changed.update(node.name for node in nodes if node.report is not None)
-
-    def _put_node(self, node: Node) -> None:
-        if node != self.books.node(node.name):
-            self.books.put_node(node)
-            self._changed.add(node.name)
-
-    def _replace_pods(self, pods: list[Pod]) -> None:
-        self.books.replace_pods(pods)
-        self._changed.update(pod.node for pod in pods if pod.node)
 
     def _put_pod(self, pod: Pod) -> None:
         self.books.put_pod(pod)
         self._seen.pop(pod.uid, None)
         if pod.node:
             self._waiting.forget(pod.uid)
-            self._changed.add(pod.node)
 
     def _remove_pod(self, uid: str) -> None:
         self.books.remove_pod(uid)
         self._waiting.forget(uid)
 
-    # Pods that wait
+    # What follows from it
 
-    async def _wake_for_ever(self) -> None:
+    async def _follow_up_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(_WAKE_S)
+            await asyncio.sleep(_FOLLOW_UP_S)
             now_s = time.monotonic()
             self.books.expire(now_s)
-            self._waiting.changed(self.books.take_changed(), now_s)
-            if not self.problem():
-                for pod in self._waiting.to_wake(self._fits, now_s):
-                    await self._wake(pod)
+            changed = self.books.take_changed()
+            self._uncorrected |= changed
+            self._waiting.changed(changed, now_s)
+            if self.problem():
+                continue
+            for pod in self._waiting.to_wake(self._fits, now_s):
+                await self._wake(pod)
+            uncorrected, self._uncorrected = self._uncorrected, set()
+            for node in uncorrected:
+                await self._correct(node)
 
     def _fits(self, pod: Pod, node: str) -> bool:
         return not isinstance(self.books.fits(pod, node, time.monotonic()), Refusal)
@@ -308,16 +299,6 @@ class Extender:
         else:
             self._log.info("has room since it was refused", pod=pod.title)
 
-    # Annotations
-
-    async def _correct_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(_CORRECT_S)
-            if self._changed and not self.problem():
-                changed, self._changed = self._changed, set()
-                for node in changed:
-                    await self._correct(node)
-
     async def _correct(self, node: str) -> None:
         """Have annotations say what pods hold. What fails is tried again when the node or a pod of it changes."""
         for pod, changes in tuple(self.books.corrections(node)):
@@ -325,8 +306,8 @@ class Extender:
                 await self._call(requests.annotate(pod, changes))
             except ClusterError as error:
                 if error.status not in {CONFLICT, NOT_FOUND, INVALID}:  # it is gone, or another one: the uid differs
-                    self._changed.add(node)
+                    self._uncorrected.add(node)
                     self._log.standing("annotations", error.message, hint=error.hint or "it is tried again")
-                    await asyncio.sleep(_CORRECT_S)
+                    await asyncio.sleep(_FOLLOW_UP_S)
                     return
         self._log.standing("annotations")

@@ -1,7 +1,7 @@
 """The extender over HTTP, on the paths of gpushare: bounded in size, time and number of clients.
 
-One answer a connection. Not here: what is answered (`extender`). It trusts whoever can connect, as kube-scheduler has
-no password for an extender, so it serves on a loopback address alone.
+One answer a connection. Not here: what is answered (`extender`). It trusts whoever can connect, so it serves on a
+loopback address alone; what is held of requests is bounded, for every process in the host's network can connect.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from urllib.parse import unquote
 
 from plugin import __version__
+from plugin.gpushare.bodies import Bodies
 from plugin.metrics.clients import Clients
 from plugin.metrics.request import Answer
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 PREFIX = "/gpushare-scheduler"
 _MAX_HEAD_BYTES = 8192
-_MAX_BODY_BYTES = 32 * 1024 * 1024  # nodes as a whole, for schedulers without nodeCacheCapable
+_MAX_BODY_BYTES = 8 * 1024 * 1024  # names of all nodes, or some hundred as a whole; parsed, it may take 30 times that
+_MAX_BIND_BYTES = 16 * 1024  # four names
+_MAX_HELD_BYTES = 32 * 1024 * 1024  # of all bodies that are not answered yet
+_CHUNK_BYTES = 64 * 1024
 _MAX_CLIENTS = 256  # a scheduler binds many pods at a time
 _JSON = "application/json"
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1023}) HTTP/1\.[01]")
@@ -69,6 +73,7 @@ class ExtenderServer:
         self._patience_s = patience_s
         self._server: asyncio.Server | None = None
         self._clients: Clients[asyncio.Task[object]] = Clients(_MAX_CLIENTS)
+        self._bodies: Bodies[asyncio.Task[object]] = Bodies(_MAX_HELD_BYTES)
 
     async def start(self, host: str, port: int) -> int:
         """Serve on an address of this machine; return the port. Raises OSError."""
@@ -105,6 +110,7 @@ class ExtenderServer:
             writer.transport.abort()  # hung up on by us; asyncio would report a cancelled handler as a fault
         finally:
             self._clients.discard(client)
+            self._bodies.discard(client)
 
     async def _reply(self, reader: asyncio.StreamReader, client: asyncio.Task[object]) -> Answer | None:
         """Return the answer, None for a client that went without a whole request, or has one without end."""
@@ -113,7 +119,7 @@ class ExtenderServer:
             request = parse_head(head)
             if isinstance(request, Answer):
                 return request
-            body = await asyncio.wait_for(reader.readexactly(request.length), self._patience_s)
+            body = await asyncio.wait_for(self._read(reader, request.length, client), self._patience_s)
         except asyncio.TimeoutError:  # noqa: UP041 - the same class only from Python 3.11 on
             return _words(HTTPStatus.REQUEST_TIMEOUT, f"no request within {self._patience_s:g} s")
         except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
@@ -128,6 +134,19 @@ class ExtenderServer:
         except Exception as error:  # noqa: BLE001 - one bad request must not end the extender
             self._log.warning("bug in the extender", error=repr(error)[:256], hint="please report it")
             return _words(HTTPStatus.INTERNAL_SERVER_ERROR, "bug in the extender: see its log")
+
+    async def _read(self, reader: asyncio.StreamReader, length: int, client: asyncio.Task[object]) -> bytes:
+        """Return a body. What counts is what has come: a length alone costs nothing."""
+        body = bytearray()
+        while len(body) < length:
+            chunk = await reader.read(min(_CHUNK_BYTES, length - len(body)))
+            if not chunk:
+                raise asyncio.IncompleteReadError(bytes(body), length)
+            for other in self._bodies.hold(client, len(chunk)):
+                self._clients.discard(other)
+                other.cancel()
+            body += chunk
+        return bytes(body)
 
     async def _answer(self, request: Head, body: bytes) -> Answer:
         if request.method == "POST":
@@ -163,7 +182,7 @@ def parse_head(head: bytes) -> Head | Answer:
     length = _LENGTH.search(head)
     if length is None or _CHUNKED.search(head):
         return _words(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed")
-    if int(length[1]) > _MAX_BODY_BYTES:
+    if int(length[1]) > (_MAX_BIND_BYTES if path == f"{PREFIX}/bind" else _MAX_BODY_BYTES):
         return _words(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "set nodeCacheCapable: true in the scheduler's configuration"
         )

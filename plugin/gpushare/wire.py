@@ -52,7 +52,9 @@ def parse_filter(body: bytes) -> FilterQuestion:
         raise ValueError("Pod is missing")  # noqa: TRY004 - the document is wrong, not the program
     names, nodes = _pick(document, "NodeNames"), _pick(document, "Nodes")
     if isinstance(names, list):
-        return FilterQuestion(pod, tuple(str(name) for name in names))
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("NodeNames must be texts")
+        return FilterQuestion(pod, tuple(names))
     items = _pick(nodes, "Items") if isinstance(nodes, dict) else None
     if not isinstance(items, list):
         raise ValueError("there are neither NodeNames nor Nodes")  # noqa: TRY004 - the document is wrong

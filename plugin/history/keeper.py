@@ -202,6 +202,10 @@ class HistoryKeeper:
         """Remember a preference until it is allocated."""
         self.ledger.preferred(resource, remember_choice(preference, available, required, size, time.time()))
 
+    def reliable(self, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
+        """Return which devices to choose from, of those that the kubelet takes for free."""
+        return self.view.reliable(available, required, size)
+
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
         """Return who has any of these devices."""
         return await self.view.holdings(device_ids)
@@ -212,7 +216,7 @@ class HistoryKeeper:
         self.ledger.allocated(resource, device_ids, now, is_joinable=is_free)
         self.on_allocated(resource, device_ids, now)
         self._wake.set()
-        self.view.changed()
+        self.view.changed(device_ids)
 
     def refused(self, resource: str, device_ids: Sequence[str], reason: str) -> None:
         """Record it."""

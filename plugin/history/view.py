@@ -46,7 +46,10 @@ def explain(ledger: Ledger, about: str, last: int) -> dict[str, object]:
     device = _device_of(ledger, about) if about else ""
     chosen = [one for one in ledger.allocations.values() if _is_about(one, about, device)]
     if about and not device and not chosen:
-        hint = "a pod is NAMESPACE/NAME or NAME, a device its uuid or index; without one: everything"
+        hint = (
+            "a pod is NAMESPACE/NAME or NAME, a device its uuid or index; without one: everything. Pods without an "
+            "allocation are not here: why a container that asks for a GPU got none is in `journalctl -t grapnel-hook`"
+        )
         raise HistoryError(f"nothing is known of {about[:128]!a}", hint)
     devices = (device,) if device else _devices_of(ledger, chosen, is_all=not about)
     superseded = _superseded(ledger)

@@ -37,8 +37,8 @@ def advise(holder: Holder) -> str:
     if holder.pod_name:
         namespace, _, name = holder.pod_name.partition("/")
         return (
-            f"kubectl drain moves it; kubectl delete pod -n {shlex.quote(namespace)} {shlex.quote(name)} ends it, "
-            "but keep a DaemonSet off this node first, or it comes back"
+            f"kubectl delete pod -n {shlex.quote(namespace)} {shlex.quote(name)} ends it, kubectl drain moves it; "
+            "where a DaemonSet runs it, drain leaves it and it comes back: keep that off this node first"
         )
     if holder.pod_uid:
         return f"kubectl get pods -A -o wide, and look for uid {holder.pod_uid}"

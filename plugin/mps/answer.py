@@ -28,7 +28,8 @@ def answer_share(daemons: Collection[MpsDaemon]) -> ShareAnswer:
     """Return what a container gets with shares of these GPUs; raises InvalidRequest for more than one.
 
     A process has one folder of pipes, so it can be the client of one control daemon. The variables only repeat the
-    ceilings: a process that changes them can give itself less, not more. Both folders are as NVIDIA's plugin has them.
+    ceilings: a process that changes them can give itself less, not more. The folder of pipes is for reading, which
+    sockets and pipes do not mind: containers use them and replace none. `/dev/shm` is as NVIDIA's plugin has it.
     """
     if len({daemon.uuid for daemon in daemons}) != 1:
         names = ", ".join(sorted({daemon.uuid for daemon in daemons}))
@@ -41,5 +42,5 @@ def answer_share(daemons: Collection[MpsDaemon]) -> ShareAnswer:
             ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"{daemon.uuid}={daemon.memory_mib}M"),
             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", str(daemon.thread_percentage)),
         ),
-        mounts=(Mount(pipe, pipe, read_only=False), Mount(_SHM, str(daemon.shm), read_only=False)),
+        mounts=(Mount(pipe, pipe, read_only=True), Mount(_SHM, str(daemon.shm), read_only=False)),
     )

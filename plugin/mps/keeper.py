@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from plugin.errors import MpsError
 from plugin.mps.compute_mode import ComputeModes, give_back, take
 from plugin.mps.exit_watch import ExitWatch
+from plugin.mps.folders import prepare_folders
 from plugin.mps.logs import trim_logs
 from plugin.mps.pace import Pace, Retries
-from plugin.mps.units import Units, UnitState, prepare_folders
+from plugin.mps.units import Units, UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,10 +152,7 @@ class DaemonKeeper:
         if left_s:
             return left_s
         self._retries.started(now_s)
-        try:
-            prepare_folders(self.daemon)
-        except OSError as error:
-            raise MpsError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
+        prepare_folders(self.daemon)
         await self._take_mode()
         await self._tools.units.start(self.daemon)
         self._limits = None

@@ -17,7 +17,7 @@ _NAMES = ("control.log", "server.log")
 def trim_logs(daemon: MpsDaemon) -> None:
     """Empty a log that has become too large. Who writes it goes on: nothing is moved or made.
 
-    A server's user may write in the folder, so that a name there may lead anywhere: no link is followed.
+    No link is followed, and a file of somebody else's is left: an earlier version let everybody write in the folder.
     """
     for name in _NAMES:
         with suppress(OSError):
@@ -28,7 +28,8 @@ def _trim(path: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size > MAX_BYTES:
+        is_own = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == os.geteuid()
+        if is_own and found.st_size > MAX_BYTES:
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)

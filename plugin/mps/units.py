@@ -7,7 +7,6 @@ mount namespace in which `/dev/shm` is the folder that the containers of this GP
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
 
 _ASK_S, _CHANGE_S = 10.0, 40.0
 _START_S, _STOP_S = 20, 10
-_SHM_OPTIONS = "size=64m,mode=1777,nosuid,nodev,noexec"  # as large as a container's own
-_PID_FILE = "nvidia-cuda-mps-control.pid"
+# As large as a container's own. Empty files take none of that, and what containers leave stays: hence a limit for both.
+_SHM_OPTIONS = "size=64m,nr_inodes=16k,mode=1777,nosuid,nodev,noexec"
+# Who can write to the control daemon's pipe for logs can fill them as fast as it reads: not all of /run with them.
+_LOG_OPTIONS = "size=16m,nr_inodes=64,mode=700,nosuid,nodev,noexec"
 _SHOWN = ("Id", "ActiveState", "MainPID", "Environment")
 _ENDED = ("", "inactive", "failed")
 _PIPE = "CUDA_MPS_PIPE_DIRECTORY="
@@ -62,8 +63,9 @@ class Units:
         if not self.program.is_file():
             hint = "it is in the package nvidia-cuda-mps, nvidia-compute-utils or nvidia-driver-cuda"
             raise MpsError(f"{self.program} is not installed", hint)
-        if not daemon.shm.is_mount():
-            await self._mount_shm(daemon)
+        for folder, options in ((daemon.shm, _SHM_OPTIONS), (daemon.log, _LOG_OPTIONS)):
+            if not folder.is_mount():
+                await self._mount(folder, options)
         properties = (f"--property={each}" for each in _properties(daemon))
         variables = (f"--setenv={name}={value}" for name, value in _environment(daemon).items())
         command = [*self._systemd_run, f"--unit={daemon.unit}", *properties, *variables, "--", str(self.program), "-d"]
@@ -77,9 +79,9 @@ class Units:
     def _systemd_run(self) -> list[str]:
         return [f"{self.tools}systemd-run", "--quiet", "--collect"]
 
-    async def _mount_shm(self, daemon: MpsDaemon) -> None:
+    async def _mount(self, folder: Path, options: str) -> None:
         """Mount it in systemd's own mount namespace: this daemon's is one that container engines do not see."""
-        mount = ["mount", "-t", "tmpfs", "-o", _SHM_OPTIONS, "grapnel-mps", str(daemon.shm)]
+        mount = ["mount", "-t", "tmpfs", "-o", options, "grapnel-mps", str(folder)]
         await run_program([*self._systemd_run, "--wait", "--", *mount], _CHANGE_S)
 
     async def _show(self, units: list[str]) -> tuple[UnitState, ...]:
@@ -88,28 +90,12 @@ class Units:
         return tuple(_states(answer))
 
 
-def prepare_folders(daemon: MpsDaemon) -> None:
-    """Make the folders; raises OSError.
-
-    A server runs as the user of its clients: it makes its own socket and log beside the control daemon's, and has to
-    come by the folders above them.
-    """
-    for folder in (*reversed(daemon.folder.parents), daemon.folder):
-        if not folder.is_dir():
-            folder.mkdir(mode=0o711)
-            folder.chmod(0o711)
-    for folder in (daemon.pipe, daemon.log, daemon.shm):
-        folder.mkdir(mode=0o777, exist_ok=True)
-        if folder.stat().st_uid == os.geteuid() and not folder.is_mount():
-            folder.chmod(0o777)
-
-
 def _properties(daemon: MpsDaemon) -> Iterable[str]:
     return (
         f"Description=MPS control daemon of {daemon.uuid} (grapnel)",
-        # In the background: every driver can, and systemd learns which process it is from its file.
+        # In the background: every driver can. systemd guesses the main process: the only one left when the first exits.
+        # The program's own PID file is not trusted, and driver 535 writes none.
         "Type=forking",
-        f"PIDFile={daemon.pipe / _PID_FILE}",
         f"BindPaths={daemon.shm}:/dev/shm",
         f"TimeoutStartSec={_START_S}",
         f"TimeoutStopSec={_STOP_S}",

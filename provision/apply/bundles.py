@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bundles:
-    """The declared bundles of a command; what is wrong with one is found once, and said for each node."""
+    """The declared bundles of a command; what is wrong with one is found once, and said for each node.
+
+    With ``signers``, a file of allowed signers, each has to be signed by one of them.
+    """
 
     cache: Path
+    signers: Path | None = None
     _known: dict[Path, Bundle | BundleError] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -29,7 +33,7 @@ class Bundles:
         with self._turn:
             if place not in self._known:
                 try:
-                    self._known[place] = open_place(place, self.cache)
+                    self._known[place] = open_place(place, self.cache, self.signers)
                 except BundleError as error:
                     self._known[place] = error
             known = self._known[place]

@@ -22,6 +22,7 @@ from provision.driver.repository import render
 from provision.driver_change import change_id
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import Problem, Role
+from provision.plain_tar import open_plain, plain_members
 from provision.planner.collection import bundle_name
 from provision.planner.part import plan_files
 from provision.printable import printable
@@ -136,8 +137,8 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack what a node has collected; raises `BundleError` for anything but plain files in bounds."""
     size, count = 0, 0
     try:
-        with tarfile.open(archive, "r:") as opened:
-            for member in opened:
+        with open_plain(archive, "r:") as opened:
+            for member in plain_members(opened):
                 count, size = count + 1, size + member.size
                 stream = opened.extractfile(member) if member.isreg() else None
                 if stream is None or not is_place(member.name):

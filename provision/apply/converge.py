@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from provision.apply.carried_out import count_by_plans, count_by_steps
 from provision.apply.errors import CanceledError
 from provision.apply.failure import failure_of
 from provision.apply.follow import AGAIN, follow
@@ -13,7 +16,8 @@ from provision.apply.gather import SILENT, facts_in, gather_facts
 from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
 from provision.fleet.facts import NodeFacts
-from provision.node_plan import NodePlan
+from provision.node_plan import Roles
+from provision.planner.part import VERSION_NOT_CHOSEN
 
 if TYPE_CHECKING:
     import threading
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.follow import Followed
     from provision.apply.model import Observer
+    from provision.node_plan import NodePlan, Problem
 
 MAX_PASSES = 3
 
@@ -67,15 +72,22 @@ def assess(
 
 
 def _plan(context: ApplyContext, node: str, facts: NodeFacts, cancel: threading.Event) -> Assessment | Failure:
-    if node in context.declarations.problems:
-        refused = NodePlan(node=node, problems=(context.declarations.problems[node],))
-        return Assessment(facts, context.judged(refused, facts))
     try:
-        return Assessment(facts, context.judged(context.plan(node, facts, cancel), facts))
+        plan = context.plan(node, facts, cancel)
+        problem = context.declarations.problems.get(node)
+        if problem is not None:
+            plan = _without_version(plan, problem)
+        return Assessment(facts, context.judged(plan, facts))
     except CanceledError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"planning {node}")
+
+
+def _without_version(plan: NodePlan, problem: Problem) -> NodePlan:
+    """Return the plan of a node for whose branch no version could be chosen, with why that is."""
+    others = (each for each in plan.problems if each.code != VERSION_NOT_CHOSEN)
+    return msgspec.structs.replace(plan, problems=(problem, *others), roles=Roles())
 
 
 def converge(
@@ -129,11 +141,14 @@ def _apply(
         plan, tally.expectation, context.handover(assessment), is_out_of_service=tally.is_out_of_service
     )
     followed = follow(context.runner, request, observe, cancel)
-    tally.changes += followed.changes
     tally.verification = followed.values.get(DAEMON_RESULT, b"")
-    if followed.failure is not None or context.playbooks.check:
-        return followed.failure
-    return _assess_after(context, plan.node, followed, cancel)
+    is_over = followed.failure is not None or context.playbooks.check
+    again = followed.failure if is_over else _assess_after(context, plan.node, followed, cancel)
+    if isinstance(again, Assessment):
+        tally.changes += count_by_plans(plan, again.plan)
+    else:
+        tally.changes += count_by_steps(plan.items, followed.changed)
+    return again
 
 
 def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threading.Event) -> Assessment | Failure:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.apply.model import Failure, NodeTask, Status
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.carried_out import step_name
+from provision.apply.model import Failure, NodeTask, Status, told_of
+from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 
 if TYPE_CHECKING:
     import threading
@@ -19,9 +20,10 @@ AGAIN = "apply again to finish"
 
 @dataclass(slots=True)
 class Followed:
-    """What a run came to; ``values`` are the kept keys of all its tasks, as JSON."""
+    """What a run came to; ``values`` are the kept keys of all its tasks, as JSON, ``changed`` steps that changed it."""
 
     changes: int = 0
+    changed: set[str] = field(default_factory=set)
     values: dict[str, bytes] = field(default_factory=dict)
     failure: Failure | None = None
 
@@ -37,11 +39,16 @@ def follow(
         if isinstance(event, RunFinished):
             end = event
             continue
+        if isinstance(event, CutOff):
+            observe(told_of(event))
+            continue
         observe(NodeTask(event, gathering=gathering))
         if isinstance(event, TaskStarted):
             task = event.task
         else:
-            followed.changes += event.outcome is Outcome.CHANGED
+            if event.outcome is Outcome.CHANGED:
+                followed.changes += 1
+                followed.changed.add(step_name(event.task, event.role))
             followed.values.update(event.values)
             broken = _worse(broken, event)
     followed.failure = _failure_of(end, task, broken)

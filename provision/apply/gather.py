@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.apply.errors import CanceledError, RunError
-from provision.apply.model import Failure, NodeTask, Status
+from provision.apply.model import Failure, NodeTask, Status, told_of
 from provision.fleet.errors import FactsError
 from provision.fleet.facts import NodeFacts, parse_facts
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
 
 if TYPE_CHECKING:
     import threading
@@ -34,6 +34,9 @@ def gather_facts(
     for event in runner.run(request, cancel):
         if isinstance(event, RunFinished):
             end = event
+            continue
+        if isinstance(event, CutOff):
+            observe(told_of(event))
             continue
         observe(NodeTask(event, gathering=True))
         if isinstance(event, TaskDone):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
-    from provision.runner import Event, RunRequest, TaskDone, TaskStarted
+    from provision.runner import CutOff, Event, RunRequest, TaskDone, TaskStarted
 
 
 class PlaybookRunner(Protocol):
@@ -82,7 +82,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What became of one node. ``passes`` counts the runs that were allowed to change it.
+    """What became of one node. ``passes`` counts runs that were allowed to change it, ``changes`` items of its plan.
 
     With a ``failure`` it is not where it should be, whatever the status. ``upgrade`` is there when the node was taken
     out of service, ``verification`` is the node daemon's last answer (``docs/contracts/expectation``, JSON) when the
@@ -152,10 +152,19 @@ class NodeFinished:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that a reader of the progress wants to know; ``node`` is empty when it is about all of them."""
+    """Something that a reader of the progress wants to know; ``node`` is empty when it is about all of them.
+
+    With a ``reason``, a word as Kubernetes writes reasons, it is an Event of the node as well.
+    """
 
     node: str
     text: str
+    reason: str = ""
+
+
+def told_of(cut: CutOff) -> Note:
+    """Return what people are told where whatever carries a run out on a node was ended."""
+    return Note(cut.node, cut.message, reason="JobCutOff")
 
 
 Progress = PassStarted | Staging | NodeTask | NodeFinished | Note

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -31,6 +31,7 @@ BUILT_MODULE_TIMEOUT_S = 1800
 KEEP_S: Final = 300
 DAEMON_RESULT = "daemon"
 REMOVAL_RESULT = "removal"
+FORESEEN_RESULT = "foreseen"  # of a driver
 _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 
 
@@ -156,14 +157,19 @@ class Playbooks:
             environment=self.environment,
         )
 
-    def driver(self, verb: str, node: str) -> RunRequest:
-        """Tell a node's driver program to go ``back``, or to ``remove`` the driver; the node is out of service."""
+    def driver(self, verb: str, node: str, undone: str = "") -> RunRequest:
+        """Tell a node's driver program to go ``back``, or to ``remove`` the driver; the node is out of service.
+
+        ``undone`` is the change that ``back`` is to lead away from: a node that has done so already is left as it is.
+        Who carries this out on the node may be ended just after that, and its successor begins again.
+        """
         return RunRequest(
             playbook=self.collection / "driver.yml",
             inventory=self.inventory,
             nodes=(node,),
             extra_vars={
                 "grapnel_driver_verb": verb,
+                "grapnel_driver_undone": undone,
                 "grapnel_is_out_of_service": True,
                 **({"grapnel_keep_s": KEEP_S} if verb == "back" else {}),  # without a driver no step follows
             },
@@ -172,8 +178,19 @@ class Playbooks:
             environment=self.environment,
         )
 
-    def remove(self, parts: Iterable[str], nodes: Iterable[str], *, check: bool = False) -> RunRequest:
-        """Take parts of grapnel away from nodes that are out of service; with ``check`` only say what would be done."""
+    def wait_for_driver(self, node: str) -> RunRequest:
+        """Wait until a node's driver program is not at work; changes nothing."""
+        return RunRequest(
+            playbook=self.collection / "driver_wait.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            forks=1,
+            timeout_s=DRIVER_TIMEOUT_S,
+            environment=self.environment,
+        )
+
+    def remove(self, parts: Iterable[str], nodes: Iterable[str]) -> RunRequest:
+        """Take parts of grapnel away from nodes that are out of service; the driver is taken away by itself before."""
         names = tuple(nodes)
         return RunRequest(
             playbook=self.collection / "remove.yml",
@@ -181,10 +198,29 @@ class Playbooks:
             nodes=names,
             extra_vars={"grapnel_remove_parts": sorted(str(part) for part in parts)},
             forks=max(1, min(self.forks, len(names))),
-            check=check,
             timeout_s=REMOVE_TIMEOUT_S,
             environment=self.environment,
-            keep=frozenset({REMOVAL_RESULT}),
+        )
+
+    def foresee_removal(self, parts: Iterable[str], nodes: Iterable[str], *, driver: bool) -> RunRequest:
+        """Say what a removal of these parts, and of the ``driver``, would do on nodes; changes nothing."""
+        request, names = self.remove(parts, nodes), {REMOVAL_RESULT, FORESEEN_RESULT}
+        asked = {**request.extra_vars, **({"grapnel_foresees_driver": True} if driver else {})}
+        return replace(request, extra_vars=asked, check=True, keep=frozenset(names))
+
+    def foresee_back(self, nodes: Iterable[str]) -> RunRequest:
+        """Say what the way back to their former drivers would do on nodes; changes nothing."""
+        names = tuple(nodes)
+        return RunRequest(
+            playbook=self.collection / "driver.yml",
+            inventory=self.inventory,
+            nodes=names,
+            extra_vars={"grapnel_driver_verb": "back", "grapnel_is_out_of_service": True},
+            forks=max(1, min(self.forks, len(names))),
+            check=True,
+            timeout_s=REMOVE_TIMEOUT_S,
+            environment=self.environment,
+            keep=frozenset({FORESEEN_RESULT}),
         )
 
     def reboot(self, node: str, boot: str) -> RunRequest:

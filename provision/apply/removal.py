@@ -11,10 +11,10 @@ from msgspec import Meta
 from provision import strict_json
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.gather import SILENT
-from provision.apply.model import Failure, NodeTask, Status
-from provision.apply.playbooks import REMOVAL_RESULT
+from provision.apply.model import Failure, NodeTask, Status, told_of
+from provision.apply.playbooks import FORESEEN_RESULT, REMOVAL_RESULT
 from provision.printable import printable
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
 from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _LIMIT_BYTES: Final = 1 << 20
 _LONGEST: Final = 1000
 _Text = Annotated[str, Meta(max_length=4096)]
+_RESULTS: Final = (FORESEEN_RESULT, REMOVAL_RESULT)
+_REMOVE: Final = "remove"
+_OF_FILES: Final = (_REMOVE, "restore")
 
 
 class Part(StrEnum):
@@ -68,6 +71,9 @@ class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             msgspec.structs.force_setattr(self, name, lines)
 
 
+_NOTHING: Final = NodeRemoval()
+
+
 def parse_removal(data: bytes) -> NodeRemoval | Failure:
     """Return what a node answered, or why it is not believed."""
     try:
@@ -89,9 +95,12 @@ def gather_removals(
         if isinstance(event, RunFinished):
             end = event
             continue
+        if isinstance(event, CutOff):
+            observe(told_of(event))
+            continue
         observe(NodeTask(event, gathering=True))
         if isinstance(event, TaskDone) and (answer := _answer(event)) is not None:
-            answers[event.node] = answer
+            answers[event.node] = together(answers.get(event.node, _NOTHING), answer)
     if end.status is RunStatus.CANCELED:
         raise CanceledError("canceled while looking at nodes", hint="nothing was changed")
     if end.status in {RunStatus.ERROR, RunStatus.NO_NODES}:
@@ -100,9 +109,20 @@ def gather_removals(
     return {node: answers.get(node, silent) for node in request.nodes}
 
 
+def together(first: NodeRemoval | Failure, then: NodeRemoval | Failure) -> NodeRemoval | Failure:
+    """Return what becomes of a node on which one is done and then the other; what the first takes away is gone."""
+    if isinstance(first, Failure) or isinstance(then, Failure):
+        return first if isinstance(first, Failure) else then
+    gone = {step.target for step in first.steps if step.action == _REMOVE}
+    left = tuple(step for step in then.steps if step.target not in gone or step.action not in _OF_FILES)
+    return NodeRemoval(
+        steps=(*first.steps, *left), notes=(*first.notes, *then.notes), problems=(*first.problems, *then.problems)
+    )
+
+
 def _answer(done: TaskDone) -> NodeRemoval | Failure | None:
     if done.outcome is Outcome.UNREACHABLE:
         return Failure(Status.UNREACHABLE, done.message)
     if done.outcome is Outcome.FAILED and not done.ignored:
         return Failure(Status.FAILED, done.message, done.task, done.tail)
-    return parse_removal(done.values[REMOVAL_RESULT]) if REMOVAL_RESULT in done.values else None
+    return next((parse_removal(done.values[name]) for name in _RESULTS if name in done.values), None)

@@ -10,7 +10,7 @@ import msgspec
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+:~%^_-]{0,254}$")]
 # Folders and files of plain names: no part begins with a dot, so none leads out of the folder that it is unpacked in.
 # The collection's modules begin with underscores.
-_PLACE = r"^[A-Za-z0-9_][A-Za-z0-9.+:~%^_-]*(?:/[A-Za-z0-9_][A-Za-z0-9.+:~%^_-]*)*$"
+_PLACE = r"^[A-Za-z0-9_][A-Za-z0-9.+:~%^_-]*(?:/[A-Za-z0-9_][A-Za-z0-9.+:~%^_-]*)*$(?!\n)"
 _PLACE_LENGTH = 500
 Place = Annotated[str, msgspec.Meta(pattern=_PLACE, max_length=_PLACE_LENGTH)]
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -20,7 +20,7 @@ Size = Annotated[int, msgspec.Meta(ge=0)]
 
 def is_place(text: str) -> bool:
     """Tell whether a text has the form of a file's place in a bundle."""
-    return len(text) <= _PLACE_LENGTH and re.fullmatch(_PLACE, text) is not None and not text.endswith("\n")
+    return len(text) <= _PLACE_LENGTH and re.fullmatch(_PLACE, text) is not None
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,18 +11,24 @@ import os
 import shutil
 import tarfile
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.bundle.errors import BundleError
 from provision.bundle.model import BundleList
+from provision.bundle.signature import read_signature, read_signers, signature_beside, verify
 from provision.bundle.write import LIST
+from provision.plain_tar import open_plain, plain_members
 from provision.printable import printable
+from provision.regular_file import open_regular
 from provision.strict_json import MalformedError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import BufferedReader
+    from typing import IO
 
 _MAX_LIST_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
@@ -41,22 +47,24 @@ class Bundle:
         return self.folder / place
 
 
-def verify_bundle(archive: Path) -> BundleList:
-    """Return the list of a bundle of which every byte is as listed; raises `BundleError`."""
-    with _opened(archive) as tar:
+def verify_bundle(archive: Path, signers: Path | None = None) -> BundleList:
+    """Return the list of a bundle of which every byte is as listed, signed if it has to be; raises `BundleError`."""
+    with _trusted(archive, signers, None) as stream, _opened(archive, stream) as tar:
         listing = _read_list(archive, tar)
         for _ in _checked_members(archive, tar, listing, None):
             pass
     return listing
 
 
-def name_of(archive: Path) -> str:
-    """Return a name that stands for the bundle's content; raises `BundleError`."""
-    try:
-        with archive.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-    except OSError as error:
-        raise BundleError(f"{archive}: {(error.strerror or str(error)).lower()}", hint=_HINT) from error
+def open_bundle(archive: Path, cache: Path, signers: Path | None = None) -> Bundle:
+    """Return a bundle, unpacked below ``cache`` under a name that stands for its content; raises `BundleError`.
+
+    With ``signers``, a file of allowed signers, the bundle has to be signed by one of them. Without it a signature that
+    lies beside the bundle has to be of this bundle.
+    """
+    with _trusted(archive, signers, cache) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return _unpack(archive, stream, cache / digest)
 
 
 def unpack_bundle(archive: Path, folder: Path) -> Bundle:
@@ -64,13 +72,18 @@ def unpack_bundle(archive: Path, folder: Path) -> Bundle:
 
     A folder that is there already is taken for a bundle unpacked before, and checked.
     """
+    with _trusted(archive, None, folder.parent) as stream:
+        return _unpack(archive, stream, folder)
+
+
+def _unpack(archive: Path, stream: BufferedReader, folder: Path) -> Bundle:
     if folder.is_dir():
-        return open_unpacked(folder)
+        return _same(archive, stream, open_unpacked(folder))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
         try:
-            with _opened(archive) as tar:
+            with _opened(archive, stream) as tar:
                 listing = _read_list(archive, tar)
                 for _ in _checked_members(archive, tar, listing, beside):
                     pass
@@ -85,19 +98,80 @@ def unpack_bundle(archive: Path, folder: Path) -> Bundle:
     return Bundle(folder, listing)
 
 
-def open_place(place: Path, cache: Path) -> Bundle:
+def _same(archive: Path, stream: IO[bytes], unpacked: Bundle) -> Bundle:
+    """Return what was unpacked before, if its list is that of the archive; raises `BundleError`."""
+    with _opened(archive, stream) as tar:
+        if _read_list(archive, tar) != unpacked.listing:
+            raise BundleError(f"{unpacked.folder} is not what {archive} has", hint=f"remove {unpacked.folder}")
+    return unpacked
+
+
+@contextmanager
+def _trusted(archive: Path, signers: Path | None, cache: Path | None) -> Iterator[BufferedReader]:
+    """Open a bundle, of which the signature is verified where there is one or has to be.
+
+    What is verified is a copy without a name, in ``cache``: nobody can change it before it is unpacked.
+    """
+    try:
+        stream = open_regular(archive)
+    except OSError as error:
+        raise BundleError(f"{archive}: {(error.strerror or str(error)).lower()}", hint=_HINT) from error
+    with stream:
+        beside = signature_beside(archive)
+        try:
+            signature = read_signature(beside)
+        except FileNotFoundError:
+            if signers is None:
+                yield stream
+                return
+            raise BundleError(
+                f"{archive} is not signed: there is no {beside}",
+                hint="carry its .sig over too, or make it again with `grapnel bundle create --sign KEY`",
+            ) from None
+        allowed = None if signers is None else read_signers(signers)
+        with _copied(archive, stream, cache) as copy:
+            verify(copy, signature, allowed, str(archive))
+            os.lseek(copy.fileno(), 0, os.SEEK_SET)
+            with os.fdopen(os.dup(copy.fileno()), "rb") as verified:  # with no buffer of what was before
+                yield verified
+
+
+@contextmanager
+def _copied(archive: Path, stream: IO[bytes], cache: Path | None) -> Iterator[IO[bytes]]:
+    try:
+        if cache is not None:
+            cache.mkdir(parents=True, exist_ok=True)
+        copy = tempfile.TemporaryFile(dir=cache)  # noqa: SIM115 - closed below, where errors are others'
+    except OSError as error:
+        raise BundleError(f"{cache}: {(error.strerror or str(error)).lower()}", hint="is it writable?") from error
+    with copy:
+        try:
+            shutil.copyfileobj(stream, copy, _CHUNK_BYTES)
+            copy.flush()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise BundleError(f"{archive} cannot be copied: {reason}", hint="is there enough space?") from error
+        yield copy
+
+
+def open_place(place: Path, cache: Path, signers: Path | None = None) -> Bundle:
     """Return the bundle at a place, an archive or the folder that somebody unpacked one into; raises `BundleError`.
 
     An archive is unpacked below ``cache``, under a name that stands for its content.
     """
     if place.is_dir():
+        if signers is not None:
+            raise BundleError(
+                f"{place} is an unpacked bundle, which has no signature, and signers are given",
+                hint="name the file that `grapnel bundle create` wrote, with its .sig beside it",
+            )
         if not (place / LIST).is_file():
             hint = "name the file that `grapnel bundle create` wrote, or the folder that it was unpacked into"
             raise BundleError(f"{place} is not an unpacked bundle: it has no {LIST}", hint=hint)
         return open_unpacked(place, hint=_HINT)
     if place.exists() and not place.is_file():
         raise BundleError(f"{place} is neither a file nor a folder", hint=_HINT)
-    return unpack_bundle(place, cache / name_of(place))
+    return open_bundle(place, cache, signers)
 
 
 def open_unpacked(folder: Path, hint: str = "") -> Bundle:
@@ -118,18 +192,20 @@ def open_unpacked(folder: Path, hint: str = "") -> Bundle:
     return Bundle(folder, listing)
 
 
-def _opened(archive: Path) -> tarfile.TarFile:
+@contextmanager
+def _opened(archive: Path, stream: IO[bytes]) -> Iterator[tarfile.TarFile]:
+    stream.seek(0)
     try:
-        return tarfile.open(archive, mode="r:")
+        tar = open_plain(fileobj=stream, mode="r:")
     except tarfile.TarError as error:
         raise BundleError(f"{archive} is not a bundle: {printable(str(error))}", hint=_HINT) from error
-    except OSError as error:
-        raise BundleError(f"{archive}: {(error.strerror or str(error)).lower()}", hint=_HINT) from error
+    with tar:
+        yield tar
 
 
 def _read_list(archive: Path, tar: tarfile.TarFile) -> BundleList:
     try:
-        member = tar.next()
+        member = next(plain_members(tar), None)
         if member is None or member.name != LIST or not member.isreg() or member.size > _MAX_LIST_BYTES:
             raise BundleError(f"{archive} is not a bundle: it does not begin with {LIST}", hint=_HINT)
         stream = tar.extractfile(member)
@@ -160,7 +236,7 @@ def _checked_members(archive: Path, tar: tarfile.TarFile, listing: BundleList, t
     wanted = {file.place: file for file in listing.files}
     seen: set[str] = set()
     try:
-        while (member := tar.next()) is not None:
+        for member in plain_members(tar):
             name, where = member.name, f"{archive}: {printable(member.name)} at byte {member.offset}"
             if name not in wanted or name in seen or not member.isreg():
                 raise BundleError(f"{where} is not in the bundle's list, or is there twice", hint=_HINT)

@@ -18,6 +18,8 @@ import msgspec
 from provision import decoding
 from provision.bundle.errors import BundleError
 from provision.bundle.model import BundledFile, BundleList
+from provision.bundle.signature import sign, signature_beside
+from provision.payload.archive import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,9 +30,12 @@ _CHUNK_BYTES = 1024 * 1024
 _MODE = 0o644
 
 
-def write_bundle(target: Path, sources: Mapping[str, Path], described: BundleList) -> BundleList:
+def write_bundle(
+    target: Path, sources: Mapping[str, Path], described: BundleList, key: Path | None = None
+) -> BundleList:
     """Write files, by their places in the bundle, and return its list; ``described`` is the list without the files.
 
+    With a key the signature is written beside it; without one, that of a former bundle goes.
     Raises `BundleError`; a bundle that was there before is then as it was.
     """
     try:
@@ -40,12 +45,16 @@ def write_bundle(target: Path, sources: Mapping[str, Path], described: BundleLis
         )  # converted, so that what is written has the form that is read
         handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
         try:
-            with os.fdopen(handle, "wb") as stream:
+            with os.fdopen(handle, "w+b") as stream:
                 _write(stream, sources, listing)
                 stream.flush()
                 os.fsync(stream.fileno())
+                signature = None if key is None else sign(stream, key)
             Path(partial).chmod(_MODE)
+            signature_beside(target).unlink(missing_ok=True)
             Path(partial).replace(target)
+            if signature is not None:
+                write_file(signature_beside(target), signature)
         except BaseException:
             Path(partial).unlink(missing_ok=True)
             raise

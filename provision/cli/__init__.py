@@ -8,12 +8,14 @@ belongs in the other parts; here are words, options and exit codes.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
+from provision.cli.ending import ending_on_signals
 from provision.cli.exit_codes import epilog_of
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.terminal import print_error, print_traceback, say
@@ -52,8 +54,9 @@ def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = imp
 
         show_bugs()
     try:
-        code = _dispatch(arguments, load)
-        sys.stdout.flush()
+        with ending_on_signals():
+            code = _dispatch(arguments, load)
+            sys.stdout.flush()
     except GrapnelError as error:
         if is_debug:
             print_traceback(error)
@@ -62,7 +65,8 @@ def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = imp
     except BrokenPipeError:
         return _reader_went_away()
     except KeyboardInterrupt:
-        print("grapnel: interrupted", file=sys.stderr)
+        with contextlib.suppress(OSError):  # of a terminal that is gone
+            print("grapnel: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes an exit code
         return _report_bug(error, is_debug=is_debug)
@@ -151,6 +155,8 @@ def _reader_went_away() -> int:
 def _report_bug(error: Exception, *, is_debug: bool) -> int:
     if is_debug:
         print_traceback(error)
+    from provision.bug import what_it_says  # noqa: PLC0415 - start-up time: needed for a bug only
+
     hint = "run it again with --debug and report what it prints"
-    print_error(GrapnelError(f"a bug: {type(error).__name__}: {error}", hint="" if is_debug else hint))
+    print_error(GrapnelError(f"a bug: {what_it_says(error)}", hint="" if is_debug else hint))
     return ExitCode.BUG

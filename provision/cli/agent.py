@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.bug import name_bug
+from provision.cli.terminal import print_error
 from provision.errors import ExitCode, GrapnelError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+    from provision.jobs.agent import Log
+    from provision.jobs.wire import JobRequest
+
+_DOING: Final = "a run on this node"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--request", type=Path, required=True, metavar="FILE", help="what to do: docs/contracts/node-job"
+        "--request",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="what to do, with what to seal the log with beside it: docs/contracts/node-job",
     )
     parser.add_argument(
         "--host-pid", type=int, default=1, metavar="PID", help="a process of the host, as seen from here (default: 1)"
@@ -23,24 +37,63 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run what was asked for, and print its events; whatever they say, the run has been told."""
-    from provision.apply.interrupt import cancel_on_signals  # noqa: PLC0415 - start-up time
-    from provision.jobs.agent import RequestError, read_request, refuse, run_request  # noqa: PLC0415 - start-up time
-    from provision.runner import AnsibleRunner, find_collection  # noqa: PLC0415 - start-up time
+    """Run what was asked for, and print its events, sealed; whatever they say, the run has been told.
+
+    An agent that is told to end has not told the end of its run, and says so by its exit code: the Job goes on in
+    another pod. One that has nothing to seal with says so to people alone, and does nothing.
+    """
+    from provision.jobs.agent import RequestError, open_log, read_request, read_seal, refuse  # noqa: PLC0415 - start-up time
+    from provision.runner import find_collection  # noqa: PLC0415 - start-up time
 
     collection = find_collection(Path(provision.__file__).parent)
     if collection is None:
         raise GrapnelError("this installation has no grapnel.node collection", hint="rebuild the image")
-
-    def write(line: str) -> None:
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
-
+    try:
+        log = open_log(read_seal(args.request.parent), _write)
+    except RequestError as error:
+        print_error(error)
+        return ExitCode.DONE
     try:
         job = read_request(args.request)
     except RequestError as error:  # told as an end, or the pod would be started again and again for it
-        refuse(error, write)
+        refuse(error, log)
         return ExitCode.DONE
+    with _bugs_named():
+        try:
+            return _carry_out(job, log, collection, args.host_pid)
+        except (GrapnelError, BrokenPipeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - named, where `main` would quote it
+            print_error(GrapnelError(name_bug(error, _DOING)))
+            return ExitCode.BUG
+
+
+def _carry_out(job: JobRequest, log: Log, collection: Path, host_pid: int) -> int:
+    from provision.apply.interrupt import cancel_on_signals  # noqa: PLC0415 - start-up time
+    from provision.jobs.agent import CUT_OFF, run_request  # noqa: PLC0415 - start-up time
+    from provision.runner import AnsibleRunner  # noqa: PLC0415 - start-up time
+
     with cancel_on_signals() as cancel:
-        run_request(job, AnsibleRunner(collection), collection, write, cancel, host_pid=args.host_pid)
-    return ExitCode.DONE
+        is_told = run_request(job, AnsibleRunner(collection), collection, log, cancel, host_pid=host_pid)
+    return ExitCode.DONE if is_told else CUT_OFF
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _bugs_named() -> Iterator[None]:
+    """Have bugs of threads named and not quoted: they may quote a file of the node, and many may read a log."""
+    former = threading.excepthook
+
+    def name(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None:
+            print_error(GrapnelError(name_bug(args.exc_value, _DOING)))
+
+    threading.excepthook = name
+    try:
+        yield
+    finally:
+        threading.excepthook = former

@@ -65,7 +65,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
     parser.add_argument(
-        "--parallel", type=positive, metavar="N", help=f"how many nodes to change at once (default: {PARALLEL})"
+        "--parallel",
+        type=positive,
+        metavar="N",
+        help="how many nodes to look at, stage, or change where they stand at once; how many leave service together "
+        f"is declared: rollout.maxParallel, maxUnavailable (default: {PARALLEL})",
     )
     parser.add_argument(
         "--no-wait",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ import msgspec
 from provision.bundle.read import verify_bundle
 from provision.cli import bundle_create
 from provision.cli.options import debug_argument
+from provision.cli.plan import signers_argument, signers_file
 from provision.errors import ExitCode
 from provision.printable import printable_json
 
@@ -28,13 +30,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     bundle_create.configure(create)
     verify = actions.add_parser("verify", help="check every byte of a bundle, and show what is in it")
     verify.add_argument("target", type=Path, metavar="FILE")
+    signers_argument(verify)
     for action in (create, verify):
         action.add_argument("--json", action="store_true", help="print its list as JSON (docs/contracts/bundle)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write or check a bundle, and print what is in it."""
-    listing = bundle_create.create(args) if args.action == "create" else verify_bundle(args.target)
+    if args.action == "create":
+        listing = bundle_create.create(args)
+    else:
+        listing = verify_bundle(args.target, signers_file(args, os.environ))
     if args.json:
         print(printable_json(msgspec.to_builtins(listing)))
     else:

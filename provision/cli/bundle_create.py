@@ -11,6 +11,7 @@ import provision
 from provision import __version__
 from provision.bundle.module_archive import read_module_archive
 from provision.bundle.sets import Contents, StagedSet
+from provision.bundle.signature import sign
 from provision.bundle.write import write_bundle
 from provision.cli.bundle_collect import FLAVOURS, Creation
 from provision.cli.options import common_arguments
@@ -30,6 +31,7 @@ _FROM: Final = "a host of the inventory with a network, which collects for its d
 _VERSION: Final = "a version or branch, may be repeated (default: what is declared for the nodes)"
 _KERNEL: Final = "a kernel that needs the module, may be repeated (default: the kernels of the nodes)"
 _MODULES: Final = "modules that are built already, as `dkms mktarball --binaries-only` packs them; may be repeated"
+_SIGN: Final = "sign it with this ssh key, into FILE.sig (default: $GRAPNEL_SIGNING_KEY, else it is not signed)"
 _SET: Final = "a staged set, copied from a node of that distribution, such as debian-13=./550; may be repeated"
 
 
@@ -48,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--collection", type=Path, metavar="DIR", help="the Ansible collection (default: this one's)")
     parser.add_argument("--keys", type=Path, metavar="DIR", help="public keys of package sources")
     parser.add_argument("--drivers-only", action="store_true", help="leave payload and collection out")
+    parser.add_argument("--sign", type=Path, metavar="KEY", help=_SIGN)
 
 
 def _add(parser: argparse.ArgumentParser, option: str, metavar: str, name: str, text: str) -> None:
@@ -61,7 +64,7 @@ def create(args: argparse.Namespace) -> BundleList:
         raise UsageError(
             "a bundle needs a node that collects, or a staged set", hint="name one: --from NODE, or --set debian-13=DIR"
         )
-    target = args.target.absolute()
+    target, key = args.target.absolute(), _signing_key(args)
     contents, built = Contents(), [_parse_modules(given) for given in args.archives]
     for given in args.sets:
         contents.add_set(_parse_set(given))
@@ -75,7 +78,17 @@ def create(args: argparse.Namespace) -> BundleList:
             Creation(args, contents, [modules for _, modules in built]).collect(Path(place))
         for distribution, modules in built:
             contents.add_modules(distribution or _distribution_of(modules, contents), modules)
-        return write_bundle(target, contents.sources, _describe(args, contents))
+        return write_bundle(target, contents.sources, _describe(args, contents), key)
+
+
+def _signing_key(args: argparse.Namespace) -> Path | None:
+    """Return the key to sign with, None for none; one that cannot sign is found before anything is collected."""
+    given = os.environ.get("GRAPNEL_SIGNING_KEY")
+    key: Path | None = args.sign or (Path(given) if given else None)
+    if key is not None:
+        with tempfile.TemporaryFile() as nothing:
+            sign(nothing, key)
+    return key
 
 
 def _describe(args: argparse.Namespace, contents: Contents) -> BundleList:

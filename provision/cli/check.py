@@ -96,10 +96,9 @@ def _check_stack(args: argparse.Namespace, document: Document) -> int:
 
 def _check_file(args: argparse.Namespace) -> int:
     from provision.fleet.load import without_inventory  # noqa: PLC0415 - start-up time
-    from provision.spec.load import judge_alone, load_declaration  # noqa: PLC0415 - start-up time
+    from provision.spec.load import load_alone  # noqa: PLC0415 - start-up time
 
-    declaration = load_declaration(args.file)
-    warnings = judge_alone(declaration)
+    declaration, warnings = load_alone(args.file)
     explained = [] if args.explain is None else [without_inventory(declaration)]
     if args.json:
         _print_json(ok=True, file=str(args.file), nodes=None, findings=_describe(warnings), **_explained(explained))

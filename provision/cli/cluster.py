@@ -65,6 +65,13 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def cluster_words(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the options that select the same cluster, those alone that were given."""
+    kubeconfig = ("--kubeconfig", str(args.kubeconfig)) if args.kubeconfig else ()
+    context = ("--context", args.context) if args.context else ()
+    return (*kubeconfig, *context, *(("--no-cluster",) if args.no_cluster else ()))
+
+
 def open_scope(
     args: argparse.Namespace,
     fleet: Fleet,

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from provision.controller.rounds import Means
     from provision.notify.listeners import Listeners
     from provision.spec.model import StackSpec
+    from provision.stacks.secret_hosts import SecretHosts
 
 PARALLEL: Final = 20
 NAMESPACE: Final = "grapnel-system"
@@ -51,6 +53,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what the lease calls this process (default: $POD_NAME)",
     )
     parser.add_argument(
+        "--node",
+        default=os.environ.get("NODE_NAME", ""),
+        metavar="NAME",
+        help="the Node that this process runs on, so that its GpuStack can say so (default: $NODE_NAME)",
+    )
+    parser.add_argument(
+        "--secret-hosts",
+        action="append",
+        default=[],
+        metavar="SECRET=HOST,...",
+        help="where tokens and keys below /etc/grapnel/controller/SECRET may be used: HOST or HOST:PORT; nowhere else",
+    )
+    parser.add_argument(
         "--parallel",
         type=positive,
         default=PARALLEL,
@@ -74,15 +89,20 @@ def run(args: argparse.Namespace) -> int:
     """Lead, or wait to lead, until SIGTERM or Ctrl-C. Raises LeaseLostError where another process leads by now."""
     from provision.cluster.connect import open_api  # noqa: PLC0415 - start-up time
     from provision.controller.probes import Probes  # noqa: PLC0415 - start-up time
+    from provision.stacks.secret_hosts import parse_secret_hosts  # noqa: PLC0415 - start-up time
 
     if not args.image:
         raise UsageError("controller needs --image", hint="it is the image that this process runs in: $GRAPNEL_IMAGE")
     if not args.holder:
         raise UsageError("controller needs --holder", hint="the name of its pod: $POD_NAME")
+    try:
+        secret_hosts = parse_secret_hosts(args.secret_hosts)
+    except ValueError as error:
+        raise UsageError(f"--secret-hosts: {error}", hint="such as gates=prometheus.example.com") from None
     api = open_api(args.kubeconfig, args.context, os.environ)
     if api is None:
         raise GrapnelError("there is no cluster around this process", hint="add `--kubeconfig`")
-    controller = make_controller(args, api)
+    controller = make_controller(args, api, secret_hosts)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: controller.stop())
     with Probes(args.probes, controller):
@@ -111,7 +131,7 @@ def run_beside_signals(controller: Controller) -> None:
         raise ended[0]
 
 
-def make_controller(args: argparse.Namespace, api: Api) -> Controller:
+def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHosts) -> Controller:
     """Put a controller together."""
     from provision.controller.loop import Controller  # noqa: PLC0415 - start-up time
     from provision.controller.rounds import Means  # noqa: PLC0415 - start-up time
@@ -129,7 +149,7 @@ def make_controller(args: argparse.Namespace, api: Api) -> Controller:
 
     def means(held: Held) -> Means:
         def open_cluster(stacks: Mapping[str, StackSpec]) -> KubernetesCluster:
-            return _open_cluster(api, stacks, held)
+            return _open_cluster(api, stacks, held, kind.namespace)
 
         return Means(
             runner=JobRunner(api.guarded(held.check), kind, args.parallel),
@@ -141,17 +161,17 @@ def make_controller(args: argparse.Namespace, api: Api) -> Controller:
             listen=lambda cluster, stacks: _listen(cluster, stacks, args.holder),
         )
 
-    return Controller(api, means, args.holder, say=_say)
+    return Controller(api, means, args.holder, say=_say, node=args.node, secret_hosts=secret_hosts)
 
 
-def _open_cluster(api: Api, stacks: Mapping[str, StackSpec], held: Held) -> KubernetesCluster:
+def _open_cluster(api: Api, stacks: Mapping[str, StackSpec], held: Held, namespace: str) -> KubernetesCluster:
     from provision.cli.cluster import asked_of  # noqa: PLC0415 - start-up time
     from provision.cluster import pod_rules  # noqa: PLC0415 - start-up time
     from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
     from provision.cluster.locks import Locks  # noqa: PLC0415 - start-up time
 
     asked = asked_of(stacks)
-    rules = pod_rules(stacks.values())
+    rules = replace(pod_rules(stacks.values()), namespace=namespace)
     return KubernetesCluster(api, rules=rules, machines={}, asked=asked, locks=Locks(api, asked.respect), tenure=held)
 
 

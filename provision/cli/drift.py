@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
-from provision.cli.options import DECLARATION, common_arguments, load_fleet
+from provision.cli.options import common_arguments, fleet_words, load_fleet
 from provision.cli.plan import build_context, bundle_argument, run_arguments
 from provision.drift import group
 from provision.errors import ExitCode
@@ -69,7 +69,10 @@ def _with_traces(context: ApplyContext) -> ApplyContext:
 
 def apply_command(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the words of the `grapnel apply` that sees the same declaration, inventory and archives."""
-    file = () if args.file == DECLARATION else ("-f", str(args.file))
-    inventories = (word for path in args.inventory for word in ("-i", path))
-    archives = [word for name in ("payload", "bundle") if (path := getattr(args, name)) for word in (f"--{name}", path)]
-    return ("grapnel", "apply", *file, *inventories, *map(str, archives))
+    archives = [
+        word
+        for name in ("payload", "bundle", "signers")
+        if (path := getattr(args, name))
+        for word in (f"--{name}", path)
+    ]
+    return ("grapnel", "apply", *fleet_words(args), *map(str, archives))

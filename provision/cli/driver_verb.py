@@ -18,6 +18,7 @@ from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
 from provision.cli.cluster_removal import left_behind, notes_of, plan_of_cluster, with_classes
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
+from provision.cli.person import person
 from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import outlasting, print_error, say
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import NodeResult
+    from provision.apply.removal import NodeRemoval
     from provision.cli.cluster import Scope
     from provision.cli.plan import ContextBuilder
     from provision.cli.recording import Run
@@ -86,27 +88,38 @@ def run_verb(
     if only_shows:
         context = build_context(args, fleet)
         scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks, addresses))
-        return show_verb(context, scope, verb, as_json=args.json)
+        return show_verb(context, scope, verb, as_json=args.json, extent=whole_extent(extent, scope, verb))
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
 
         def work(run: Run) -> int:
             context = (build or build_context)(args, fleet, environment=environment)
             scope = open_scope(args, fleet, context.declarations.stacks, addresses)
             scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
-            whole = replace(extent, groups=scope.groups, unnamed=scope.unnamed)
+            whole = whole_extent(extent, scope, verb)
             return change_drivers(context, scope, verb, consent=args.yes, extent=whole, record=run)
 
         return recorded(args, fleet, verb.command.split()[1], work)
 
 
-def show_verb(context: ApplyContext, scope: Scope, verb: AnyVerb, *, as_json: bool) -> int:
+def whole_extent(extent: Extent, scope: Scope, verb: AnyVerb) -> Extent:
+    """Return how far a verb goes, with what is known of the nodes' places: the same for a plan as for what follows."""
+    return replace(extent, groups=scope.groups, unnamed=scope.unnamed, wanted_by=_wanted_by(scope, verb))
+
+
+def _wanted_by(scope: Scope, verb: AnyVerb) -> dict[str, str]:
+    """Return who wants nodes to be left with their former driver: a controller would bring the declared one again."""
+    if verb is not DriverVerb.BACK or scope.kubernetes is None or not scope.kubernetes.leading_controller():
+        return {}
+    return dict.fromkeys(scope.stacks, person())
+
+
+def show_verb(context: ApplyContext, scope: Scope, verb: AnyVerb, *, as_json: bool, extent: Extent = EVERY_NODE) -> int:
     """Print what would be done, and change nothing; return the exit code, 1 where a node would be refused."""
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
-    extent = Extent(groups=scope.groups, unnamed=scope.unnamed)
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
+        removals = plan.verb.removals if isinstance(plan.verb, Removing) else _ways_back(context, plan, cancel)
     taken = plan_of_cluster(plan.verb, scope)
-    removals = plan.verb.removals if isinstance(plan.verb, Removing) else {}
     if as_json:
         parts = plan.verb.parts if isinstance(plan.verb, Removing) else {Part.DRIVER}
         print(removals_document(removals, parts, rollout_document(plan.prepared, scope.cluster.name), taken))
@@ -116,7 +129,19 @@ def show_verb(context: ApplyContext, scope: Scope, verb: AnyVerb, *, as_json: bo
         show(console, render_cluster_removal(taken, scope.cluster.name))
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         show(console, render_results(tuple(plan.settled.values()), 0, plan.verb.command) if plan.settled else ())
-    return ExitCode.DONE if all(result.is_good for result in plan.settled.values()) else ExitCode.FAILED
+    is_refused = any(isinstance(one, Failure) or one.problems for one in removals.values())
+    is_good = not is_refused and all(result.is_good for result in plan.settled.values())
+    return ExitCode.DONE if is_good else ExitCode.FAILED
+
+
+def _ways_back(context: ApplyContext, plan: VerbPlan, cancel: threading.Event) -> Mapping[str, NodeRemoval | Failure]:
+    """Return what is done on each node that would go back; one that is put back into service alone is not asked."""
+    prepared = plan.prepared
+    names = [state.name for state in prepared.states if state.is_disruptive and state.name in prepared.rollout]
+    if not names:
+        return {}
+    with open_view(make_console(sys.stderr), tuple(names), time.monotonic) as view:
+        return gather_removals(context.runner, context.playbooks.foresee_back(names), view, cancel)
 
 
 def change_drivers(  # noqa: PLR0913 - what a command line says
@@ -177,7 +202,7 @@ def _plan(context: ApplyContext, scope: Scope, verb: AnyVerb, extent: Extent, ca
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = gather_facts(context.runner, context.playbooks.facts(scope.stacks), view, cancel)
         if isinstance(verb, Removing):
-            request = context.playbooks.remove(verb.others, scope.stacks, check=True)
+            request = context.playbooks.foresee_removal(verb.others, scope.stacks, driver=verb.has_driver)
             verb = replace(verb, removals=gather_removals(context.runner, request, view, cancel))
     _identify(scope, answers)
     plan = plan_verb(verb, answers, scope.stacks, scope.cluster.observe(tuple(scope.stacks)), extent)
@@ -220,7 +245,7 @@ def _confirm(plan: VerbPlan) -> bool:
         return _yes("take back what grapnel made in the cluster?")
     nodes = "1 node" if count == 1 else f"{count} nodes"
     what = f"return {nodes} to the driver before, taking it out of service for a while"
-    if plan.verb is DriverVerb.REMOVE:
+    if isinstance(plan.verb, Removing) and not plan.verb.others:
         what = f"remove the driver of {nodes}, and everything that came with it"
     elif isinstance(plan.verb, Removing):
         what = f"take {named_parts(plan.verb)} away from {nodes}, taking it out of service for a while"
@@ -235,7 +260,7 @@ def _yes(question: str) -> bool:
 
 def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) -> list[str]:
     """Return what the declaration still says otherwise, and what to do about it."""
-    if isinstance(plan.verb, Removing):
+    if isinstance(plan.verb, Removing) and plan.verb.others:
         removed = [result.node for result in results if result.status is plan.verb.status]
         return [SET_UP_AGAIN.format(nodes=few(removed))] if removed else []
     differing: dict[str, list[str]] = {}
@@ -246,6 +271,8 @@ def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) ->
         declared = driver.version or (f"of branch {driver.branch}" if driver.branch else "of its own choice")
         if declared != target:
             differing.setdefault(declared, []).append(result.node)
+    left = {state.name for state in plan.prepared.states if state.back_for}
+    kept = [result.node for result in results if result.status is plan.verb.status and result.node in left]
     remedy = "declare driver.enabled: false to leave them alone"
     if plan.verb is DriverVerb.BACK:
         remedy = "declare the version that they shall keep, or driver.enabled: false to leave them alone"
@@ -253,4 +280,4 @@ def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) ->
         f"the declaration still names driver {declared} for {few(nodes)}, and the next `grapnel apply` "
         f"brings it back: {remedy}"
         for declared, nodes in differing.items()
-    ]
+    ] + [f"the controller leaves {few(kept)} so until `grapnel retry NODE`, or another declaration" for _ in kept[:1]]

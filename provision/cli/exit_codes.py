@@ -89,6 +89,10 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.DONE: "told, whatever the run came to",
         ExitCode.FAILED: "it was not asked for anything that it can do",
     },
+    "uninstall": {
+        ExitCode.DONE: "no controller runs any more, and nothing is in flight",
+        ExitCode.FAILED: "the controller goes on; what is in the way is named",
+    },
     "completion": _WRITTEN,
     "version": {ExitCode.DONE: "shown; parts that are missing are said", ExitCode.FAILED: "it could not be read"},
 }

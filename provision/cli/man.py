@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "GRAPNEL_PAYLOAD": "Folder of the archives for nodes, unless --payload names one.",
+    "GRAPNEL_SIGNERS": "File of those who may sign bundles, unless --signers names one; set, bundles must be signed.",
+    "GRAPNEL_SIGNING_KEY": "Key that `bundle create` signs with, unless --sign names one.",
     "KUBECONFIG": "The cluster's access, unless --kubeconfig names one.",
     "NO_COLOR": "Set and not empty: no colour.",
     "XDG_CACHE_HOME": "Where built modules, bundles and packages are kept, in grapnel/ (default: ~/.cache).",

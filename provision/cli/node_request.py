@@ -73,10 +73,9 @@ def ask(asking: Asking, decide: Decide, answers: Answers) -> int:
     return ExitCode.FAILED if is_refused else ExitCode.DONE
 
 
-def engine_at_work(asking: Asking) -> str:
-    """Return who is at work, empty where nobody is."""
-    for requests in dict.fromkeys(asking.requests.values()):
-        tenant = requests.reader().look().tenant
-        if tenant is not None and tenant.is_at_work:
-            return tenant.holder
-    return ""
+def at_work(asking: Asking) -> tuple[str, str]:
+    """Return who is at work, and who leads the controller; each is empty where nobody does."""
+    looks = [requests.reader().look() for requests in dict.fromkeys(asking.requests.values())]
+    engines = [each.tenant.holder for each in looks if each.tenant is not None and each.tenant.is_at_work]
+    leaders = [each.controller.holder for each in looks if each.controller is not None and each.is_led]
+    return next(iter(engines), ""), next(iter(leaders), "")

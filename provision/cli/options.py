@@ -74,6 +74,12 @@ def load_fleet(args: argparse.Namespace) -> Fleet:
     return fleet
 
 
+def fleet_words(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the options that select the same declaration and inventory, those alone that were given."""
+    file = () if args.file == DECLARATION else ("-f", str(args.file))
+    return (*file, *(word for path in args.inventory for word in ("-i", path)))
+
+
 def inventories_of(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the inventories that are meant, empty where there is none."""
     from provision.fleet.sources import choose_inventories  # noqa: PLC0415 - start-up time

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import provision
 from provision.apply.bundles import Bundles
@@ -60,6 +60,10 @@ if TYPE_CHECKING:
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
 
+_SIGNERS: Final = (
+    "use only bundles that are signed by one of these, an allowed_signers file (default: $GRAPNEL_SIGNERS)"
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
@@ -76,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that verbs share beyond the choice of nodes; `build_context` reads them."""
-    parser.set_defaults(bundle=None, force=False, most_artifacts=None, early=None)
+    parser.set_defaults(bundle=None, signers=None, force=False, most_artifacts=None, early=None)
     parser.add_argument(
         "--payload",
         type=Path,
@@ -96,6 +100,18 @@ def bundle_argument(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="plan and stage all drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
     )
+    signers_argument(parser)
+
+
+def signers_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--signers`; `signers_file` reads it."""
+    parser.add_argument("--signers", type=Path, metavar="FILE", help=_SIGNERS)
+
+
+def signers_file(args: argparse.Namespace, environment: Mapping[str, str]) -> Path | None:
+    """Return the file of those who may sign bundles, None where bundles need not be signed."""
+    given = environment.get("GRAPNEL_SIGNERS")
+    return args.signers or (Path(given) if given else None)
 
 
 def force_argument(parser: argparse.ArgumentParser) -> None:
@@ -272,7 +288,8 @@ def build_context(
         offline_nodes=frozenset(node.name for node in fleet.nodes if declared_bundle(node.stack.driver) is not None),
     )
     runner = AnsibleRunner(collection, args.keep_artifacts, args.most_artifacts, args.early)
-    bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
+    signers = signers_file(args, os.environ)
+    bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ, signers)
     stacks = {node.name: node.stack for node in fleet.nodes}
     if bundle is not None:
         stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
@@ -290,7 +307,7 @@ def build_context(
         playbooks=playbooks,
         declarations=declarations,
         bundle=bundle,
-        bundles=Bundles(_bundles(os.environ)),
+        bundles=Bundles(_bundles(os.environ), signers),
         shelf=open_shelf(fleet.inventories, os.environ),
         runfiles=open_runfiles(os.environ),
     )
@@ -324,11 +341,11 @@ def carried_payload(bundle: Bundle) -> Path | None:
     return bundle.path(listing.payload)
 
 
-def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:
-    """Return a bundle, unpacked into the user's cache and checked; raises BundleError."""
-    from provision.bundle.read import name_of, unpack_bundle  # noqa: PLC0415 - start-up time
+def open_bundle(archive: Path, environment: Mapping[str, str], signers: Path | None = None) -> Bundle:
+    """Return a bundle, unpacked into the user's cache, checked and verified; raises BundleError."""
+    from provision.bundle import read  # noqa: PLC0415 - start-up time
 
-    return unpack_bundle(archive, _bundles(environment) / name_of(archive))
+    return read.open_bundle(archive, _bundles(environment), signers)
 
 
 def _bundles(environment: Mapping[str, str]) -> Path:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.removal import ALL_PARTS, Part
 from provision.cli.driver_verb import run_verb, verb_arguments
 from provision.rollout.removing import Removing
-from provision.rollout.verb_plan import DriverVerb
 
 if TYPE_CHECKING:
     import argparse
@@ -32,4 +31,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Take what is named away from the nodes that are selected."""
     parts = frozenset(part for part in Part if getattr(args, part.value)) or ALL_PARTS
-    return run_verb(args, DriverVerb.REMOVE if parts == {Part.DRIVER} else Removing(parts=parts))
+    return run_verb(args, Removing(parts=parts))

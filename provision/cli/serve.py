@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.errors import ExitCode, GrapnelError, UsageError
+from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
     from provision.rollout.status.model import Reader
+    from provision.runs.remedies import Invocation
     from provision.status_page.server import Settings
 
 DEFAULT: Final = "127.0.0.1:8470"
@@ -43,13 +45,16 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def serve(args: argparse.Namespace, reader: Reader, say: Callable[[str], None]) -> int:
-    """Serve until Ctrl-C. Raises UsageError, ClusterError, and GrapnelError for an address that cannot be had."""
+def serve(args: argparse.Namespace, reader: Reader, say: Callable[[str], None], invocation: Invocation = BARE) -> int:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Raises UsageError, ClusterError, and GrapnelError for an address that cannot be had.
+    """
     from provision.status_page.feed import Feed  # noqa: PLC0415 - start-up time
     from provision.status_page.server import PageServer  # noqa: PLC0415 - start-up time
 
     settings, is_new = settings_of(args)
-    feed = Feed(reader)
+    feed = Feed(reader, invocation=invocation)
     try:
         server = PageServer(feed, settings)
     except OSError as error:

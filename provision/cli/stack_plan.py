@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, document: Document | None) -> ClusterPlan:
 
 def _require_no_machines(args: argparse.Namespace) -> None:
     """Refuse options that are about machines of an inventory. Raises UsageError."""
-    named = ("inventory", "limit", "diff", "force", "bundle", "no_cluster", "payload", "keep_artifacts")
+    named = ("inventory", "limit", "diff", "force", "bundle", "signers", "no_cluster", "payload", "keep_artifacts")
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(args, name, None)]
     if given:
         raise UsageError(
@@ -99,6 +99,7 @@ def plan_cluster(api: Api, declared: Stack | None) -> ClusterPlan:
         stacks=planning.of_cluster() if declared is None else (planning.of_proposal(declared),),
         time=seen.time,
         tenant=seen.tenant,
+        controller=seen.controller,
         pause=seen.pause,
         complaints=seen.complaints,
     )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.controller.outlook import Comes
+from provision.fleet.series import in_series
 from provision.printable import printable, printable_json
 from provision.report.console import Text
-from provision.report.doctor import runs
 from provision.report.terminal import count, hanging, names
 from provision.rollout.pause import RESUME
 from provision.stacks.model import Unreadable
@@ -43,12 +43,16 @@ _NOTHING_SAID: Final = "which nodes are due was worked out by this grapnel alone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """What the controller would do in a cluster; ``tenant`` has its lease, ``complaints`` are what was not read."""
+    """What the controller would do in a cluster. ``complaints`` are what was not read.
+
+    ``controller`` is the replica that leads, ``tenant`` who is at work on nodes, which may be a terminal.
+    """
 
     place: str
     stacks: tuple[StackPlan, ...]
     time: datetime
     tenant: Tenant | None = None
+    controller: Tenant | None = None
     pause: Pause | None = None
     complaints: tuple[str, ...] = ()
 
@@ -56,10 +60,13 @@ class ClusterPlan:
 def render_cluster_plan(plan: ClusterPlan, file: str) -> Iterator[RenderableType]:
     """Yield who would do it, and stack by stack what; ``file`` is what is yet to be applied, empty for nothing."""
     yield Text(plan.place, "dim")
-    if plan.tenant is not None and plan.tenant.is_at_work:
-        yield Text.assemble((plan.tenant.holder, "bold"), " has the lease")
+    leader, tenant = plan.controller, plan.tenant
+    if leader is not None and leader.is_at_work:
+        yield Text.assemble((leader.holder, "bold"), " is the leading controller")
     else:
         yield Text("no controller is at work: nothing is done until one is", "yellow")
+    if tenant is not None and tenant.is_at_work and (leader is None or tenant.holder != leader.holder):
+        yield Text.assemble((tenant.holder, "bold"), " is changing nodes: the controller goes on when that has ended")
     if plan.pause is not None:
         yield hanging(Text("paused ", "bold yellow"), Text(f"{plan.pause}; {RESUME}"))
     for complaint in plan.complaints:
@@ -91,7 +98,7 @@ def _stack(plan: StackPlan, file: str) -> Iterator[RenderableType]:
     for word, moved in (("joins", plan.joining), ("leaves", plan.leaving)):
         if moved:
             what = f"{word} the stack" if len(moved) == 1 else f"{word.removesuffix('s')} the stack"
-            yield hanging(_INDENT, Text.assemble((names(runs(moved)), "bold"), f" {what}"))
+            yield hanging(_INDENT, Text.assemble((names(in_series(moved)), "bold"), f" {what}"))
     for node, others in sorted(plan.disputed.items()):
         said = f"GpuStack {', '.join(others)} selects it as well: nothing is done until one of them lets it go"
         yield hanging(_INDENT, Text.assemble((f"{node}: ", "bold red"), said))
@@ -134,7 +141,7 @@ def _outlook(outlook: Outlook) -> Iterator[RenderableType]:
         if comes is Comes.AS_DECLARED:
             continue
         for nodes, why, waits_for in _alike(found):
-            yield hanging(2 * _INDENT, Text(names(runs(nodes)), "cyan"))
+            yield hanging(2 * _INDENT, Text(names(in_series(nodes)), "cyan"))
             for reason in why:
                 yield hanging(3 * _INDENT, Text(reason))
             if waits_for:
@@ -163,23 +170,27 @@ def _waves(outlook: Outlook) -> Iterator[RenderableType]:
         yield hanging(2 * _INDENT, Text(f"no node leaves service now: {outlook.closed}", "yellow"))
     for index, wave in enumerate(policy.waves):
         members = [node.name for node in leaving if node.wave == index]
-        yield hanging(2 * _INDENT, Text(f"{wave.title}: {names(runs(members)) if members else 'nothing to do'}"))
+        yield hanging(2 * _INDENT, Text(f"{wave.title}: {names(in_series(members)) if members else 'nothing to do'}"))
 
 
 def cluster_plan_document(plan: ClusterPlan) -> str:
     """Return the same as JSON: what docs/gpustacks.md says of it."""
-    tenant = plan.tenant
     return printable_json(
         {
             "schema": SCHEMA,
             "place": plan.place,
             "time": f"{plan.time:%Y-%m-%dT%H:%M:%SZ}",
-            "engine": None if tenant is None else {"holder": tenant.holder, "atWork": tenant.is_at_work},
+            "engine": _tenant(plan.tenant),
+            "controller": _tenant(plan.controller),
             "pause": None if plan.pause is None else str(plan.pause),
             "complaints": list(plan.complaints),
             "stacks": [_stack_document(each) for each in plan.stacks],
         }
     )
+
+
+def _tenant(tenant: Tenant | None) -> dict[str, object] | None:
+    return None if tenant is None else {"holder": tenant.holder, "atWork": tenant.is_at_work}
 
 
 def _stack_document(plan: StackPlan) -> dict[str, object]:

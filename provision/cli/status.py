@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.cli.cluster import cluster_arguments
-from provision.cli.options import DECLARATION, common_arguments, inventories_of, load_fleet
+from provision.cli.cluster import cluster_arguments, cluster_words
+from provision.cli.options import DECLARATION, common_arguments, fleet_words, inventories_of, load_fleet
 from provision.cli.serve import DEFAULT, serve, serve_arguments
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.rollout.errors import UnreachableError
+from provision.runs.remedies import BARE, Invocation
 
 if TYPE_CHECKING:
     import argparse
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from provision.cluster.reader import StateFileReader
     from provision.fleet.model import Fleet, FleetNode
     from provision.report.watching import Drawing, Picture
-    from provision.rollout.status.model import FleetStatus, Reader
+    from provision.rollout.status.model import FleetStatus, Reader, Seen
     from provision.runs.history import History
+    from provision.spec.model import Driver
 
 FOLLOW_S: Final = 2.0
 
@@ -50,9 +52,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
     if args.serve is not None:
-        return serve(args, open_reader(args), lambda line: print(line, flush=True))
-    reader = open_reader(args)
-    return show_status(reader, node=args.node, as_json=args.json, watching=args.watch, history=read_history(args))
+        return serve(args, open_reader(args), lambda line: print(line, flush=True), invocation_of(args))
+    reader, invocation = open_reader(args), invocation_of(args)
+    if args.watch:
+        return watch_status(reader, args.node, invocation)
+    return show_status(reader, node=args.node, as_json=args.json, history=read_history(args), invocation=invocation)
+
+
+def invocation_of(args: argparse.Namespace) -> Invocation:
+    """Return how the command was called, for commands that are offered to find the same nodes."""
+    return Invocation((*fleet_words(args), *cluster_words(args)), args.limit)
 
 
 def read_history(args: argparse.Namespace) -> History:
@@ -70,14 +79,29 @@ def read_history(args: argparse.Namespace) -> History:
     return history_of(reports)
 
 
+@dataclass(frozen=True, slots=True)
+class DeclaredReader:
+    """Reads what another reader does, and knows what a file declares; a GpuStack of the cluster is the later word."""
+
+    reader: Reader
+    declared: Mapping[str, Driver]
+
+    def look(self) -> Seen:
+        """Return what is true now. Raises ClusterError."""
+        return self._added_to(self.reader.look())
+
+    def follow(self, timeout_s: float) -> Seen:
+        """Return what is true after a while."""
+        return self._added_to(self.reader.follow(timeout_s))
+
+    def _added_to(self, seen: Seen) -> Seen:
+        return replace(seen, declared={**self.declared, **seen.declared})
+
+
 def open_reader(args: argparse.Namespace) -> Reader:
     """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
-    from provision.cluster import Machine, open_api  # noqa: PLC0415 - start-up time
-    from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
-    from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
+    from provision.cluster import open_api  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
     from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
@@ -87,6 +111,18 @@ def open_reader(args: argparse.Namespace) -> Reader:
         if api is not None:
             return KubernetesReader(api, None, {}, stacks=see_stacks)
     fleet = load_fleet(args)
+    return DeclaredReader(_fleet_reader(args, fleet), {node.name: node.stack.driver for node in fleet.nodes})
+
+
+def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
+    from provision.cluster import Machine, open_api  # noqa: PLC0415 - start-up time
+    from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
+    from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
+    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
+    from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
+
     if args.no_cluster:
         return _state_file_reader(fleet, fleet.nodes, None)
     theirs = [node for node in fleet.nodes if node.stack.scheduler.kind in IN_KUBERNETES]
@@ -129,38 +165,55 @@ def _has_no_inventory(args: argparse.Namespace) -> bool:
 
 
 def show_status(
-    reader: Reader, *, node: str | None, as_json: bool, watching: bool, history: History | None = None
+    reader: Reader,
+    *,
+    node: str | None,
+    as_json: bool,
+    history: History | None = None,
+    invocation: Invocation = BARE,
 ) -> int:
     """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
     from provision.report.console import make_console  # noqa: PLC0415 - start-up time
     from provision.report.history import render_history  # noqa: PLC0415 - start-up time
     from provision.report.status_document import status_document  # noqa: PLC0415 - start-up time
     from provision.report.terminal import show  # noqa: PLC0415 - start-up time
+    from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+
+    status = _about(fleet_status(reader.look()), node, narrow=as_json)
+    if as_json:
+        print(status_document(status, history, invocation))
+    else:
+        show(make_console(sys.stdout), _picture(status, node, invocation))
+        if history is not None and node is None:
+            names = [each.name for each in status.nodes]
+            show(make_console(sys.stdout), render_history(history, names, status.seen.time))
+    return _exit_code(status, node)
+
+
+def watch_status(reader: Reader, node: str | None, invocation: Invocation = BARE) -> int:
+    """Show what is read as it changes, until the upgrade has ended or somebody leaves; return as `show_status` does."""
+    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
     from provision.report.watching import watch  # noqa: PLC0415 - start-up time
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
 
-    last = [_about(fleet_status(reader.look()), node, narrow=as_json)]
-    if as_json:
-        print(status_document(last[0], history))
-    elif watching:
-        with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
-            watch(make_console(sys.stdout), _pictures(reader, node, last))
-    else:
-        show(make_console(sys.stdout), _picture(last[0], node))
-        if history is not None and node is None:
-            names = [each.name for each in last[0].nodes]
-            show(make_console(sys.stdout), render_history(history, names, last[0].seen.time))
-    return ExitCode.FAILED if _about(last[0], node, narrow=True).needs_somebody else ExitCode.DONE
+    last = [_about(fleet_status(reader.look()), node)]
+    with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
+        watch(make_console(sys.stdout), _pictures(reader, node, last, invocation))
+    return _exit_code(last[0], node)
 
 
-def _pictures(reader: Reader, node: str | None, last: list[FleetStatus]) -> Iterator[Picture]:
+def _exit_code(status: FleetStatus, node: str | None) -> int:
+    return ExitCode.FAILED if _about(status, node, narrow=True).needs_somebody else ExitCode.DONE
+
+
+def _pictures(reader: Reader, node: str | None, last: list[FleetStatus], invocation: Invocation) -> Iterator[Picture]:
     """Yield pictures until an engine that was seen at work is gone; ``last`` is kept up to date."""
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
 
     was_at_work = False
     while True:
         status = last[0]
-        yield _said(status), _picture(status, node)
+        yield _said(status), _picture(status, node, invocation)
         if was_at_work and not status.is_at_work:
             return
         was_at_work = was_at_work or status.is_at_work
@@ -179,10 +232,12 @@ def _said(status: FleetStatus) -> object:
     return at_work, nodes, status.seen.pause, status.seen.complaints
 
 
-def _picture(status: FleetStatus, node: str | None) -> Drawing:
+def _picture(status: FleetStatus, node: str | None, invocation: Invocation) -> Drawing:
     from provision.report.status import render_node_status, render_status  # noqa: PLC0415 - start-up time
 
-    return tuple(render_status(status) if node is None else render_node_status(status, node))
+    if node is None:
+        return tuple(render_status(status, invocation))
+    return tuple(render_node_status(status, node, invocation))
 
 
 def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:

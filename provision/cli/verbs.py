@@ -29,6 +29,7 @@ VERBS: Final[Mapping[str, str]] = {
     "bundle": "make or check a bundle: drivers for nodes without a network",
     "controller": "bring the nodes of a cluster to its GpuStacks, from within it",
     "agent": "do on a node what the controller asks for; not for people",
+    "uninstall": "end the controller once nothing is in flight, before its chart goes; not for people",
     "completion": "print the script that completes the command line of a shell",
     "version": "show the versions of grapnel, of its collection and of what nodes would get",
 }

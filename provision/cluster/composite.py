@@ -61,6 +61,12 @@ class CompositeCluster:
         """Remember ``record`` and cordon or uncordon where the node belongs."""
         self._homes[node].write(node, record, cordoned=cordoned)
 
+    def withdraw_claims(self, nodes: Collection[str]) -> None:
+        """Take it back where the nodes belong."""
+        for member in self._members:
+            if mine := [node for node in nodes if self._homes.get(node) is member]:
+                member.withdraw_claims(mine)
+
     def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
         """Return the pods of these UIDs that are on a node now."""
         return self._homes[node].find_pods(node, uids)

@@ -62,6 +62,6 @@ def open_api(kubeconfig: Path | None, context: str | None, environ: Mapping[str,
 
 
 def _key_folder(environ: Mapping[str, str]) -> Path | None:
-    """Return a folder in memory that ends with the session, if there is one: a killed process leaves its key there."""
+    """Return a folder in memory that ends with the session, if there is one."""
     runtime = environ.get("XDG_RUNTIME_DIR")
     return Path(runtime) if runtime and os.access(runtime, os.W_OK) else None

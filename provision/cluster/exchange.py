@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from provision.cluster.objects import Status
 
 READ_TIMEOUT_S: Final = 30.0  # between two pieces of an answer
+WHOLE_S: Final = 120.0  # of an answer, however often it is waited for
+_PIECES: Final = 4  # of an answer may be as late as one may; a request that is in a hurry waits no longer for all
+LONGEST_ANSWER: Final = 320 << 20  # bytes of a page of objects, all as large as etcd takes them
 LONGEST_LINE: Final = 32 << 20  # bytes of an object in a watch; etcd takes one of 1.5 MiB by default
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
@@ -20,7 +23,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 class Request:
     """One request. ``path`` is quoted already, ``body`` becomes JSON.
 
-    ``longest_line`` limits, in bytes, the lines of an answer that is streamed.
+    ``longest`` limits an answer, in bytes, and ``longest_line`` the lines of one that is streamed.
     """
 
     method: str
@@ -29,7 +32,13 @@ class Request:
     body: Mapping[str, Any] | None = None
     content_type: str = "application/json"
     timeout_s: float = READ_TIMEOUT_S
+    longest: int = LONGEST_ANSWER
     longest_line: int = LONGEST_LINE
+
+    @property
+    def whole_s(self) -> float:
+        """For so long an answer may take as a whole, or the head of one that is streamed."""
+        return min(WHOLE_S, _PIECES * self.timeout_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

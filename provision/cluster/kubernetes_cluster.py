@@ -11,15 +11,16 @@ from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.budgets import refusals
 from provision.cluster.claims import ClaimReader
 from provision.cluster.elsewhere import Elsewhere
+from provision.cluster.errors import ForbiddenError
 from provision.cluster.eviction import evict
 from provision.cluster.evictions.replacements import Replacements
 from provision.cluster.evictions.requests import EvictionRequests
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
-from provision.cluster.lease import Tenure, hold, pause_of, read_lease
+from provision.cluster.lease import Tenure, hold, holder_now, pause_of, read_lease
 from provision.cluster.maintenances import Maintenances, needs_withdrawal
 from provision.cluster.mark_keeper import MarkKeeper
-from provision.cluster.marks import UPGRADE, render_patch
+from provision.cluster.marks import AS_DECLARED, UPGRADE, render_patch, render_withdrawal
 from provision.cluster.mirror import essence
 from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node, Pod
@@ -28,6 +29,7 @@ from provision.cluster.others import (
     Asked,
 )
 from provision.cluster.parallel import each
+from provision.cluster.permissions import LEADER_NAME
 from provision.cluster.pods import drained_pod
 from provision.cluster.pools import Pools
 from provision.cluster.progress import encode_progress
@@ -169,6 +171,22 @@ class KubernetesCluster:
             hint="run apply again: it continues from what is recorded now",
         )
 
+    def withdraw_claims(self, nodes: Collection[str]) -> None:
+        """Take the annotation off the Nodes that have it."""
+        claimed = [
+            name for name in nodes if name in self._seen and AS_DECLARED in self._seen[name].metadata.annotations
+        ]
+        answers = each(self._withdraw_claim, claimed)
+        if (failed := next((answer for answer in answers if isinstance(answer, ClusterError)), None)) is not None:
+            raise failed
+
+    def _withdraw_claim(self, name: str) -> None:
+        seen = self._seen[name]
+        patch = render_withdrawal(seen)
+        request = Request(method="PATCH", path=node_path(seen), body=patch, content_type=MERGE_PATCH)
+        with contextlib.suppress(StatusError):  # it has gone, or is another one
+            self._keep(name, self._acting.call(request, Node, expected=(CONFLICT, NOT_FOUND)))
+
     def request_maintenance(self, node: str) -> None:
         """Request a NodeMaintenance for it."""
         self._maintenances.request(self._seen[node])
@@ -275,6 +293,13 @@ class KubernetesCluster:
             return tenure.pause
         lease = read_lease(self._api)
         return None if lease is None else pause_of(lease.metadata.annotations)
+
+    def leading_controller(self) -> str:
+        """Return the replica of a controller that leads, empty where none does, or that may not be asked."""
+        try:
+            return holder_now(self._api, LEADER_NAME)
+        except ForbiddenError:  # a role from before there was that lease
+            return ""
 
     def publish(self, standing: Standing) -> None:
         """Have the next renewal of the lease carry it along."""

@@ -1,4 +1,7 @@
-"""Keeps two engines of one cluster apart: a Lease, renewed by a thread while work is done.
+"""Keeps two engines of one cluster apart, and two replicas of a controller: a Lease each, renewed by a thread.
+
+``grapnel-upgrade`` is held by whoever changes nodes, while that goes on; ``grapnel-controller`` by the replica that
+leads, for as long as it does.
 
 Whether somebody else's lease has run out is judged by the API server's clock, in which its times are written, too: an
 operator's machine may be minutes off. Whether our own still holds is judged by a clock that also runs while this
@@ -17,7 +20,8 @@ from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.exchange import Request, StatusError
 from provision.cluster.objects import Lease, LeaseSpec
 from provision.cluster.pause import PAUSE, decode_pause
-from provision.cluster.permissions import LEASE_NAME, LEASE_NAMESPACE
+from provision.cluster.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
+from provision.cluster.uninstall_mark import is_uninstalling
 from provision.rollout.errors import ClusterError, HeldError, LeaseLostError
 
 if TYPE_CHECKING:
@@ -36,6 +40,11 @@ _ATTEMPTS: Final = 5
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
 PROGRESS: Final = "grapnel.dev/progress"  # annotation: docs/contracts/rollout-progress
 LEASE: Final = f"{LEASES}/{LEASE_NAME}"
+_DOES: Final = {LEASE_NAME: "is changing nodes of", LEADER_NAME: "is the leading controller of"}
+_GOES_ON: Final = {
+    LEASE_NAME: "nothing more is changed; when no other apply is running, the same command continues from here",
+    LEADER_NAME: "nothing more is changed; the replica that leads by now goes on from what is recorded",
+}
 
 
 def boot_time() -> float:
@@ -60,13 +69,20 @@ def runs_until(spec: LeaseSpec) -> datetime | None:
     )
 
 
-def read_lease(api: Api) -> Lease | None:
-    """Return the lease, None if nobody has made one yet. Raises ClusterError."""
-    request = Request(method="GET", path=LEASE, timeout_s=_TIMEOUT_S)
+def read_lease(api: Api, name: str = LEASE_NAME) -> Lease | None:
+    """Return the lease of that name, None if nobody has made one yet. Raises ClusterError."""
+    request = Request(method="GET", path=f"{LEASES}/{name}", timeout_s=_TIMEOUT_S)
     try:
         return api.call(request, Lease, expected=(NOT_FOUND,), patience_s=0)
     except StatusError:
         return None
+
+
+def holder_now(api: Api, name: str = LEASE_NAME) -> str:
+    """Return who has a lease that has not run out, empty where nobody has. Raises ClusterError."""
+    lease = read_lease(api, name)
+    until = None if lease is None else runs_until(lease.spec)
+    return "" if lease is None or until is None or api.now() > until else lease.spec.holder_identity
 
 
 def pause_of(annotations: Mapping[str, str]) -> Pause | None:
@@ -76,7 +92,7 @@ def pause_of(annotations: Mapping[str, str]) -> Pause | None:
 
 
 class Tenure:
-    """One engine's hold on the lease, from `acquire` to `release`.
+    """One engine's hold on the lease of that ``name``, from `acquire` to `release`.
 
     ``progress`` returns what every write of the lease carries along in an annotation: it costs no request of its own.
     Annotations of others are kept: a write replaces the whole lease, on exactly the version that they were read with.
@@ -88,9 +104,12 @@ class Tenure:
         holder: str,
         clock: Callable[[], float] = boot_time,
         *,
+        name: str = LEASE_NAME,
         progress: Callable[[], str] = lambda: "",
     ) -> None:
         self._api = api
+        self._name = name
+        self._path = f"{LEASES}/{name}"
         self._progress = progress
         self._holder = holder
         self._clock = clock
@@ -104,19 +123,19 @@ class Tenure:
     def acquire(self) -> None:
         """Take the lease. Raises HeldError while somebody else has it."""
         for _attempt in range(_ATTEMPTS):
-            lease = read_lease(self._api)
+            lease = read_lease(self._api, self._name)
             self._acquired = self._api.now()
             self._annotations = {} if lease is None else lease.metadata.annotations
             if lease is None:
                 written = self._write("POST", LEASES, "", 0)
             elif is_free(lease.spec, self._holder, self._acquired):
                 transitions = lease.spec.lease_transitions + (lease.spec.holder_identity != self._holder)
-                written = self._write("PUT", LEASE, lease.metadata.resource_version, transitions)
+                written = self._write("PUT", self._path, lease.metadata.resource_version, transitions)
             else:
                 raise self._held(lease.spec)
             if written:
                 return
-        raise HeldError(f"{self._api.name}: several engines want the lease {LEASE_NAME} at once", hint="try again")
+        raise HeldError(f"{self._api.name}: several engines want the lease {self._name} at once", hint="try again")
 
     def renew(self) -> None:
         """Say that this engine lives, or learn that somebody else has the lease. May be repeated after ClusterError.
@@ -128,13 +147,13 @@ class Tenure:
     def _rewrite(self, holder: str) -> None:
         """Write the lease again, on whatever version of it is ours."""
         for _attempt in range(_ATTEMPTS):
-            is_written = self._write("PUT", LEASE, self._version, self._transitions, holder=holder)
+            is_written = self._write("PUT", self._path, self._version, self._transitions, holder=holder)
             if is_written or not self._is_only_touched():
                 return
 
     def _is_only_touched(self) -> bool:
         """Take over what somebody has changed on the lease, such as a pause, unless that was to take it."""
-        lease = read_lease(self._api)
+        lease = read_lease(self._api, self._name)
         if lease is None:
             return False
         if lease.spec.holder_identity != self._holder:
@@ -152,8 +171,7 @@ class Tenure:
             self._lost = f"it could not be renewed for {silent_s:.0f} s"
         if self._lost:
             raise LeaseLostError(
-                f"the lease {LEASE_NAME} of {self._api.name} is lost: {self._lost}",
-                hint="nothing more is changed; when no other apply is running, the same command continues from here",
+                f"the lease {self._name} of {self._api.name} is lost: {self._lost}", hint=_GOES_ON[self._name]
             )
 
     def release(self) -> None:
@@ -170,6 +188,11 @@ class Tenure:
     def pause(self) -> Pause | None:
         """The pause that was on the lease when it was last written or read."""
         return pause_of(self._annotations)
+
+    @property
+    def is_uninstalling(self) -> bool:
+        """Whether whoever holds the lease is asked to begin nothing further, since it is about to be uninstalled."""
+        return is_uninstalling(self._annotations, self._api.now())
 
     def publish(self, standing: Standing) -> None:
         """Do nothing: ``progress`` is asked instead, whenever the lease is written."""
@@ -200,7 +223,7 @@ class Tenure:
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
-                "name": LEASE_NAME,
+                "name": self._name,
                 "namespace": LEASE_NAMESPACE,
                 "labels": {"app.kubernetes.io/managed-by": "grapnel"},
                 **({"annotations": told} if told else {}),
@@ -218,8 +241,8 @@ class Tenure:
     def _held(self, spec: LeaseSpec) -> HeldError:
         since = "" if spec.acquire_time is None else f" since {spec.acquire_time:%Y-%m-%d %H:%M:%S} UTC"
         return HeldError(
-            f"{spec.holder_identity} is changing nodes of {self._api.name}{since}",
-            hint=f"wait for it; if it was killed, its lease {LEASE_NAMESPACE}/{LEASE_NAME} runs out within "
+            f"{spec.holder_identity} {_DOES[self._name]} {self._api.name}{since}",
+            hint=f"wait for it; if it was killed, its lease {LEASE_NAMESPACE}/{self._name} runs out within "
             f"{spec.lease_duration_seconds or DURATION_S} s",
         )
 

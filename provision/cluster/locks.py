@@ -27,15 +27,51 @@ if TYPE_CHECKING:
 DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
 KURED: Final = "kured"  # the name of its DaemonSet, unless it is started with --ds-name
 LOCK: Final = "weave.works/kured-node-lock"
+_SYSTEM: Final = "kube-system"  # where its own manifest has it, and nobody else makes DaemonSets
 _MOST: Final = 500
 # Before these (NVIDIA's maintenance operator, api/v1alpha1/nodemaintenance_types.go) nothing is done to the node yet.
 _NOT_BEGUN: Final = frozenset({"", "Pending", "Scheduled"})
 
 
-class DaemonSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A DaemonSet, of which only the annotations matter."""
+class _Metadata(Metadata, frozen=True, kw_only=True):
+    generation: int = 0
 
-    metadata: Metadata
+
+class _PodSpec(msgspec.Struct, frozen=True, kw_only=True):
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
+
+
+class _Template(msgspec.Struct, frozen=True, kw_only=True):
+    spec: _PodSpec = _PodSpec()
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True):
+    template: _Template = _Template()
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    observed_generation: int = 0
+    updated_number_scheduled: int = 0
+
+
+class DaemonSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A DaemonSet: its annotations, and whether whoever made it may reboot nodes."""
+
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def may_reboot(self) -> bool:
+        """Whether it is what it is called: whoever may make DaemonSets in some namespace may name one so.
+
+        kured needs the processes of the host. That such pods are there, the API server says: where a namespace does not
+        allow them, none is made of the template.
+        """
+        if self.metadata.namespace == _SYSTEM:
+            return True
+        is_seen = self.status.observed_generation == self.metadata.generation
+        return self.spec.template.spec.host_pid and is_seen and self.status.updated_number_scheduled > 0
 
 
 class _Lock(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +90,7 @@ def kured_holds(sets: Iterable[DaemonSet], now: datetime) -> dict[str, str]:
     """Return why each node is held that kured has its lock for, by the names of Nodes."""
     found = {}
     for each in sets:
-        text = each.metadata.annotations.get(LOCK)
+        text = each.metadata.annotations.get(LOCK) if each.may_reboot else None
         for lock in () if text is None else _locks(text):
             if lock.node and not _is_expired(lock, now):
                 found[lock.node] = (

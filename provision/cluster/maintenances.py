@@ -63,8 +63,8 @@ class NodeMaintenance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """Whether grapnel has requested it."""
-        return self.spec.requestor_id == REQUESTOR
+        """Whether grapnel has requested it: there is one of ours for a Node, and others may call themselves so."""
+        return self.spec.requestor_id == REQUESTOR and self.metadata.name == name_of(self.spec.node_name)
 
     @property
     def state(self) -> str:

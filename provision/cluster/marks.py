@@ -1,4 +1,4 @@
-"""Renders the labels and the annotation of a Node's upgrade (``docs/contracts/node-state``), and their patch."""
+"""Renders the labels and annotations of a Node's upgrade (``docs/contracts/node-state``), and their patch."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 UPGRADE: Final = "grapnel.dev/upgrade"  # label: the phase; annotation: the record, all that is ever read back
 NVIDIA_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"  # label for people's dashboards, never read
+AS_DECLARED: Final = "grapnel.dev/as-declared"  # annotation: the fingerprint that a controller has brought the node to
+LOOKED_AT: Final = "grapnel.dev/looked-at"  # annotation: when its daemon had spoken last by then
 
 # The states of NVIDIA's k8s-operator-libs (pkg/upgrade); theirs have one state for what is two phases here.
 NVIDIA_WORDS: Final = {
@@ -40,7 +42,8 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
     """Return the JSON merge patch of a Node that remembers ``record`` and sets the cordon, on exactly that version.
 
     A null takes a key away; ``cordoned=None`` leaves the cordon alone. Such a patch can only replace all taints
-    together: those of others are written as they are, and nothing is where ours need not change.
+    together: those of others are written as they are, and nothing is where ours need not change. That the node is as
+    declared is withdrawn together with the record that names the first effect on it, whoever writes that record.
     """
     phase = None if record is None else record.phase
     patch: dict[str, Any] = {
@@ -51,7 +54,10 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
                 NVIDIA_STATE: None if record is None else _nvidia_word(record),
                 **_opt_out(record, node),
             },
-            "annotations": {UPGRADE: None if record is None else encode_record(record)},
+            "annotations": {
+                UPGRADE: None if record is None else encode_record(record),
+                **_withdrawn(record, node),
+            },
         }
     }
     spec: dict[str, Any] = {} if cordoned is None else {"unschedulable": cordoned}
@@ -59,6 +65,17 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
     if taints != node.spec.taints:
         spec["taints"] = [msgspec.to_builtins(taint) for taint in taints]
     return patch | ({"spec": spec} if spec else {})
+
+
+def _withdrawn(record: Record | None, node: Node) -> dict[str, None]:
+    """Return what takes away the claim that a node is as declared, empty where there is none or its upgrade is done."""
+    is_changing = record is not None and record.phase is not Phase.DONE
+    return {AS_DECLARED: None} if is_changing and AS_DECLARED in node.metadata.annotations else {}
+
+
+def render_withdrawal(node: Node) -> dict[str, Any]:
+    """Return the JSON merge patch that takes the claim away from exactly that Node."""
+    return {"metadata": {"uid": node.metadata.uid, "annotations": {AS_DECLARED: None}}}
 
 
 def _nvidia_word(record: Record) -> str:

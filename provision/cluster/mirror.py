@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.cluster.marks import UPGRADE
+from provision.cluster.marks import AS_DECLARED, LOOKED_AT, UPGRADE
 from provision.cluster.node_marks import MARKS
 from provision.cluster.objects import Metadata, NodeStatus
 from provision.cluster.pods import node_pods
@@ -42,7 +42,11 @@ def essence(node: Node) -> Node:
             name=meta.name,
             uid=meta.uid,
             resource_version=meta.resource_version,
-            annotations={key: meta.annotations[key] for key in (UPGRADE, MARKS) if key in meta.annotations},
+            annotations={
+                key: meta.annotations[key]
+                for key in (UPGRADE, MARKS, AS_DECLARED, LOOKED_AT)
+                if key in meta.annotations
+            },
         ),
         spec=node.spec,  # cordon and taints, which a write replaces together
         status=NodeStatus(addresses=node.status.addresses, node_info=node.status.node_info),

@@ -54,7 +54,10 @@ def merge(parts: Sequence[Seen], nodes: Sequence[str]) -> Seen:
         pause=next((part.pause for part in parts if part.pause is not None), None),
         complaints=tuple(complaint for part in parts for complaint in part.complaints),
         is_lease_known=all(part.is_lease_known for part in parts),
+        is_leader_known=all(part.is_leader_known for part in parts),
         stacks=tuple(stack for part in parts for stack in part.stacks),
+        declared={name: driver for part in parts for name, driver in part.declared.items()},
+        controller=next((part.controller for part in parts if part.controller is not None), None),
     )
 
 

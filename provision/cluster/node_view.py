@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 from provision.cluster.ailments import ailment_of
 from provision.cluster.errors import RecordError
-from provision.cluster.marks import UPGRADE
+from provision.cluster.marks import LOOKED_AT, UPGRADE
 from provision.cluster.others import (
     EVERYTHING,
     Asked,
@@ -26,6 +28,11 @@ from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
     from provision.cluster.objects import Node
+    from provision.rollout.model import Record
+
+DRIVER_READY: Final = "GPUDriverReady"  # condition: docs/contracts/node-state
+_ANSWERS: Final = re.compile(r"driver (?P<version>[0-9.]{1,32}) answers")
+_FRESH: Final = timedelta(minutes=30)  # the daemon repeats itself every 10 to 15 minutes
 
 
 def view_of(
@@ -61,4 +68,34 @@ def view_of(
         machine_id=node.status.node_info.machine_id,
         told=told_of(node),
         boot=node.status.node_info.boot_id,
+        driver=reported_driver(node, record),
     )
+
+
+def reported_driver(node: Node, record: Record | None) -> str:
+    """Return the driver of which the node's daemon says that it answers, empty where it does not say so now.
+
+    What was said before the last change of the node ended, or before it was looked at, is about what was there before;
+    and a daemon that may speak to the API no more leaves what it has said. Labels are no evidence: whoever made them
+    may be gone for long.
+    """
+    conditions = {each.type: each for each in node.status.conditions}
+    said, ready = conditions.get(DRIVER_READY), conditions.get("Ready")
+    answers = None if said is None or said.status != "True" else _ANSWERS.fullmatch(said.message)
+    when = None if said is None else _moment(said.last_heartbeat_time)
+    looked = _moment(node.metadata.annotations.get(LOOKED_AT))
+    if answers is None or when is None or (record is not None and when < record.since):
+        return ""
+    if looked is not None and when <= looked:  # both by the clock of the node
+        return ""
+    heard = None if ready is None else _moment(ready.last_heartbeat_time)
+    return "" if heard is not None and heard - when > _FRESH else answers["version"]
+
+
+def _moment(text: str | None) -> datetime | None:
+    """Return a time of the API, None for what a node has made up."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -39,6 +39,7 @@ _WORDS: Final = {
     Phase.RETURNED: "the node is in service with its former driver",
     Phase.FAILED: "the driver upgrade has failed: the node stays cordoned",
 }
+_TAKES_PODS: Final = "the driver upgrade has failed, and the node takes pods"
 _FORGOTTEN: Final = "no upgrade of the node is recorded any more"
 _BAD: Final = (Phase.FAILED, Phase.RETURNED, Phase.ROLLBACK)
 
@@ -47,8 +48,8 @@ _BAD: Final = (Phase.FAILED, Phase.RETURNED, Phase.ROLLBACK)
 class Notice:
     """That a node entered a phase at ``time``. ``node`` and ``uid`` are those of the Node object.
 
-    ``is_forgotten``: no upgrade of it is recorded any more, and ``phase`` is one that is over. ``left`` are conditions
-    that an engine left "True" that was killed.
+    ``is_forgotten``: no upgrade of it is recorded any more, and ``phase`` is one that is over. ``takes_pods``: a node
+    that failed is in service all the same. ``left`` are conditions that an engine left "True" that was killed.
     """
 
     node: str
@@ -57,7 +58,19 @@ class Notice:
     reason: str
     time: datetime
     is_forgotten: bool = False
+    takes_pods: bool = False
     left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """Something else that happened to a node in its upgrade; ``word`` is a reason as Kubernetes writes them."""
+
+    node: str
+    uid: str
+    word: str
+    text: str
+    time: datetime
 
 
 def reason_of(phase: Phase) -> str:
@@ -67,33 +80,39 @@ def reason_of(phase: Phase) -> str:
 
 def message_of(notice: Notice) -> str:
     """Return what a person reads."""
-    words = _FORGOTTEN if notice.is_forgotten else _WORDS.get(notice.phase, notice.phase.value)
+    words = _WORDS.get(notice.phase, notice.phase.value)
+    words = _FORGOTTEN if notice.is_forgotten else _TAKES_PODS if notice.takes_pods else words
     return printable(f"{words}: {notice.reason}" if notice.reason else words, limit=MAX_MESSAGE)
 
 
-def event(notice: Notice, *, count: int, first: datetime) -> dict[str, Any]:
+def event(notice: Notice | Remark, *, count: int, first: datetime) -> dict[str, Any]:
     """Return the Event of a notice that was told ``count`` times; its name is the same each time."""
-    moment = _time(notice.time)
+    if isinstance(notice, Remark):
+        reason, message, is_bad = f"{OWN_REASON}{notice.word}", printable(notice.text, limit=MAX_MESSAGE), True
+    else:
+        reason, message = reason_of(notice.phase), message_of(notice)
+        is_bad = notice.phase in _BAD or bool(notice.reason)
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": event_name(notice), "namespace": NAMESPACE},
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": notice.node, "uid": notice.uid},
-        "reason": reason_of(notice.phase),
-        "message": message_of(notice),
-        "type": "Warning" if notice.phase in _BAD else "Normal",
+        "reason": reason,
+        "message": message,
+        "type": "Warning" if is_bad else "Normal",
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": COMPONENT,
         "firstTimestamp": _time(first),
-        "lastTimestamp": moment,
+        "lastTimestamp": _time(notice.time),
         "count": count,
     }
 
 
-def event_name(notice: Notice) -> str:
-    """Return the name of the Event: one for each node, phase and second of its first time."""
-    return f"{notice.node}.grapnel-{notice.phase.value}.{int(notice.time.timestamp()):x}"
+def event_name(notice: Notice | Remark) -> str:
+    """Return the name of the Event: one for each node, phase or word, and second of its first time."""
+    what = notice.word.lower() if isinstance(notice, Remark) else notice.phase.value
+    return f"{notice.node}.grapnel-{what}.{int(notice.time.timestamp()):x}"
 
 
 def conditions(

@@ -17,15 +17,28 @@ class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OwnerReference(_Object, frozen=True, kw_only=True):
-    """Who made an object; ``controller`` marks the one that manages it."""
+    """Who made an object; ``controller`` marks the one that manages it.
+
+    Whoever makes an object may write any into it. What names an owner that is not there, by its uid, is deleted by the
+    garbage collector, if the cluster serves the owner's kind: of other kinds nobody ever looks.
+    """
 
     kind: str
     name: str
+    api_version: str = ""
+    uid: str = ""
     controller: bool = False
+
+    def is_a(self, group: str, kind: str) -> bool:
+        """Tell whether the owner is of a kind of an API group, in whatever version."""
+        return self.kind == kind and self.api_version.startswith(f"{group}/")
 
 
 class Metadata(_Object, frozen=True, kw_only=True):
-    """What every object has. ``deletion_timestamp`` is set while it is being deleted: when its grace period ends."""
+    """What every object has. ``deletion_timestamp`` is set while it is being deleted: when its grace period ends.
+
+    ``creation_timestamp`` is by the API server's clock.
+    """
 
     name: str = ""
     namespace: str = ""
@@ -34,17 +47,27 @@ class Metadata(_Object, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Who manages it, None where nobody does."""
+        return next((each for each in self.owner_references if each.controller), None)
+
 
 class Condition(_Object, frozen=True, kw_only=True):
-    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word, ``message`` is for people."""
+    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word, ``message`` is for people.
+
+    ``last_heartbeat_time`` is when whoever answers for it last said so, as it was written.
+    """
 
     type: str
     status: str
     reason: str = ""
     message: str = ""
+    last_heartbeat_time: str | None = None
 
 
 class Taint(_Object, frozen=True, kw_only=True, omit_defaults=True):

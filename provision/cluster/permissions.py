@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 LEASE_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and the control plane's own leases are there
-LEASE_NAME: Final = "grapnel-upgrade"
+LEASE_NAME: Final = "grapnel-upgrade"  # of whoever changes nodes, while that goes on
+LEADER_NAME: Final = "grapnel-controller"  # of the controller's replica that leads, for as long as it does
 GRANT: Final = "deploy/rbac/operator.yaml"
 REPLACE_GRANT: Final = "deploy/rbac/replace-first.yaml"
 VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
@@ -59,6 +60,9 @@ NEEDED: Final = (
     _lease("create", name=""),  # a create cannot be limited to a name: the name is not known when it is decided
 )
 
+# For `grapnel controller`, beside what is NEEDED: which of its replicas leads.
+LEADING: Final = (_lease("get", LEADER_NAME), _lease("update", LEADER_NAME))
+
 # Without these an apply says less, or evicts more: no budget is in a plan, every pod with a ResourceClaim counts as
 # one with a GPU, and pods are evicted by the Eviction API even where EvictionRequests are served.
 HELPFUL: Final = (
@@ -80,12 +84,14 @@ REPLACING: Final = (
     Permission(verb="patch", resource="deployments", group="apps"),
 )
 
-# For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes; `abandon` takes EvictionRequests back).
+# For `pause` and `resume` (the lease), `skip`, `retry`, `abandon` and a `rollback` by the controller (nodes; `abandon`
+# takes EvictionRequests back), and for who carries it out.
 ASKING: Final = (
     Permission(verb="list", resource="nodes"),
     Permission(verb="get", resource="nodes"),
     Permission(verb="patch", resource="nodes"),
     _lease("get"),
+    _lease("get", LEADER_NAME),
     _lease("patch"),
     _lease("create", name=""),
     Permission(verb="list", resource="evictionrequests", group="lifecycle.k8s.io"),
@@ -98,6 +104,7 @@ VIEWING: Final = (
     Permission(verb="watch", resource="nodes"),
     Permission(verb="list", resource="gpustacks", group="grapnel.dev"),
     _lease("get"),
+    _lease("get", LEADER_NAME),
 )
 
 # For Events and conditions on Nodes; without them an upgrade goes on, and says that they are not written.

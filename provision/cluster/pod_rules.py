@@ -18,6 +18,7 @@ NOTHING: Final = ""
 DRAIN_SKIP: Final = "nvidia.com/gpu-driver-upgrade-drain.skip"  # NVIDIA's label of pods that are not evicted
 TAINT: Final = "grapnel.dev/upgrade"  # keeps what was evicted off the node until it is back in service
 TAINT_EFFECT: Final = "NoSchedule"
+NAMESPACE: Final = "grapnel-system"  # of the controller, its Jobs and the daemon, unless it is told otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class PodRules:
     it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted. ``first`` selects
     those whose replacements have to be ready elsewhere before they leave, in ``first_namespaces``; where that is not
     possible, it ``keeps_unreplaced`` or evicts them. ``requests``: pods are asked to leave by EvictionRequests.
-    ``takes_all``: pods without a GPU have to leave as well, since the node reboots.
+    ``takes_all``: pods without a GPU have to leave as well, since the node reboots. ``namespace`` is where pods of
+    grapnel are: whoever may make others there is root on every node anyway.
     """
 
     resources: frozenset[str]
@@ -46,6 +48,7 @@ class PodRules:
     keeps_unreplaced: bool = False
     requests: bool = False
     takes_all: bool = False
+    namespace: str = NAMESPACE
 
     def awaits(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether pods of these labels are waited for."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NVIDIA: Final = "nvidia.com"  # every extended resource and every DRA driver of this domain is about GPUs
 _RESOURCES: Final = f"{NVIDIA}/"
-_MIRROR: Final = "kubernetes.io/config.mirror"  # a static pod of the kubelet: evicting its mirror stops nothing
+MIRROR: Final = "kubernetes.io/config.mirror"  # annotation of a kubelet's static pod: evicting its mirror stops nothing
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})  # their containers have ended, their devices are free
 NODE_JOB: Final = "grapnel.dev/node-job"  # label of the pod that changes the node: it is not in its own way
 NODE_DAEMON: Final = "grapnel.dev/node-daemon"  # label of the daemon where it is a pod: a node is released by it
@@ -76,22 +76,32 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
 
     Where ``claims`` does not know one, its pod counts as one with a GPU.
     """
-    if not pod.spec.node_name or pod.status.phase in _FINISHED or _is_grapnels(pod):
+    if not pod.spec.node_name or pod.status.phase in _FINISHED:
+        return None
+    if _is_grapnels(pod, rules) and not has_gpu_of(pod, rules, claims):
         return None
     has_gpu = rules.takes_all or has_gpu_of(pod, rules, claims)
     is_selected = rules.awaits(pod.metadata.namespace, pod.metadata.labels)
     if not has_gpu and not is_selected:
         return None
     found = drained_pod(pod, rules)
-    is_own = not found.is_mirror_or_daemon and not _is_daemon(_controller(pod))  # those of DaemonSets never end
+    is_own = not found.is_mirror_or_daemon and not _is_daemon(pod.metadata.controller)  # those of DaemonSets never end
     is_job = is_own and (is_selected or (has_gpu and bool(found.only_waited)))
     return PodUse(node=pod.spec.node_name, pod=found, has_gpu=has_gpu, is_job=is_job) if has_gpu or is_job else None
 
 
-def _is_grapnels(pod: Pod) -> bool:
-    """Tell whether a pod does grapnel's own work on the node, so that it has to be there until the end."""
-    labels = pod.metadata.labels
-    return NODE_JOB in labels or (NODE_DAEMON in labels and _is_daemon(_controller(pod)))
+def _is_grapnels(pod: Pod, rules: PodRules) -> bool:
+    """Tell whether a pod does grapnel's own work on the node, so that it has to be there until the end.
+
+    Whoever may make pods may write labels and owners, and every kubelet may write mirrors of its own. What counts is
+    the namespace, in which the API server lets nobody else make pods.
+    """
+    meta = pod.metadata
+    owner = meta.controller
+    if meta.namespace != rules.namespace or MIRROR in meta.annotations or owner is None:
+        return False
+    is_daemon = NODE_DAEMON in meta.labels and _is_daemon(owner)
+    return is_daemon or (NODE_JOB in meta.labels and owner.is_a("batch", "Job"))
 
 
 def has_gpu_of(pod: Pod, rules: PodRules, claims: Claims) -> bool:
@@ -109,9 +119,9 @@ def has_gpu_of(pod: Pod, rules: PodRules, claims: Claims) -> bool:
 
 def drained_pod(pod: Pod, rules: PodRules) -> GpuPod:
     """Return a pod as the rollout knows it, with what is done about it."""
-    controller = _controller(pod)
+    controller = pod.metadata.controller
     is_daemon = _is_daemon(controller)
-    is_left_alone = _MIRROR in pod.metadata.annotations or (is_daemon and rules.daemon_sets is DaemonSets.IGNORE)
+    is_left_alone = MIRROR in pod.metadata.annotations or (is_daemon and rules.daemon_sets is DaemonSets.IGNORE)
     return GpuPod(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -124,6 +134,8 @@ def drained_pod(pod: Pod, rules: PodRules) -> GpuPod:
         only_waited="" if is_left_alone else _why_only_waited(pod, rules, controller),
         node=pod.spec.node_name,
         is_replaced_first=not is_daemon and rules.replaces_first(pod.metadata.namespace, pod.metadata.labels),
+        created=pod.metadata.creation_timestamp,
+        is_restarted=is_left_alone and is_daemon and pod.metadata.labels.get(DRAIN_SKIP) != "true",
     )
 
 
@@ -183,9 +195,5 @@ def _is_gpu_claim(name: str, pod: Pod, claims: Claims) -> bool:
     return drivers is None or any(driver == NVIDIA or driver.endswith(f".{NVIDIA}") for driver in drivers)
 
 
-def _controller(pod: Pod) -> OwnerReference | None:
-    return next((each for each in pod.metadata.owner_references if each.controller), None)
-
-
 def _is_daemon(controller: OwnerReference | None) -> bool:
-    return controller is not None and controller.kind == "DaemonSet"
+    return controller is not None and controller.is_a("apps", "DaemonSet")

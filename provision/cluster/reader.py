@@ -20,6 +20,7 @@ from provision.cluster.marks import UPGRADE
 from provision.cluster.names import match_nodes
 from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node
+from provision.cluster.permissions import LEADER_NAME
 from provision.cluster.pools import Pools
 from provision.cluster.progress import MAX_BYTES, decode_progress
 from provision.cluster.state_file import lock_path, progress_path
@@ -32,7 +33,7 @@ from provision.rollout.status.model import Seen, Tenant
 from provision.spec.model import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from provision.cluster.api import Api
@@ -41,16 +42,19 @@ if TYPE_CHECKING:
     from provision.rollout.cluster import Cluster
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import StackSeen
+    from provision.spec.model import Driver
+
+    Labels = Mapping[str, Mapping[str, str]]
 
 LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be watched
 
 
 class KubernetesReader:
-    """Reads a cluster: it lists Nodes and gets the lease, and needs no other permission.
+    """Reads a cluster: it lists Nodes and gets two leases, and needs no other permission.
 
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
-    record or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks, where they are to be shown,
-    and says why they cannot be read.
+    record or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks, where they are to be shown, by
+    the labels of Nodes, and says why they cannot be read.
     """
 
     def __init__(
@@ -60,7 +64,7 @@ class KubernetesReader:
         machines: Mapping[str, Machine],
         sleep: Callable[[float], None] = time.sleep,
         *,
-        stacks: Callable[[Api], tuple[tuple[StackSeen, ...], str]] | None = None,
+        stacks: Callable[[Api, Labels], tuple[tuple[StackSeen, ...], str]] | None = None,
     ) -> None:
         self._api = api
         self._stacks = stacks
@@ -80,8 +84,9 @@ class KubernetesReader:
         return self._seen(*lease)
 
     def look_at_lease(self) -> Seen:
-        """Return who is at work and what that engine says, by the names of Nodes."""
+        """Return who is at work and what that engine says, by the names of Nodes; and who leads."""
         lease, complaint = self._lease()
+        controller, unled = (None, "") if complaint else self._leader()  # it would be the same complaint
         standing, unread = (None, "") if lease is None else standing_of(lease)
         return Seen(
             place=self._api.name,
@@ -90,8 +95,10 @@ class KubernetesReader:
             tenant=None if lease is None else self._tenant(lease),
             standing=standing,
             pause=None if lease is None else pause_of(lease.metadata.annotations),
-            complaints=tuple(each for each in (complaint, unread) if each),
+            complaints=tuple(each for each in (complaint, unread, unled) if each),
             is_lease_known=not complaint,
+            is_leader_known=not complaint and not unled,
+            controller=controller,
         )
 
     def follow(self, timeout_s: float) -> Seen:
@@ -115,7 +122,9 @@ class KubernetesReader:
 
     def _seen(self, lease: Lease | None, complaint: str) -> Seen:
         standing, unread = (None, "") if lease is None else standing_of(lease)
-        stacks, untold = ((), "") if self._stacks is None else self._stacks(self._api)
+        labels = {name: node.metadata.labels for name, node in self._known.items()}
+        stacks, untold = ((), "") if self._stacks is None else self._stacks(self._api, labels)
+        controller, unled = (None, "") if complaint else self._leader()  # it would be the same complaint
         found = self._found(standing)
         names = {each.metadata.name: name for name, each in found.items() if not isinstance(each, NodeProblem)}
         return Seen(
@@ -125,9 +134,12 @@ class KubernetesReader:
             tenant=None if lease is None else self._tenant(lease),
             standing=None if standing is None else _renamed(standing, names),
             pause=None if lease is None else pause_of(lease.metadata.annotations),
-            complaints=tuple(each for each in (complaint, unread, untold, self._unwatched) if each),
+            complaints=tuple(each for each in (complaint, unread, unled, untold, self._unwatched) if each),
             stacks=stacks,
             is_lease_known=not complaint,
+            declared=_declared_by(stacks, names),
+            is_leader_known=not complaint and not unled,
+            controller=controller,
         )
 
     def _views(self, found: Mapping[str, Node | NodeProblem]) -> dict[str, NodeView | NodeProblem]:
@@ -159,6 +171,15 @@ class KubernetesReader:
         except (ForbiddenError, RefusedError) as error:
             hint = f" ({error.hint})" if error.hint else ""
             return None, f"who is at work and why nodes wait is not known: {error.message}{hint}"
+
+    def _leader(self) -> tuple[Tenant | None, str]:
+        """Return who leads the controller's replicas, and why that cannot be read."""
+        try:
+            lease = read_lease(self._api, LEADER_NAME)
+        except (ForbiddenError, RefusedError) as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            return None, f"whether a controller leads is not known: {error.message}{hint}"
+        return None if lease is None else self._tenant(lease), ""
 
     def _tenant(self, lease: Lease) -> Tenant | None:
         spec, until = lease.spec, runs_until(lease.spec)
@@ -257,6 +278,17 @@ def standing_of(lease: Lease) -> tuple[Standing | None, str]:
         return decode_progress(text), ""
     except RecordError as error:
         return None, f"why nodes wait is not known: annotation {PROGRESS} of the lease: {error.message}"
+
+
+def _declared_by(stacks: Iterable[StackSeen], names: Mapping[str, str]) -> dict[str, Driver]:
+    """Return which driver stacks declare for nodes, by the inventory's ``names`` of Nodes."""
+    return {
+        names[node]: stack.declared
+        for stack in stacks
+        if stack.declared is not None
+        for node in stack.owned
+        if node in names
+    }
 
 
 def _renamed(standing: Standing, names: Mapping[str, str]) -> Standing:

@@ -36,6 +36,8 @@ Took = Annotated[
 
 LabelText = Annotated[str, msgspec.Meta(max_length=317)]  # a prefix of 253 characters, a slash, a name of 63
 # A boot is compared, and handed to Ansible: a node may write its own record, and must not write templates there.
+MAX_WHO: Final = 200  # characters
+Who = Annotated[str, msgspec.Meta(max_length=MAX_WHO)]  # a person, as they call themselves: shown, and nothing else
 Boot = Annotated[str, msgspec.Meta(pattern="^[0-9a-f-]{0,64}$")]
 
 
@@ -64,6 +66,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     opted_out: Annotated[tuple[LabelText, ...], msgspec.Meta(max_length=8)] = ()
     kind: ChangeKind = ChangeKind.DRIVER
     boot: Boot = ""
+    back_for: Who = ""
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -96,11 +99,12 @@ def document_of(record: Record) -> RecordDocument:
         opted_out=record.opted_out,
         kind=record.kind,
         boot=record.boot,
+        back_for=_presentable(record.back_for)[:MAX_WHO],
     )
 
 
 def record_of(document: RecordDocument) -> Record:
-    """Return what was written down."""
+    """Return what was written down, texts cut as they are for writing: a node may write its own record."""
     return Record(
         phase=document.phase,
         target=document.target,
@@ -108,7 +112,7 @@ def record_of(document: RecordDocument) -> Record:
         began=document.began,
         since=document.since,
         was_cordoned=document.was_cordoned,
-        reason=document.reason,
+        reason=_presentable(document.reason),
         failed_in=document.failed_in,
         took=document.took,
         is_tainted=document.tainted,
@@ -116,13 +120,14 @@ def record_of(document: RecordDocument) -> Record:
         origin_change=document.origin_change,
         is_returning=document.returning or document.phase is Phase.ROLLBACK,
         is_unrelated=document.unrelated,
-        ailment=document.ailment,
+        ailment=_presentable(document.ailment),
         because_of=document.because_of,
         retry=document.retry,
         is_requested=document.requested,
         opted_out=document.opted_out,
         kind=document.kind,
         boot=document.boot,
+        back_for=document.back_for,
     )
 
 

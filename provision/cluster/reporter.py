@@ -13,16 +13,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.apply.model import Note
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.exchange import Request, StatusError
-from provision.cluster.notices import NAMESPACE, Notice, conditions, event, event_name, heartbeats
+from provision.cluster.notices import NAMESPACE, Notice, Remark, conditions, event, event_name, heartbeats
+from provision.printable import brief
 from provision.rollout.errors import ClusterError
 from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
@@ -41,6 +43,7 @@ PAUSE_S: Final = 0.1  # between two nodes: ten a second, of the hundreds that an
 CLOSE_S: Final = 15.0
 TIMEOUT_S: Final = 5.0
 HEARTBEAT_S: Final = 300.0
+REMARK_AGAIN: Final = timedelta(seconds=10)
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 
@@ -64,10 +67,11 @@ class NodeReporter:
         self._has_seen = False
         self._uids: dict[str, str] = {}
         self._writes_events, self._kinds = events, tuple(kinds)
-        self._waiting: deque[Notice] = deque()
+        self._waiting: deque[Notice | Remark] = deque()
+        self._remarked: dict[str, datetime] = {}
         self._news = threading.Condition()
         self._is_closing = False
-        self._told: dict[tuple[str, str, str], tuple[int, Notice]] = {}
+        self._told: dict[tuple[str, str, str], tuple[int, Notice | Remark]] = {}
         self._conditions: dict[str, dict[str, tuple[str, str]]] = {}
         self._dropped = 0
         self._troubles: dict[str, str] = {}
@@ -76,16 +80,39 @@ class NodeReporter:
         self._thread.start()
 
     def hear(self, progress: RolloutProgress) -> None:
-        """Take note of a phase that a node entered."""
-        if not isinstance(progress, PhaseEntered) or (node := self._find(progress.node)) is None:
+        """Take note of a phase that a node entered, and of what else is an Event of it."""
+        if not isinstance(progress, PhaseEntered | Note) or (isinstance(progress, Note) and not progress.reason):
             return
-        meta = node.metadata
-        notice = Notice(node=meta.name, uid=meta.uid, phase=progress.phase, reason=progress.reason, time=self._clock())
+        if (node := self._find(progress.node)) is None:
+            return
+        meta, now = node.metadata, self._clock()
+        if isinstance(progress, PhaseEntered):
+            notice: Notice | Remark = Notice(
+                node=meta.name,
+                uid=meta.uid,
+                phase=progress.phase,
+                reason=brief(progress.reason) or progress.remark,
+                time=now,
+                takes_pods=progress.takes_pods,
+            )
+        elif self._may_remark(meta.name, now):
+            notice = Remark(node=meta.name, uid=meta.uid, word=progress.reason, text=progress.text, time=now)
+        else:
+            return
         with self._news:
             if len(self._waiting) >= MAX_WAITING:
                 self._drop(notice.node)
             self._waiting.append(notice)
             self._news.notify()
+
+    def _may_remark(self, node: str, now: datetime) -> bool:
+        """Tell whether a node may have another Event beside those of its phases: few in any time."""
+        before = self._remarked.get(node)
+        if before is not None and now - before < REMARK_AGAIN:
+            self._dropped += 1
+            return False
+        self._remarked[node] = now
+        return True
 
     def see(self, standing: Standing, nodes: Sequence[NodeState]) -> None:
         """Look once for what a killed engine has left; phases are heard of."""
@@ -134,14 +161,14 @@ class NodeReporter:
             if notice is None:
                 self._renew()
                 continue
-            if self._writes_events and not notice.left:
+            if self._writes_events and (isinstance(notice, Remark) or not notice.left):
                 self._try("Events", lambda one=notice: self._tell(one))  # type: ignore[misc]  # bound at once
-            if self._kinds:
+            if self._kinds and isinstance(notice, Notice):
                 self._try("conditions", lambda one=notice: self._mark(one))  # type: ignore[misc]  # bound at once
             if not self._is_closing:
                 time.sleep(self._pause_s)
 
-    def _next(self) -> Notice | None:
+    def _next(self) -> Notice | Remark | None:
         """Return the next notice; None at the end, and where the conditions are to be renewed."""
         with self._news:
             if not self._waiting and not self._is_closing:
@@ -179,9 +206,10 @@ class NodeReporter:
         except StatusError:  # the node is gone, or an Event has been forgotten
             self._dropped += 1
 
-    def _tell(self, notice: Notice) -> None:
+    def _tell(self, notice: Notice | Remark) -> None:
         """Create an Event, or count another one like it."""
-        key = (notice.node, notice.phase.value, notice.reason)
+        what = (notice.word, notice.text) if isinstance(notice, Remark) else (notice.phase.value, notice.reason)
+        key = (notice.node, *what)
         count, first = self._told.get(key, (0, notice))
         if count:
             body = {"count": count + 1, "lastTimestamp": event(notice, count=1, first=notice.time)["lastTimestamp"]}

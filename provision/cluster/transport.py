@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 import threading
+import weakref
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 import urllib3.exceptions
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
-from kubernetes.config import ConfigException, new_client_from_config_dict
+from kubernetes.config import ConfigException, load_kube_config_from_dict
 
+from provision.asking import Deadline
+from provision.cluster import bounded_pools
 from provision.cluster.errors import KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Stream
+from provision.cluster.memory_files import MemoryFiles, by_path
 from provision.cluster.parallel import WORKERS
 from provision.hang_up import HangUp
 from provision.rollout.errors import UnreachableError
@@ -44,7 +49,7 @@ class Transport:
     """Sends requests with the credentials of a kubeconfig; safe to be used by several threads."""
 
     def __init__(self, kubeconfig: Kubeconfig, *, key_folder: Path | None = None) -> None:
-        """Log in. ``key_folder`` is where keys that stand in the kubeconfig become files for the TLS library.
+        """Log in. ``key_folder`` is where keys that an exec plugin returns are files for a moment.
 
         Raises KubeconfigError: a file or plugin that it names does not work.
         """
@@ -68,40 +73,49 @@ class Transport:
         return answer
 
     def stream(self, request: Request) -> Stream:
-        """Return an answer to be read as it comes; ``timeout_s`` of the request limits every silence in it."""
+        """Return an answer to be read as it comes; ``timeout_s`` of the request limits how long each line may take."""
         client = self._client
-        response = self._open(client, request, headers=_ALONE)
+        response = self._begin(client, request)
         if response.status == _UNAUTHORIZED and (renewed := self._renewed(client)) is not None:
             response.response.close()
-            response = self._open(renewed, request, headers=_ALONE)
+            response = self._begin(renewed, request)
         raw = response.response
         close, release = _ends(raw)
         return Stream(
             code=response.status,
             headers=response.headers,
-            lines=self._lines(raw, request.longest_line),
+            lines=self._lines(raw, request),
             close=close,
             release=release,
         )
 
-    def _lines(self, raw: BaseHTTPResponse, longest: int) -> Iterator[bytes]:
-        pieces: list[bytes] = []
-        length = 0
+    def _lines(self, raw: BaseHTTPResponse, request: Request) -> Iterator[bytes]:
         try:
-            for piece in raw.stream(_PIECE_BYTES):
-                *lines, rest = piece.split(b"\n")
-                for line in lines:
-                    yield b"".join((*pieces, line))
-                    pieces.clear()
-                    length = 0
-                pieces.append(rest)
-                length += len(rest)
-                if length > longest:  # whoever writes it may go on for ever
-                    raise RefusedError(f"{self.name} sends a line of more than {longest} bytes")
-            if last := b"".join(pieces):
-                yield last
+            with Deadline(request.timeout_s) as deadline:
+                with contextlib.suppress(OSError):  # an answer without a body has ended already
+                    deadline.take(raw)
+                for line in self._cut_lines(raw, request.longest_line):
+                    deadline.rest()  # whoever hears it takes as long as it likes
+                    yield line
+                    deadline.again()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:  # a ValueError: it was closed
             raise self._silent(error) from error
+
+    def _cut_lines(self, raw: BaseHTTPResponse, longest: int) -> Iterator[bytes]:
+        pieces: list[bytes] = []
+        length = 0
+        for piece in raw.stream(_PIECE_BYTES):
+            *lines, rest = piece.split(b"\n")
+            for line in lines:
+                yield b"".join((*pieces, line))
+                pieces.clear()
+                length = 0
+            pieces.append(rest)
+            length += len(rest)
+            if length > longest:  # whoever writes it may go on for ever
+                raise RefusedError(f"{self.name} sends a line of more than {longest} bytes")
+        if last := b"".join(pieces):
+            yield last
 
     def _renewed(self, refused: ApiClient) -> ApiClient | None:
         """Return a client with the credentials as they are now; None where those that are refused never worked.
@@ -118,9 +132,22 @@ class Transport:
             return self._client
 
     def _send(self, client: ApiClient, request: Request) -> Answer:
-        with self._failures():
+        with self._failures(), bounded_pools.within(request.whole_s):
             response = self._open(client, request)
-            return Answer(code=response.status, body=response.read() or b"", headers=response.headers)
+            return Answer(code=response.status, body=self._body(response, request), headers=response.headers)
+
+    def _body(self, response: RESTResponse, request: Request) -> bytes:
+        body = bytearray()
+        for piece in response.response.stream(_PIECE_BYTES):  # unpacked piece by piece, if it is packed
+            body += piece
+            if len(body) > request.longest:
+                response.response.close()
+                raise RefusedError(f"{self.name} sends an answer of more than {request.longest} bytes")
+        return bytes(body)
+
+    def _begin(self, client: ApiClient, request: Request) -> RESTResponse:
+        with self._failures(), bounded_pools.within(request.whole_s):
+            return self._open(client, request, headers=_ALONE)
 
     def _open(
         self, client: ApiClient, request: Request, headers: Mapping[str, str] = MappingProxyType({})
@@ -151,15 +178,10 @@ class Transport:
         configuration.retries = False  # urllib3 would try again on its own terms
         configuration.connection_pool_maxsize = WORKERS + 4  # the lease, watches, and who else asks
         configuration.keep_alive = True  # a watch may be silent for a minute: the kernel notices that the peer is gone
-        folder = None if self._key_folder is None else str(self._key_folder)
+        files = MemoryFiles()
         try:
             with _plugin_complaints() as complaints:
-                client = new_client_from_config_dict(
-                    _with_token(self._kubeconfig.document),
-                    persist_config=False,
-                    temp_file_path=folder,
-                    client_configuration=configuration,
-                )
+                self._load(configuration, files)
         except OSError as error:
             place = error.filename or "a file that it names"
             raise KubeconfigError(f"credentials of {self.name}: {place}: {error.strerror}") from error
@@ -167,8 +189,25 @@ class Transport:
             raise self._unusable(error) from None
         if complaints:
             raise KubeconfigError(f"credentials of {self.name}: {complaints[0]}", hint="log in as for kubectl")
+        client = ApiClient(configuration)
+        bounded_pools.bind(client.rest_client.pool_manager)
+        weakref.finalize(client, files.close)
         client.user_agent = "grapnel"
         return client
+
+    def _load(self, configuration: Configuration, files: MemoryFiles) -> None:
+        """Read the credentials. What the client has written for it is in memory as well when this returns."""
+        with tempfile.TemporaryDirectory(prefix="grapnel-", dir=self._key_folder) as folder:
+            load_kube_config_from_dict(
+                by_path(_with_token(self._kubeconfig.document), files),
+                persist_config=False,
+                temp_file_path=folder,
+                client_configuration=configuration,
+            )
+            for name in ("ssl_ca_cert", "cert_file", "key_file"):
+                path = getattr(configuration, name)
+                if path is not None and Path(path).parent == Path(folder):
+                    setattr(configuration, name, files.put(Path(path).read_bytes()))
 
     def _silent(self, error: Exception) -> UnreachableError:
         return UnreachableError(

@@ -7,8 +7,7 @@ the budget. The waiting node itself does not change when that is over, so the bl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,13 +15,7 @@ if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
     from provision.rollout.pause import Pause
 
-
-class Change(Enum):
-    """What has changed since."""
-
-    NOTHING = auto()
-    BY_ITSELF = auto()  # it may come and go all the time: not every time is worth a try
-    BY_SOMEBODY = auto()  # a person, or a node that has been brought to its end
+LATE_S: Final = 30.0  # what a round has seen of Nodes may be that old when it has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +24,8 @@ class Blockers:
 
     ``generation`` is that of the stack, ``pause`` what keeps a round from beginning with anybody. ``failed`` are nodes
     whose upgrade failed, also while it is tried again: they stay among them until that has succeeded. ``out`` are nodes
-    that take no pods, are not ready, or that another tool is at.
+    that take no pods, are not ready, or that another tool is at; those that are out for their own upgrade are not among
+    them. ``back`` says when a node was out last, ``noted_s`` when all of this was noted, both by one clock.
     """
 
     generation: int
@@ -39,23 +33,34 @@ class Blockers:
     failed: frozenset[str]
     skipped: frozenset[str]
     out: frozenset[str]
+    back: Mapping[str, float]
+    noted_s: float
 
 
-def blockers_of(generation: int, pause: Pause | None, members: Mapping[str, SeenNode]) -> Blockers:
+def blockers_of(generation: int, pause: Pause | None, members: Mapping[str, SeenNode], now_s: float) -> Blockers:
     """Return what may block nodes of a stack now."""
     return Blockers(
         generation=generation,
         pause=pause,
         failed=frozenset(name for name, node in members.items() if node.is_unfinished),
         skipped=frozenset(name for name, node in members.items() if node.is_skipped),
-        out=frozenset(name for name, node in members.items() if node.is_out),
+        out=frozenset(name for name, node in members.items() if node.is_out_by_others),
+        back={name: node.back_s for name, node in members.items() if node.back_s is not None},
+        noted_s=now_s,
     )
 
 
-def change(former: Blockers, now: Blockers) -> Change:
-    """Return which change there is for waiting nodes; a further blocker is none."""
+def is_lifted(former: Blockers, now: Blockers) -> bool:
+    """Tell whether somebody has said that it may go on, or a node was brought to its end; a further blocker is none."""
     is_resumed = former.pause is not None and former.pause != now.pause
     is_said = former.generation != now.generation or former.skipped != now.skipped
-    if is_resumed or is_said or former.failed - now.failed:
-        return Change.BY_SOMEBODY
-    return Change.BY_ITSELF if former.out - now.out else Change.NOTHING
+    return is_resumed or is_said or bool(former.failed - now.failed)
+
+
+def returned(former: Blockers, now: Blockers) -> frozenset[str]:
+    """Return the nodes that are back, or have left; the same ones may come and go all the time.
+
+    One that was back just before the round had ended counts: the round may not have seen it any more.
+    """
+    late = (name for name, back_s in now.back.items() if back_s > former.noted_s - LATE_S and name not in now.out)
+    return (former.out - now.out).union(late)

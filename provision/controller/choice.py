@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.controller.attempts import key_of
+from provision.controller.claim import contradiction
 from provision.controller.fingerprint import of_node, of_try
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from provision.spec.model import StackSpec
     from provision.stacks.model import Stack
 
+NOT_HEARD: Final = "its kubelet is not heard of"
+ASKED_LATER: Final = "it is not as declared, and is looked at again later"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -23,7 +27,7 @@ class Target:
 
     ``wanted`` is the fingerprint that it is brought to, ``key`` what it is tried with, ``bar`` what says on its Node
     that a rollout has left it failed with this declaration; ``is_barred``: that is so. ``is_outstanding``: something is
-    left to do about it.
+    left to do about it. ``doubt`` is what contradicts that it is as declared, although it claims to be.
     """
 
     wanted: str
@@ -31,6 +35,7 @@ class Target:
     bar: str
     is_outstanding: bool
     is_barred: bool
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ class Order:
 
     ``members`` are all of them, ``targets`` what follows for each from ``fingerprint``, which is the stack's. ``due``
     are those that a round is needed for now, ``joining`` those of them that nobody uses yet. ``left`` are those that a
-    stack that was deleted waits for.
+    stack that was deleted waits for. ``back`` are those of the due ones that are to have their former driver again.
     """
 
     stack: Stack
@@ -49,15 +54,37 @@ class Order:
     due: frozenset[str]
     joining: frozenset[str]
     left: frozenset[str] = frozenset()
+    back: frozenset[str] = frozenset()
 
     @property
     def barred(self) -> frozenset[str]:
         """The nodes that a rollout has left failed with this declaration."""
         return frozenset(name for name, target in self.targets.items() if target.is_barred)
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The nodes that are not as declared and are not asked now, and why: what they have, nobody knows.
+
+        Nodes left failed are among them: a retry begins another round, which asks them first.
+        """
+        return {
+            name: NOT_HEARD if is_out_of_reach(self.members[name]) else ASKED_LATER
+            for name, target in self.targets.items()
+            if name not in self.due and (target.is_outstanding or target.is_barred)
+        }
+
     def without(self, nodes: Collection[str]) -> Order:
         """Return what is left of it while something else is done about these nodes."""
-        return replace(self, due=self.due.difference(nodes), joining=self.joining.difference(nodes))
+        due, joining, back = (each.difference(nodes) for each in (self.due, self.joining, self.back))
+        return replace(self, due=due, joining=joining, back=back)
+
+    def only(self, nodes: Collection[str]) -> Order:
+        """Return what is to be done about these nodes."""
+        return self.without(self.due.difference(nodes))
+
+    def only_in_flight(self) -> Order:
+        """Return what is left of it where nothing further is to begin: nodes that are in the middle of an upgrade."""
+        return self.without([name for name in self.due if not self.members[name].is_in_flight])
 
 
 def choose(  # noqa: PLR0913 - what a choice depends on
@@ -68,11 +95,13 @@ def choose(  # noqa: PLR0913 - what a choice depends on
     now_s: float,
     *,
     former: Order | None = None,
+    marking: Collection[str] = (),
 ) -> Order:
     """Return what is to be done about a stack now.
 
-    What ``former``, an earlier order of the stack, knows of nodes that have not changed since is taken from it: of
-    thousands, few change between two turns.
+    On the nodes of ``marking``, it is still to be written that they are as declared. What ``former``, an earlier order
+    of the stack, knows of nodes that have not changed since is taken from it: of thousands, few change between two
+    turns.
     """
     if former is None or former.fingerprint != fingerprint:
         targets = {name: _target(stack, fingerprint, node) for name, node in members.items()}
@@ -88,8 +117,16 @@ def choose(  # noqa: PLR0913 - what a choice depends on
         if not target.is_barred
         and (target.is_outstanding or members[name].is_drifted)
         and not is_out_of_reach(members[name])
-        and attempts.is_due(name, target.key, now_s)
+        and attempts.is_due(
+            name,
+            target.key,
+            now_s,
+            members[name].driver,
+            claims=members[name].as_declared == target.wanted or name in marking,
+        )
     )
+    if due:  # whoever goes through a rollout knows what becomes of those that are out of service
+        due |= {name for name, node in members.items() if node.is_in_flight}
     return Order(
         stack=stack,
         fingerprint=fingerprint,
@@ -102,17 +139,19 @@ def choose(  # noqa: PLR0913 - what a choice depends on
 
 def _target(stack: Stack, fingerprint: str, node: SeenNode) -> Target:
     wanted, bar = of_node(fingerprint, node), of_try(fingerprint, node)
+    doubt = contradiction(node, stack.spec)
     return Target(
         wanted=wanted,
         key=key_of(node, wanted),
         bar=bar,
-        is_outstanding=is_outstanding(node, wanted),
+        is_outstanding=bool(doubt) or is_unclaimed(node, wanted),
         is_barred=is_barred(node, bar, stack.spec),
+        doubt=doubt,
     )
 
 
-def is_outstanding(node: SeenNode, wanted: str) -> bool:
-    """Tell whether something is left to do about a node."""
+def is_unclaimed(node: SeenNode, wanted: str) -> bool:
+    """Tell whether a node does not even claim to be as declared, or is being changed."""
     return node.as_declared != wanted or node.is_joining or node.is_in_flight or node.is_retried
 
 

@@ -17,8 +17,8 @@ class StackCounts:
     """How one stack stands: its ``state``, its nodes by how they stand, and its rollout, None where none goes on.
 
     ``claimed`` nodes belong to another stack as well, ``drifted`` have found so by themselves, ``joining`` have the
-    start-up taint. ``done`` and ``failures`` count, since this process leads, how often a node was brought to its
-    declaration, and how often a try failed.
+    start-up taint, and on ``hosting``, one at most, runs this controller. ``done`` and ``failures`` count, since this
+    process leads, how often a node was brought to its declaration, and how often a try failed.
     """
 
     state: str = ""
@@ -26,6 +26,7 @@ class StackCounts:
     claimed: int = 0
     drifted: int = 0
     joining: int = 0
+    hosting: int = 0
     done: int = 0
     failures: int = 0
     rollout: Standing | None = None

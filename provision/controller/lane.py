@@ -1,24 +1,25 @@
 """Carries out the rounds of one stack, beside the controller's loop: one that may take days, and short ones beside it.
 
 A rollout waits for windows, gates and people. Nodes that join meanwhile, or are changed where they stand, do not wait
-for it: they have a round of their own at its side. A declaration that changes, is deleted, or loses a node to another
-stack lets no further node begin; when nobody is out of service, the rollout ends, and the next one begins from where it
-was left.
+for it: they have a round of their own at its side. When a declaration changes, or is deleted, the round hands over:
+what runs on nodes comes to its end, and the next round begins at once, from where the records say. Nodes that leave the
+stack, and all nodes of one that nobody can go on with, are put back into service as far as that is possible.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.errors import CanceledError
 from provision.apply.model import NodeFinished, NodeResult, Note, Status
 from provision.controller.removal import take_off
+from provision.controller.rollback import roll_back
 from provision.controller.rounds import Outcome, carry_out
 from provision.errors import GrapnelError
+from provision.rollout.instructions import Instructions
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from provision.rollout.progress import PhaseEntered
 from provision.spec.excerpt import few
 
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
     from provision.controller.board import Board
     from provision.controller.choice import Order
     from provision.controller.rounds import Means
+    from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver, RolloutProgress
     from provision.rollout.standing import Standing
 
 IDLE_S: Final = 60.0  # for so long nobody is out of service before a rollout makes way for nodes that wait to be in it
-HELD_S: Final = 3.0  # a turn of the engine later
+REST_S: Final = 3.0  # a turn of the engine later
 GONE_S: Final = 60.0  # a machine that registers again has done so by then; an engine alone would wait for longer
 _DONE: Final = frozenset({Status.UNCHANGED, Status.CONVERGED})
 _FAILED: Final = frozenset({Phase.FAILED, Phase.RETURNED})
@@ -56,12 +58,11 @@ class LaneTenure:
     held: Held
     board: Board
     stack: str
-    holding: Callable[[], Pause | None]
 
     @property
     def pause(self) -> Pause | None:
-        """Who wants no further node to begin: a person, or a declaration that has changed."""
-        return self.holding() or self.held.pause
+        """Who wants no further node to begin."""
+        return self.held.pause
 
     def check(self) -> None:
         """Raise LeaseLostError when the lease is lost."""
@@ -75,13 +76,31 @@ class LaneTenure:
 @dataclass(slots=True)
 class _Running:
     order: Order
-    cancel: threading.Event
+    cancel: threading.Event = field(default_factory=threading.Event)
+    instructions: Instructions = field(default_factory=Instructions)
     thread: threading.Thread | None = None
+    ever_called_off: set[str] = field(default_factory=set)
+
+    def hand_over(self, reason: str) -> None:
+        """Have another round go on from where this one leaves the nodes."""
+        if not self.instructions.hand_over.is_set():
+            self.instructions.reason = reason
+            self.instructions.hand_over.set()
+
+    def call_off(self, nodes: Collection[str], reason: str) -> None:
+        """Have these nodes, and no others, put back into service as far as their driver was not touched."""
+        called_off = dict.fromkeys(sorted(nodes), reason)
+        self.ever_called_off |= called_off.keys()
+        if called_off != self.instructions.called_off:
+            self.instructions.called_off = called_off
 
 
 @dataclass(slots=True)
 class Lane:
-    """The rounds of one stack. Everything but what a round's thread does belongs to the loop's thread."""
+    """The rounds of one stack. Everything but what a round's thread does belongs to the loop's thread.
+
+    ``ending`` is why no node is to be changed any more, empty while nodes are.
+    """
 
     name: str
     means: Means
@@ -89,72 +108,98 @@ class Lane:
     tell: Callable[[Told], None]
     say: Callable[[str], None]
     clock: Callable[[], float]
-    hold: Pause | None = None
+    ending: str = ""
     _main: _Running | None = None
     _side: _Running | None = None
     _deferred: set[str] = field(default_factory=set)
     _idle_since: float | None = None
-    _held_s: float = 0.0
     _missing: dict[str, float] = field(default_factory=dict)
 
     @property
     def busy(self) -> frozenset[str]:
         """The nodes of the rounds that run."""
-        running = [each.order.due for each in (self._main, self._side) if each is not None]
-        return frozenset().union(*running)
+        return frozenset().union(*(each.order.due for each in self._running))
 
     @property
     def is_idle(self) -> bool:
         """Whether no round runs."""
-        return self._main is None and self._side is None
+        return not self._running
 
     @property
     def is_at_rest(self) -> bool:
         """Whether no round runs, or one that has had nobody out of service for a while, since it ends or waits."""
         if self.is_idle:
             return True
-        return self._idle_since is not None and self.clock() - self._idle_since >= HELD_S
+        return self._idle_since is not None and self.clock() - self._idle_since >= REST_S
 
     def offer(self, order: Order, lost: Collection[str] = ()) -> None:
-        """Begin what can be begun of an order, and end what it makes out of date.
+        """Begin what can be begun of an order, and have what it makes out of date hand over.
 
         ``lost`` are nodes of the rounds that run which belong to another stack by now, or to none.
         """
-        if self.is_idle:
-            if order.due:
-                self.hold, self._idle_since = None, None
-                self._deferred.clear()
-                self._main = self._begin(order, only_in_place=False)
-            return
-        reason = self._out_of_date(order, lost)
-        if reason or self.hold is not None:  # what was held once comes to its end, or nothing would let it go on
-            self.wind_down(reason)
-        elif self._main is not None:
-            if self._may_end(is_stale=False):
-                self._main.cancel.set()
-            aside = order.due - self.busy - self._deferred
+        for running in self._running:
+            self._bring_up_to_date(running, order, lost)
+        if self._main is None:
+            self._begin_main(order)
+        elif not self._main.instructions.hand_over.is_set():
+            if self._may_end():
+                self._main.hand_over("other nodes wait to be in a rollout")
+            aside = order.due - self.busy - self._deferred - order.back
             if self._side is None and aside:
-                joining = order.joining & aside
-                self._side = self._begin(replace(order, due=aside, joining=joining), only_in_place=True)
+                self._side = self._begin(order.only(aside), only_in_place=True)
 
-    def _out_of_date(self, order: Order, lost: Collection[str]) -> str:
-        """Return why what runs is not what is wanted any more, empty where it is."""
-        running = [each for each in (self._main, self._side) if each is not None]
-        if any(_declared(order) != _declared(each.order) for each in running):
-            return "the declaration has changed"
-        if lost:
-            return f"{few(sorted(lost))} left the stack"
-        gone = self._gone()
-        return f"{few(sorted(gone))} left the cluster" if gone else ""
+    def _begin_main(self, order: Order) -> None:
+        """Begin the main round of an order, beside what may still be changed in place for a former one."""
+        due = order.due - self.busy
+        if due:
+            self._idle_since = None
+            self._deferred.clear()
+            self._main = self._begin(order.only(due & order.back or due), only_in_place=False)
+        else:
+            self.board.clear(self.name)  # nobody goes on with what was handed over
+
+    def _bring_up_to_date(self, running: _Running, order: Order, lost: Collection[str]) -> None:
+        """Tell a round what is not wanted any more of what it is about."""
+        if _declared(order) != _declared(running.order):
+            running.hand_over("the declaration has changed")
+        mine = running.order.due.intersection(lost)
+        reason = f"{few(sorted(mine))} left the stack"
+        if mine and not mine <= running.instructions.called_off.keys():
+            self.say(f"{self.name}: {reason}")
+        if self.ending and not running.order.stack.is_going:
+            running.call_off(running.order.members, self.ending)
+        elif order.back and not running.order.back and running is self._main:
+            back = f"{few(sorted(order.back))} shall have the former driver again (`grapnel rollback`)"
+            running.call_off(running.order.members.keys() - order.back, back)
+        elif not running.order.stack.is_going:
+            running.call_off(mine, reason)
+        if mine and self._are_let_go(running, mine):
+            running.hand_over(reason)
+        if running is self._main and (gone := self._gone()):
+            running.hand_over(f"{few(sorted(gone))} left the cluster")
+        if running.instructions.hand_over.is_set() and self._runs_nowhere(running):
+            running.cancel.set()
+
+    def _are_let_go(self, running: _Running, nodes: Collection[str]) -> bool:
+        """Tell whether a round has none of these nodes out of service, and will not begin with any."""
+        standing, instructions = self.board.get(self.name), running.instructions
+        if running is self._main and standing is not None:
+            return instructions.heeded is instructions.called_off and standing.out.isdisjoint(nodes)
+        return not any(running.order.members[name].is_in_flight for name in nodes)
+
+    def _runs_nowhere(self, running: _Running) -> bool:
+        """Tell whether what keeps a round from handing over are steps on nodes that have left the cluster."""
+        steps, now = running.instructions.running, self.clock()
+        return bool(steps) and all(now - self._missing.get(name, now) >= GONE_S for name in steps)
 
     def wind_down(self, reason: str) -> None:
-        """Let no further node begin, and end when nobody is out of service; what is out comes back first."""
-        if self.is_idle:
-            return
-        if self.hold is None:
-            self.hold, self._held_s = Pause(by="the controller", reason=reason), self.clock()
-        if self._main is not None and self._may_end(is_stale=True):
-            self._main.cancel.set()
+        """Let no further node begin; what is out of service comes back first."""
+        for running in self._running:
+            running.call_off(running.order.members, reason)
+
+    @property
+    def _running(self) -> tuple[_Running, ...]:
+        return tuple(each for each in (self._main, self._side) if each is not None)
 
     def miss(self, nodes: Collection[str]) -> None:
         """Know which of the nodes of the rounds that run are in the cluster no more."""
@@ -168,39 +213,50 @@ class Lane:
 
     def stop(self) -> None:
         """Begin to end; `join` waits for it."""
-        for running in (self._main, self._side):
-            if running is not None:
-                running.cancel.set()
+        for running in self._running:
+            running.cancel.set()
 
     def join(self) -> None:
         """Return when nothing runs any more."""
-        for running in (self._main, self._side):
-            if running is not None and running.thread is not None:
+        for running in self._running:
+            if running.thread is not None:
                 running.thread.join()
 
     def ended(self, told: Told) -> None:
-        """Take note of what a round has said last: what it left to a rollout waits for the next one."""
+        """Take note of what a round has said last: what it left to a rollout waits for the next one.
+
+        Until then its rollout stands as it did: nobody is told that it has ended before it is known how.
+        """
         assert told.outcome is not None  # noqa: S101 - it is the last word
         if self._main is not None and told.order is self._main.order:
+            self._leave_board(self._main)
             self._main = None
         elif self._side is not None and told.order is self._side.order:
             self._side = None
             self._deferred.update(each.node for each in told.outcome.results if each.status is Status.WAITING)
 
-    def _may_end(self, *, is_stale: bool) -> bool:
-        """Tell whether a rollout may be ended without leaving anybody out of service."""
+    def wanted_again(self, order: Order) -> frozenset[str]:
+        """Return the nodes that the round of an order was to put back, where what asked for that is over by now.
+
+        That a round has not begun with them, for that reason, says nothing any more.
+        """
+        mine = [each for each in self._running if each.order is order]
+        return frozenset().union(*(each.ever_called_off - each.instructions.called_off.keys() for each in mine))
+
+    def _may_end(self) -> bool:
+        """Tell whether a rollout makes way for nodes that wait to be in one: it has had nobody out of service."""
         standing = self.board.get(self.name)
         if standing is None or standing.out - self._gone():
             self._idle_since = None
             return False
         now = self.clock()
         self._idle_since = self._idle_since if self._idle_since is not None else now
-        if is_stale:  # a turn of the engine that had begun before it was held may have taken a node out of service
-            return now - self._held_s >= HELD_S
         return bool(self._deferred) and now - self._idle_since >= IDLE_S
 
     def _begin(self, order: Order, *, only_in_place: bool) -> _Running:
-        running = _Running(order, threading.Event())
+        running = _Running(order)
+        if order.stack.is_going and not order.stack.is_removing:
+            running.call_off(order.members, "its GpuStack was deleted")
         running.thread = threading.Thread(
             target=self._run, args=(running, only_in_place), name=f"round {self.name}", daemon=True
         )
@@ -218,23 +274,32 @@ class Lane:
         except Exception as error:  # noqa: BLE001 - one stack's round never ends the controller
             outcome = Outcome((), (GrapnelError(f"a round ended with a bug: {type(error).__name__}: {error}"),))
         finally:
-            if not only_in_place:
-                self.board.clear(self.name)
             self.tell(Told(running.order, outcome=outcome))
 
-    def _carry_out(self, running: _Running, *, only_in_place: bool) -> Outcome:
-        order, observe = running.order, self._observer(running.order)
-        if order.stack.is_removing:
-            return take_off(self.means, order, observe, running.cancel)
-        is_held = lambda: self.hold is not None  # noqa: E731 - asked again and again
-        return carry_out(self.means, order, observe, running.cancel, only_in_place=only_in_place, is_held=is_held)
+    def _leave_board(self, running: _Running) -> None:
+        """Take off the board what was said of a rollout; what goes on at once has not ended for anybody who looks."""
+        standing = self.board.get(self.name)
+        is_left = running.instructions.hand_over.is_set() and not running.cancel.is_set()
+        if standing is None or not is_left or not standing.out or standing.out & self._missing.keys():
+            self.board.clear(self.name)
 
-    def _observer(self, order: Order) -> RolloutObserver:
+    def _carry_out(self, running: _Running, *, only_in_place: bool) -> Outcome:
+        order, observe, instructions = running.order, self._observer(running), running.instructions
+        if order.stack.is_removing:
+            return take_off(self.means, order, observe, running.cancel, instructions)
+        if order.back:
+            self.tell(Told(order, failed=tuple(sorted(order.back))))  # it is not tried again, however this ends
+            return roll_back(self.means, order, observe, running.cancel, instructions)
+        return carry_out(
+            self.means, order, observe, running.cancel, only_in_place=only_in_place, instructions=instructions
+        )
+
+    def _observer(self, running: _Running) -> RolloutObserver:
         """Return what hears the progress of a round; called on the round's own thread alone."""
-        marked: set[str] = set()
+        order, marked = running.order, set[str]()
 
         def observe(progress: RolloutProgress) -> None:
-            done = "" if order.stack.is_removing else _done_by(progress)
+            done = "" if order.stack.is_removing or order.back else _done_by(progress)
             if done and done not in marked:
                 marked.add(done)
                 self.tell(Told(order, done=(done,)))
@@ -242,7 +307,7 @@ class Lane:
                 self.say(f"{self.name}: {f'{progress.node}: ' if progress.node else ''}{progress.text}")
             elif isinstance(progress, PhaseEntered):
                 self.say(f"{self.name}: {progress.node}: {progress.phase}")
-                if progress.phase in _FAILED and not order.stack.is_removing:
+                if progress.phase in _FAILED and not progress.is_former and not order.stack.is_removing:
                     self.tell(Told(order, failed=(progress.node,)))
 
         return observe

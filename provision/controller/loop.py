@@ -1,7 +1,8 @@
-"""The controller: holds the lease, watches Nodes and GpuStacks, and has rounds carried out where they differ.
+"""The controller: leads, watches Nodes and GpuStacks, and has rounds carried out where they differ.
 
-One process leads; the others wait for the lease. Who loses it ends, and is started again by its Deployment: nothing
-that it knew is kept, and everything that matters stands in the cluster.
+One process leads, by a lease of its own; the others wait for it. Who loses it ends, and is started again by its
+Deployment: nothing that it knew is kept, and everything that matters stands in the cluster. The lease of whoever
+changes nodes is another one (`Work`): it is held while rounds run, and free for a terminal while none does.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from provision.cluster.informer import NODES
 from provision.cluster.lease import RENEW_S, Tenure, hold
 from provision.cluster.objects import Node
+from provision.cluster.permissions import LEADER_NAME
 from provision.cluster.progress import encode_progress
 from provision.cluster.watcher import Source, Watcher
 from provision.controller.blockers import blockers_of
@@ -32,12 +34,15 @@ from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
 from provision.controller.publisher import STATUS_S, Publisher
 from provision.controller.reports import Reports, StackMemory
+from provision.controller.sending_back import with_way_back
 from provision.controller.tenants import TenancyDesk
+from provision.controller.work import LOOK_S, Work
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
 from provision.stacks.follower import STACKS, StackBook, require_served
 from provision.stacks.membership import Membership, members
 from provision.stacks.model import Stack
 from provision.stacks.objects import StackObject
+from provision.stacks.secret_hosts import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,36 +53,47 @@ if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
     from provision.controller.rounds import Means
     from provision.stacks.follower import Followed
+    from provision.stacks.secret_hosts import SecretHosts
 
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
 LONGEST_S: Final = 30.0  # without a turn
+UNINSTALLED: Final = "the controller is being uninstalled"
 STUCK_S: Final = 300.0  # without a turn, a request that waits for an API server included
 
 
 class Controller:
-    """One process of `grapnel controller`; `run` returns when it is stopped, or has lost the lease.
+    """One process of `grapnel controller`; `run` returns when it is stopped, or leads no more.
 
     ``make_means`` makes what the rounds of one stack act through, of the hold on the lease that its cluster is to have.
+    ``node`` is the Node that its pod is on; whoever runs it elsewhere leaves it out. ``secret_hosts`` says with which
+    hosts Secrets of its pod may be used.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it acts through and who it is, the rest by keyword
         self,
         api: Api,
         make_means: Callable[[Held], Means],
         holder: str,
         *,
         say: Callable[[str], None],
+        node: str = "",
+        secret_hosts: SecretHosts = NOWHERE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._node = node
         self._api, self._make_means, self._holder, self._say, self._clock = api, make_means, holder, say, clock
         self._stop, self._wake = threading.Event(), threading.Event()
         self._inbox: queue.Queue[Told] = queue.Queue()
-        self._nodes, self._stacks = NodeBook(self._wake.set), StackBook(self._wake.set)
+        self._nodes, self._stacks = NodeBook(self._wake.set, clock), StackBook(self._wake.set, secret_hosts)
         self._board = Board()
         self._membership = Membership()
         self._memory: dict[str, StackMemory] = {}
         self._keeper = Keeper(api, self._stacks)
-        self._is_away = False
+        self._marker = Marker(api, self._nodes, self._complain, clock)
+        self._tenure = Tenure(api, holder, name=LEADER_NAME)
+        self._work = Work(api, holder, lead=self._tenure.check, progress=self._progress, say=say, clock=clock)
+        self._is_away = self._is_ending = False
+        self._marking: frozenset[str] = frozenset()
         self.counts = Counts()
         self._turned_s = clock()
 
@@ -92,14 +108,16 @@ class Controller:
         self._wake.set()
 
     def run(self) -> None:
-        """Wait for the lease, and lead until stopped. Raises ClusterError; LeaseLostError where the lease is lost."""
-        tenure = Tenure(self._api, self._holder, progress=self._progress)
+        """Wait until nobody else leads, and lead until stopped. Raises ClusterError, LeaseLostError among them."""
         told = ""
         while not self._stop.is_set():
             try:
-                with hold(tenure):
+                with hold(self._tenure):
                     self._say(f"{self._holder} leads")
-                    self._lead(tenure)
+                    try:
+                        self._lead()
+                    finally:  # whoever has it next may change what was written until now
+                        self._work.give_back()
             except (HeldError, UnreachableError) as error:
                 if error.message != told:  # once, and not every ten seconds for weeks
                     self._say(f"{error.message}: waiting")
@@ -112,15 +130,15 @@ class Controller:
         standing = self._board.combined()
         return "" if standing is None else encode_progress(standing)
 
-    def _lead(self, tenure: Tenure) -> None:
+    def _lead(self) -> None:
         require_served(self._api)
-        acting = self._api.guarded(tenure.check)
-        marker = Marker(acting, self._nodes, self._complain, self._clock)
+        acting = self._api.guarded(self._tenure.check)
+        marker = self._marker = Marker(acting, self._nodes, self._complain, self._clock)
         self._keeper = Keeper(acting, self._stacks)
         reports = Reports(self._nodes, marker, self._say, self._clock)
         desk = TenancyDesk(acting, wake=self._wake.set, say=self._say, clock=self._clock)
         events = EventWriter(acting, self._say)
-        publisher = Publisher(self._api, self._stacks, self._board, events, desk, self._say, self._clock)
+        publisher = Publisher(self._api, self._stacks, self._board, events, desk, self._say, self._clock, self._node)
         watchers: list[Watcher[Any]] = [
             Watcher(self._api, Source(path=NODES, item=Node), self._nodes),
             Watcher(self._api, Source(path=STACKS, item=StackObject), self._stacks),
@@ -129,9 +147,9 @@ class Controller:
             for watcher in watchers:
                 watcher.start()
             while not self._stop.is_set():
-                tenure.check()
+                self._tenure.check()
                 if self._are_fresh(watchers):
-                    self._turn(tenure, reports, publisher)
+                    self._turn(reports, publisher)
                 self._rest()
         except UnreachableError as error:  # at its start: nothing was begun, and nothing is lost with the lease
             raise ClusterError(error.message, hint=error.hint) from error
@@ -159,8 +177,7 @@ class Controller:
         return True
 
     def _end(self, watchers: Sequence[Watcher[Any]], reports: Reports) -> None:
-        for memory in self._memory.values():
-            memory.lane.stop()
+        self._stop_rounds()
         for memory in self._memory.values():
             memory.lane.join()
         for watcher in watchers:
@@ -170,6 +187,10 @@ class Controller:
         self._hear(reports)  # what the rounds have said last is known to the next leader
         self._let_go()
         reports.marker.close()
+
+    def _stop_rounds(self) -> None:
+        for memory in self._memory.values():
+            memory.lane.stop()
 
     def _let_go(self) -> None:
         """Keep no stack from going that needs no more: there may be no next leader."""
@@ -188,24 +209,29 @@ class Controller:
         tries = [each for memory in self._memory.values() if (each := memory.attempts.next_s()) is not None]
         soonest = min((each - now for each in tries if each > now), default=LONGEST_S)
         unwritten = any(memory.is_unwritten or not memory.lane.is_idle for memory in self._memory.values())
-        waiting = any(memory.attempts.has_waiting for memory in self._memory.values())  # may be for the end of a pause
-        longest = STATUS_S if unwritten else RENEW_S if waiting else LONGEST_S
+        # What is waited for may be the end of a pause, or of what somebody does at a terminal.
+        waiting = any(memory.attempts.has_waiting or memory.held_up for memory in self._memory.values())
+        longest = STATUS_S if unwritten else LOOK_S if waiting else LONGEST_S
         self._wake.wait(max(0.0, min(soonest, longest)))
         self._stop.wait(REST_S)
         self._wake.clear()
 
-    def _turn(self, tenure: Tenure, reports: Reports, publisher: Publisher) -> None:
+    def _turn(self, reports: Reports, publisher: Publisher) -> None:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
+        if self._work.is_lost:  # somebody else may be at these nodes any moment
+            self._stop_rounds()
         self._hear(reports)
+        self._hear_of_end()
         reports.marker.again()
+        self._marking = reports.marker.marking()  # before the Nodes: what is written by then, they have
         nodes, followed = self._nodes.all(), self._stacks.all()
         labels = {name: node.labels for name, node in nodes.items()}
         membership = self._membership = members([each.stack for each in followed.values()], labels, self._membership)
         for name, each in followed.items():
-            memory = self._memory.get(name) or self._remember(name, tenure)
+            memory = self._memory.get(name) or self._remember(name)
             own = {node: nodes[node] for node in membership.owned.get(name, ())}
-            self._requeue_waiting(each, memory, own, tenure)
+            self._requeue_waiting(each, memory, own)
             order = self._order(each, memory, own)
             memory.lane.miss(memory.lane.busy - nodes.keys())
             self._offer(each, memory, order, nodes.keys() - own.keys())
@@ -217,18 +243,27 @@ class Controller:
             self._memory[name].lane.wind_down("its GpuStack is gone")
             if self._memory[name].lane.is_idle:
                 del self._memory[name]
+        if all(memory.lane.is_idle for memory in self._memory.values()):
+            self._work.give_back()
         rounds = sum(not memory.lane.is_idle for memory in self._memory.values())
         counted = {name: self._memory[name].counts for name in followed}
         turns = self.counts.turns + 1
         self.counts = Counts(is_leader=True, stacks=counted, rounds=rounds, turns=turns, turn=time.time())
 
-    def _requeue_waiting(
-        self, followed: Followed, memory: StackMemory, own: Mapping[str, SeenNode], tenure: Tenure
-    ) -> None:
+    def _requeue_waiting(self, followed: Followed, memory: StackMemory, own: Mapping[str, SeenNode]) -> None:
         """Make nodes due that a round has left waiting, where that is over."""
         if memory.attempts.has_waiting and memory.lane.is_at_rest:
-            blockers = blockers_of(followed.stack.generation, tenure.pause, own)
-            memory.attempts.requeue_waiting(blockers, self._clock())
+            self._work.look()
+            blockers = blockers_of(followed.stack.generation, self._work.pause, own, self._clock())
+            memory.attempts.requeue_waiting(blockers)
+
+    def _hear_of_end(self) -> None:
+        """Know whether this controller is about to be uninstalled."""
+        was_ending, self._is_ending = self._is_ending, self._tenure.is_uninstalling
+        if self._is_ending != was_ending:
+            self._say(f"{UNINSTALLED}: nothing further begins" if self._is_ending else "not uninstalled: it goes on")
+            for memory in self._memory.values():
+                memory.attempts.forget_waiting()
 
     def _offer(self, followed: Followed, memory: StackMemory, order: Order | None, strangers: AbstractSet[str]) -> None:
         """Begin, or end, what a stack asks for. ``strangers`` are the Nodes that are not its own."""
@@ -239,18 +274,25 @@ class Controller:
             is_kept, why = False, f"it cannot be kept from going: {error.message}"
             if why != memory.why_not_kept:
                 self._say(f"{lane.name}: {why}")
-        memory.why_not_kept = why
+        memory.why_not_kept, memory.held_up = why, ""
         if order is None:
             lane.wind_down("the declaration cannot be used any more")
             return
         others = [each.lane.busy for each in self._memory.values() if each.lane is not lane]
         order = order.without(frozenset().union(*others))
-        lane.offer(order if is_kept else order.without(order.due), lane.busy & strangers)
+        lane.ending = UNINSTALLED if self._is_ending else ""
+        if self._is_ending and not followed.stack.is_going:  # what somebody has deleted is brought to its end
+            order = order.only_in_flight()
+        may_begin = is_kept and (not order.due or self._work.take())
+        if is_kept and not may_begin:
+            memory.held_up = self._work.in_the_way
+        before = lane.busy
+        lane.offer(order if may_begin else order.without(order.due), before & strangers)
+        memory.attempts.begun(lane.busy - before)
 
-    def _remember(self, name: str, tenure: Tenure) -> StackMemory:
-        holding: Callable[[], Any] = lambda: lane.hold  # noqa: E731 - the lane that is made below
-        means = self._make_means(LaneTenure(tenure, self._board, name, holding))
-        means = replace(means, keep=self._keeper.keep)
+    def _remember(self, name: str) -> StackMemory:
+        means = self._make_means(LaneTenure(self._work, self._board, name))
+        means = replace(means, keep=self._keeper.keep, withdraw=self._marker.withdraw)
         lane = Lane(name, means, self._board, self._tell, self._say, self._clock)
         self._memory[name] = StackMemory(lane)
         return self._memory[name]
@@ -263,10 +305,15 @@ class Controller:
             memory.fingerprint = of_stack(stack.spec, memory.lane.means.payload)
             memory.fingerprint_of, memory.trouble = (stack.uid, stack.generation), ""
             memory.removed.clear()
+            self._marker.forget(own)
         memory.attempts.forget_others(own.keys())
         now = self._clock()
-        order = memory.order = choose(stack, memory.fingerprint, own, memory.attempts, now, former=memory.order)
-        return leave(order, memory.removed, memory.attempts, now, self._age_s(followed)) if stack.is_going else order
+        former, attempts = memory.order, memory.attempts
+        order = choose(stack, memory.fingerprint, own, attempts, now, former=former, marking=self._marking)
+        memory.order = order
+        if stack.is_going:
+            return leave(order, memory.removed, memory.attempts, now, self._age_s(followed))
+        return with_way_back(order, memory.attempts, now)
 
     def _age_s(self, followed: Followed) -> float:
         """Return for how long a stack has been deleted, by the API server's clock."""

@@ -135,6 +135,13 @@ METRICS: Final = (
         _each(lambda each: each.joining),
     ),
     Metric(
+        f"{PREFIX}nodes_hosting",
+        "gauge",
+        ("stack",),
+        "Nodes of a stack on which the controller itself runs, beside its containers: 0 or 1.",
+        _each(lambda each: each.hosting),
+    ),
+    Metric(
         f"{PREFIX}nodes_done_total",
         "counter",
         ("stack",),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
+from provision.cluster.marks import AS_DECLARED
 from provision.cluster.mirror import number
 from provision.cluster.node_marks import MARKS
-from provision.cluster.node_view import view_of
+from provision.cluster.node_view import DRIVER_READY, view_of
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
 
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from provision.cluster.objects import Node
     from provision.rollout.model import Record
 
-AS_DECLARED: Final = "grapnel.dev/as-declared"  # annotation: the fingerprint that the node was brought to
 FAILED: Final = "grapnel.dev/failed"  # annotation: with what a rollout has left the node failed
 DRIFT: Final = "GPUNodeAsDeclared"  # condition: what the node found when it last compared itself
+_NO_NEWS: Final = frozenset(("version", "said"))
 NOT_READY: Final = "grapnel.dev/not-ready"  # taint: the node has just joined, and is not provisioned yet
 
 
@@ -30,9 +32,10 @@ class SeenNode:
     """A Node as it was last seen.
 
     ``as_declared`` and ``failed`` are what its annotations say. ``is_silent``: its kubelet is not heard of any more.
-    ``is_joining``: it has the start-up taint. ``is_out``: it takes no pods, is not ready, or another tool is at it.
+    ``is_joining``: it has the start-up taint. ``is_out``: it takes no pods, is not ready, or another tool is at it;
+    ``back_s`` is when that was over last, other than by its own upgrade, None where it was not seen.
     ``is_drifted``: it has found by itself that it is not as declared. ``has_marks``: labels or taints of it are
-    grapnel's. ``problem`` is what is wrong with its record, for people.
+    grapnel's. ``problem`` is what is wrong with its record, for people; ``said`` is when its daemon has spoken last.
     """
 
     name: str
@@ -51,12 +54,25 @@ class SeenNode:
     as_declared: str = ""
     failed: str = ""
     record: Record | None = None
+    driver: str = ""
     problem: str = ""
+    said: str = ""
+    back_s: float | None = None
+
+    @property
+    def is_out_by_others(self) -> bool:
+        """Whether it is out of service for another reason than its own upgrade."""
+        return self.is_out and not self.is_in_flight
 
     @property
     def is_in_flight(self) -> bool:
         """Whether its upgrade is under way."""
         return self.record is not None and not self.record.phase.is_over
+
+    @property
+    def is_out_of_service(self) -> bool:
+        """Whether its upgrade has it out of service: it is under way, or has failed."""
+        return self.record is not None and not self.record.phase.is_in_service
 
     @property
     def is_unfinished(self) -> bool:
@@ -98,22 +114,24 @@ def see(node: Node) -> SeenNode:
         as_declared=meta.annotations.get(AS_DECLARED, ""),
         failed=meta.annotations.get(FAILED, ""),
         record=None if known is None else known.record,
+        driver="" if known is None else known.driver,
         problem="" if problem is None else f"{problem.message} ({problem.hint})",
+        said=next((each.last_heartbeat_time or "" for each in node.status.conditions if each.type == DRIVER_READY), ""),
     )
 
 
 def _same(one: SeenNode, other: SeenNode) -> bool:
-    """Tell whether a Node has changed in nothing but its version: heartbeats of its kubelet are no news."""
+    """Tell whether a Node has changed in nothing but its version: heartbeats of kubelet and daemon are no news."""
     return all(
-        getattr(one, name) == getattr(other, name) for name in SeenNode.__dataclass_fields__ if name != "version"
+        getattr(one, name) == getattr(other, name) for name in SeenNode.__dataclass_fields__ if name not in _NO_NEWS
     )
 
 
 class NodeBook:
     """All Nodes; what a `Watcher` fills. ``wake`` is called when one has changed in what matters."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def __init__(self, wake: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._wake, self._clock = wake, clock
         self._mutex = threading.Lock()
         self._nodes: dict[str, SeenNode] = {}
         self._listed: set[str] | None = None
@@ -137,10 +155,15 @@ class NodeBook:
                 return
             if former is not None and former.labels == seen.labels:
                 seen = replace(seen, labels=former.labels)  # known by being the same object, as well
+            if former is not None and (back_s := self._back_s(former, seen)) is not None:
+                seen = replace(seen, back_s=back_s)
             self._nodes[seen.name] = seen
             is_news = former is None or not _same(former, seen)
         if is_news:
             self._wake()
+
+    def _back_s(self, former: SeenNode, seen: SeenNode) -> float | None:
+        return self._clock() if former.is_out_by_others and not seen.is_out else former.back_s
 
     def begin(self) -> None:
         """Begin a list."""

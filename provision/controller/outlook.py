@@ -12,7 +12,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.choice import is_barred, is_outstanding
+from provision.controller.choice import is_barred, is_unclaimed
+from provision.controller.claim import contradiction
 from provision.controller.fingerprint import Part, differences, of_node, of_try, part
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import drain_policy
@@ -122,22 +123,24 @@ def _node(node: SeenNode, fingerprint: str, spec: StackSpec, moment: Moment) -> 
     wanted = of_node(fingerprint, node)
     if node.problem:
         return NodeOutlook(name=node.name, comes=Comes.UNCLEAR, why=(node.problem,))
+    doubt = contradiction(node, spec)
+    why = why_due(node, wanted, doubt)
     if moment.standing is not None and node.name in moment.standing.out:
-        return NodeOutlook(name=node.name, comes=Comes.BUSY, why=why_due(node, wanted))
+        return NodeOutlook(name=node.name, comes=Comes.BUSY, why=why)
     if is_barred(node, of_try(fingerprint, node), spec):
         record = node.record
         reason = "" if record is None else record.complaint
         hint = f"it is not tried again by itself: `grapnel retry {node.name}`, or another declaration"
         return NodeOutlook(name=node.name, comes=Comes.LEFT_FAILED, why=(reason,) if reason else (), waits_for=hint)
-    if not (is_outstanding(node, wanted) or node.is_drifted):
+    if not (doubt or is_unclaimed(node, wanted) or node.is_drifted):
         return NodeOutlook(name=node.name, comes=Comes.AS_DECLARED)
     comes = Comes.SKIPPED if node.is_skipped else Comes.DUE
     waits_for = f"`grapnel skip --undo {node.name}`" if node.is_skipped else ""
-    return NodeOutlook(name=node.name, comes=comes, why=why_due(node, wanted), waits_for=waits_for)
+    return NodeOutlook(name=node.name, comes=comes, why=why, waits_for=waits_for)
 
 
-def why_due(node: SeenNode, wanted: str) -> tuple[str, ...]:
-    """Return why a node is not what it is brought to, everything that is true of it."""
+def why_due(node: SeenNode, wanted: str, doubt: str) -> tuple[str, ...]:
+    """Return why a node is not what it is brought to, everything that is true of it; ``doubt`` as `Target` has it."""
     found: list[str] = []
     if node.is_joining:
         found.append(JOINS)
@@ -145,6 +148,8 @@ def why_due(node: SeenNode, wanted: str) -> tuple[str, ...]:
         found.append(NEVER)
     elif node.as_declared != wanted:
         found += [_DIFFERS[each] for each in differences(node.as_declared, wanted)]
+    if doubt:
+        found.append(doubt)
     if node.record is not None and node.is_in_flight:
         found.append(f"its upgrade is under way: {node.record.phase}")
     if node.is_retried:

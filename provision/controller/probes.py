@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
 from provision.controller.metrics import render_controller
 from provision.errors import GrapnelError
 from provision.rollout.status.metrics import CONTENT_TYPE
+from provision.serving import BoundedHandler, BoundedServer, Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from provision.controller.loop import Controller
 
 _PLAIN: Final = "text/plain; charset=utf-8"
-_TIMEOUT_S: Final = 10
+LIMITS: Final = Limits(clients=32, ask_s=10.0, take_s=10.0)
 
 
 class Probes:
     """A small server, on threads of its own while inside. Raises GrapnelError for an address that cannot be had."""
 
-    def __init__(self, address: str, controller: Controller) -> None:
+    def __init__(self, address: str, controller: Controller, limits: Limits = LIMITS) -> None:
         try:
             host, port = address.rsplit(":", 1)
-            self._server = _Server((host.strip("[]"), int(port)), _Handler)
+            self._server = _Server((host.strip("[]"), int(port)), _Handler, limits)
         except (OSError, ValueError) as error:
             raise GrapnelError(f"--probes {address} cannot be served: {error}", hint="--probes ADDRESS:PORT") from error
         self._server.controller = controller
@@ -49,17 +49,16 @@ class Probes:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(BoundedServer):
     controller: Controller
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     server: _Server
-    timeout = _TIMEOUT_S
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         """Answer one of three paths."""
+        self.server.understood(self.connection)
         controller = self.server.controller
         if self.path == "/metrics":
             self._answer(HTTPStatus.OK, render_controller(controller.counts), CONTENT_TYPE)
@@ -76,6 +75,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        """Write no line for each probe."""

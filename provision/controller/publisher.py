@@ -10,7 +10,7 @@ from provision.controller.counts import StackCounts, nodes_by_stand
 from provision.controller.stack_news import known_before, known_now, news
 from provision.controller.standings import stands
 from provision.rollout.errors import ClusterError
-from provision.stacks.derive import Observed, status_of
+from provision.stacks.derive import NodeIs, Observed, status_of
 from provision.stacks.writer import write_status
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from provision.controller.event_writer import EventWriter
     from provision.controller.reports import StackMemory
     from provision.controller.tenants import TenancyDesk
-    from provision.stacks.derive import TenancyStands
+    from provision.stacks.derive import Stands, TenancyStands
     from provision.stacks.follower import Followed, StackBook
     from provision.stacks.membership import Membership
     from provision.stacks.status import StackStatus
@@ -33,7 +33,7 @@ REFUSED_S: Final = 30.0  # where one could not be written
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """What is told of stacks. ``clock`` counts seconds."""
+    """What is told of stacks. ``clock`` counts seconds; ``node`` is the one that this process runs on, if known."""
 
     api: Api
     stacks: StackBook
@@ -42,6 +42,7 @@ class Publisher:
     desk: TenancyDesk
     say: Callable[[str], None]
     clock: Callable[[], float]
+    node: str = ""
 
     def look(
         self,
@@ -61,7 +62,9 @@ class Publisher:
             return
         memory.next_look_s = now + STATUS_S
         observed = self._observed(followed.stack.name, memory, order, membership, unmarked)
-        observed = replace(observed, tenancy=self._tenancy(order))
+        is_host = bool(self.node) and membership.selects(followed.stack.name, self.node)
+        host = (self.node if is_host else "") if self.node else None
+        observed = replace(observed, tenancy=self._tenancy(order), host=host)
         status = status_of(followed.stack, observed, followed.status, datetime.now(UTC))
         self._announce(followed, memory, status, observed)
         self._write(followed, memory, status)
@@ -92,6 +95,8 @@ class Publisher:
         if order is None:
             return Observed(disputed=disputed)
         nodes = stands(order, memory.lane.busy, self.board.get(name), memory.attempts, unmarked)
+        if memory.held_up:
+            nodes = held_up(nodes, order, f"{memory.held_up}: goes on when that has ended")
         trouble = memory.why_not_kept or memory.trouble
         is_stuck = bool(trouble) and not any(each.how.value == "as declared" for each in nodes.values())
         return Observed(
@@ -137,7 +142,16 @@ class Publisher:
             claimed=len(observed.disputed),
             drifted=sum(node.is_drifted for node in members),
             joining=sum(node.is_joining for node in members),
+            hosting=int(bool(observed.host)),
             done=memory.done,
             failures=memory.failures,
             rollout=self.board.get(memory.lane.name),
         )
+
+
+def held_up(nodes: Mapping[str, Stands], order: Order, why: str) -> Mapping[str, Stands]:
+    """Return how nodes stand where no round begins since somebody else is at work: those that are due wait for it."""
+    return {
+        name: replace(each, reason=why, is_left=False) if name in order.due and each.how is NodeIs.WAITING else each
+        for name, each in nodes.items()
+    }

@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes_cluster import KubernetesCluster
     from provision.controller.choice import Order
     from provision.controller.rounds import Means
+    from provision.rollout.instructions import Instructions
     from provision.rollout.progress import RolloutObserver
 
 
-def take_off(means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event) -> Outcome:
+def take_off(
+    means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, instructions: Instructions
+) -> Outcome:
     """Take all of grapnel off the due nodes of a stack, with what it declares about outages and drains.
 
-    A node with nothing of it is left alone. Raises GrapnelError where nothing could be begun.
+    A node with nothing of it is left alone. ``instructions`` are for the engine. Raises GrapnelError where nothing
+    could be begun.
     """
     spec, due = order.stack.spec, sorted(order.due)
     stacks = dict.fromkeys(due, spec)
@@ -38,13 +42,15 @@ def take_off(means: Means, order: Order, observe: RolloutObserver, cancel: threa
         context = replace(found, playbooks=replace(found.playbooks, offline=True))
         answers = gather_facts(context.runner, context.playbooks.facts(due), observe, cancel)
         verb = Removing(parts=ALL_PARTS)
-        looking = context.playbooks.remove(verb.others, due, check=True)
+        looking = context.playbooks.foresee_removal(verb.others, due, driver=verb.has_driver)
         verb = replace(verb, removals=gather_removals(context.runner, looking, observe, cancel))
+        for node in due:
+            means.withdraw(node)
         cluster = means.open_cluster(stacks)
         plan = plan_verb(verb, answers, stacks, cluster.observe(due))
         listeners = means.listen(cluster, stacks)
         adapters = means.adapt(cluster, verb_steps(context, stacks, plan), GateKeeper(()))
-        adapters = replace(adapters, publish=listeners.see)
+        adapters = replace(adapters, publish=listeners.see, instructions=instructions)
         observe = listeners.observing(observe)
         try:
             results = execute_verb(plan, adapters, observe, cancel=cancel, holder=means.holder)

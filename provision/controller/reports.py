@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
 from provision.controller.attempts import Attempts, key_of
 from provision.controller.blockers import blockers_of
+from provision.controller.claim import has_ended
 from provision.controller.counts import StackCounts
 from provision.controller.fingerprint import of_node
 from provision.controller.marker import Mark, Word
 from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from provision.apply.model import NodeResult
     from provision.controller.choice import Order
@@ -32,7 +33,8 @@ _NOT_BEGUN: Final = frozenset({Status.SKIPPED, Status.WAITING})
 class StackMemory:
     """What the loop knows of one stack beside its object. ``removed`` are UIDs of Nodes that grapnel was taken off.
 
-    ``trouble`` is what went wrong in its last round, ``why_not_kept`` why its finalizer cannot be written. ``done`` and
+    ``trouble`` is what went wrong in its last round, ``why_not_kept`` why its finalizer cannot be written, ``held_up``
+    who is at work elsewhere while nodes are due, so that no round begins. ``done`` and
     ``failures`` count nodes, ``order`` is what was to be brought about last, ``known`` and ``counts`` what was told.
     """
 
@@ -43,6 +45,7 @@ class StackMemory:
     fingerprint_of: tuple[str, int] = ("", -1)
     trouble: str = ""
     why_not_kept: str = ""
+    held_up: str = ""
     removed: set[str] = field(default_factory=set)
     adopted: set[str] = field(default_factory=set)
     next_look_s: float = 0.0
@@ -66,7 +69,7 @@ class Reports:
     def take(self, told: Told, memory: StackMemory) -> None:
         """Take one report of a round of a stack."""
         for node in told.done:
-            self._done(node, told.order, memory)
+            self._done(node, told, memory)
         for node in told.failed:
             self._left_failed(node, told.order)
         if told.outcome is None:
@@ -76,7 +79,9 @@ class Reports:
             self.say(f"{told.order.stack.name}: {memory.trouble}")
         for result in told.outcome.results:
             self._ended(result, told.order, memory, told.outcome.stop)
-        self._wait(told.outcome, told.order, memory)
+        if told.order.back:
+            memory.attempts.forget_waiting()  # for these nodes, others had to make way
+        self._wait(told.outcome, told.order, memory, memory.lane.wanted_again(told.order))
         if not told.outcome.results and told.outcome.complaints:
             for node in told.order.due:
                 self._failed(node, told.order, memory, memory.trouble)
@@ -90,8 +95,9 @@ class Reports:
                 memory.adopted.add(node.uid)
                 self.marker.mark(Mark(name, node.uid, order.targets[name].bar, Word.FAILED))
 
-    def _done(self, node: str, order: Order, memory: StackMemory) -> None:
+    def _done(self, node: str, told: Told, memory: StackMemory) -> None:
         """Know that a node is as declared."""
+        order = told.order
         seen = self.nodes.get(node)
         former = order.members.get(node)
         if seen is None or former is None or seen.uid != former.uid:
@@ -99,9 +105,13 @@ class Reports:
         if memory.fingerprint_of != (order.stack.uid, order.stack.generation):
             return  # another declaration by now
         fingerprint = of_node(memory.fingerprint, seen)  # it may have been rebooted meanwhile
-        memory.attempts.succeeded(node, key_of(seen, fingerprint), self.clock())
+        at_rest = (
+            replace(seen, record=None) if seen.is_in_flight else seen
+        )  # its end has not been seen yet, or somebody has started another upgrade
+        memory.attempts.succeeded(node, key_of(at_rest, fingerprint), self.clock(), seen.driver)
         memory.done += 1
-        self.marker.mark(Mark(node, seen.uid, fingerprint))
+        ended = seen.record if has_ended(seen.record, order.stack.spec.driver) else None
+        self.marker.mark(Mark(node, seen.uid, fingerprint, ended=ended, looked=former.said))
 
     def _left_failed(self, node: str, order: Order) -> None:
         """Write on a Node that a rollout has left it failed: at once, since the rollout may go on for days."""
@@ -129,20 +139,25 @@ class Reports:
         needs_somebody = is_left or result.status is Status.RETURNED
         self._failed(result.node, order, memory, reason, needs_somebody=needs_somebody)
 
-    def _wait(self, outcome: Outcome, order: Order, memory: StackMemory) -> None:
-        """Note which nodes a round has not begun with, and what it has met: when it has noted who has failed in it."""
+    def _wait(self, outcome: Outcome, order: Order, memory: StackMemory, wanted: Collection[str]) -> None:
+        """Note which nodes a round has not begun with, and what it has met: when it has noted who has failed in it.
+
+        Those that are ``wanted`` again are due at once.
+        """
+        about = order.due.difference(wanted)
         waiting = {
             result.node: reason
             for result in outcome.results
-            if result.status in _NOT_BEGUN and result.node in order.due and (reason := _reason(result, outcome.stop))
+            if result.status in _NOT_BEGUN and result.node in about and (reason := _reason(result, outcome.stop))
         }
         if not waiting:
             return
         seen = {name: node for name in order.members if (node := self.nodes.get(name)) is not None}
-        blockers = blockers_of(order.stack.generation, outcome.pause, seen)
+        now = self.clock()
+        blockers = blockers_of(order.stack.generation, outcome.pause, seen, now)
         for name in [name for name in waiting if name in seen and not seen[name].is_left_failed]:
             key = key_of(seen[name], order.targets[name].wanted)
-            memory.attempts.waited(name, key, waiting[name], self.clock(), blockers)
+            memory.attempts.waited(name, key, waiting[name], now, blockers)
 
     def _removed(self, node: str, order: Order, memory: StackMemory) -> None:
         """Take off a Node what says that it was as declared; it is done with when that is written."""

@@ -11,7 +11,7 @@ from provision.apply.context import ApplyContext
 from provision.apply.converge import assess, converge
 from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all, run_each, settled
-from provision.apply.gate import needs_staging, will_need_drain
+from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
@@ -24,6 +24,8 @@ from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import only_in_flight, prepare, runtime_classes
 from provision.rollout.errors import ClusterError
 from provision.rollout.execution import Job, execute
+from provision.rollout.instructions import Instructions
+from provision.rollout.model import BEFORE_SWAP
 from provision.rollout.node_marks import declared_marks
 from provision.rollout.node_steps import NodeSteps
 from provision.runner import RunFinished, RunStatus
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     from provision.builds.shelf import Shelf
     from provision.cluster.kubernetes_cluster import KubernetesCluster
     from provision.controller.choice import Order
+    from provision.controller.nodes import SeenNode
     from provision.payload.model import Payload
     from provision.rollout.cluster import Cluster
+    from provision.rollout.decision.prepare import Prepared
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
 _CHANGES: Final = "apply"  # the playbook that changes a node where it stands
+_STAGES: Final = "stage"  # the one that prepares it for a change
 
 
 @contextmanager
@@ -74,7 +79,8 @@ class Means:
     place at once. ``shelf`` keeps modules that one node has built for others. ``adapt`` puts together what an engine
     acts through; benches have their own. ``listen`` opens those who are told of a rollout. ``keep`` is called before
     nodes are taken out of service, and keeps the stack until they are back; it raises ClusterError where that cannot
-    be. ``introduced`` are the RuntimeClasses that are there.
+    be. ``withdraw`` takes back that a node is as declared, before something is changed on it; it raises ClusterError.
+    ``introduced`` are the RuntimeClasses that are there.
     """
 
     runner: PlaybookRunner
@@ -89,22 +95,43 @@ class Means:
     adapt: Callable[[Cluster, Steps, GateKeeper], Adapters] = usual_adapters
     listen: Callable[[KubernetesCluster, Mapping[str, StackSpec]], Listeners] = lambda _cluster, _stacks: Listeners(())
     keep: Callable[[Order], None] = lambda _order: None
+    withdraw: Callable[[str], None] = lambda _node: None
     introduced: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class HoldingRunner:
-    """Applies no further plan once ``is_held``: what runs comes to its end, and the rest has another declaration."""
+    """Applies and stages nothing further that is not wanted any more; what runs comes to its end.
+
+    Before it applies a plan, ``withdraw`` takes back that the node is as declared.
+    """
 
     runner: PlaybookRunner
-    is_held: Callable[[], bool]
+    instructions: Instructions
+    withdraw: Callable[[str], None]
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         """Yield the events of a run, or that it was called off."""
-        if request.playbook.stem == _CHANGES and self.is_held():
-            yield RunFinished(RunStatus.CANCELED, message="the declaration has changed")
+        if reason := self._why_held(request):
+            yield RunFinished(RunStatus.CANCELED, message=reason)
             return
+        if request.playbook.stem == _CHANGES:
+            try:
+                for node in request.nodes:
+                    self.withdraw(node)
+            except ClusterError as error:
+                yield RunFinished(RunStatus.ERROR, message=f"nothing was begun: {error.message}")
+                return
         yield from self.runner.run(request, cancel)
+
+    def _why_held(self, request: RunRequest) -> str:
+        """Return why nothing is begun on the nodes of a request, empty where something is."""
+        what, instructions = request.playbook.stem, self.instructions
+        if what in (_CHANGES, _STAGES) and instructions.hand_over.is_set():
+            return instructions.reason
+        if what == _CHANGES:
+            return next((why for name in request.nodes if (why := instructions.called_off.get(name))), "")
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +154,19 @@ def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; tw
     cancel: threading.Event,
     *,
     only_in_place: bool = False,
-    is_held: Callable[[], bool] = lambda: False,
+    instructions: Instructions | None = None,
 ) -> Outcome:
     """Bring the due nodes of a stack to its declaration.
 
     The whole stack is looked at only where a node has to be taken out of service; with ``only_in_place`` such nodes are
-    left to a later round, and the result of each says so. Once ``is_held``, nothing begins on a further node. Raises
-    GrapnelError where nothing could be begun.
+    left to a later round, and the result of each says so. ``instructions`` hold for what is changed in place as well.
+    Raises GrapnelError where nothing could be begun.
     """
+    instructions = instructions or Instructions()
     with opened(means, order) as context:
-        holding = replace(context, runner=HoldingRunner(context.runner, is_held))
-        return _Round(means, order, context, holding, observe, cancel).carry_out(only_in_place=only_in_place)
+        holding = replace(context, runner=HoldingRunner(context.runner, instructions, means.withdraw))
+        made = _Round(means, order, context, holding, observe, cancel, instructions)
+        return made.carry_out(only_in_place=only_in_place)
 
 
 @contextmanager
@@ -165,6 +194,16 @@ def opened(means: Means, order: Order) -> Iterator[ApplyContext]:
         )
 
 
+def needs_rollout(node: SeenNode, answer: Assessment | Failure) -> bool:
+    """Tell whether a node has to be taken out of service, or has been, also by an upgrade that failed.
+
+    A plan with problems is refused, whatever else it has: no turn has to be waited for to be told so.
+    """
+    if node.is_out_of_service or node.is_retried:
+        return True
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and will_need_drain(answer.plan)
+
+
 @dataclass(frozen=True, slots=True)
 class _Round:
     means: Means
@@ -173,11 +212,13 @@ class _Round:
     in_place: ApplyContext  # the same, for what is not out of service and may be left as it is
     observe: RolloutObserver
     cancel: threading.Event
+    instructions: Instructions
 
     def carry_out(self, *, only_in_place: bool) -> Outcome:
         answers = assess(self.context, sorted(self.order.due), self.observe, self.cancel)
         joined = self._join({name: answers.pop(name) for name in sorted(self.order.joining & answers.keys())})
-        rolling = self._rolling(answers)
+        members = self.order.members
+        rolling = frozenset(name for name, answer in answers.items() if needs_rollout(members[name], answer))
         if only_in_place:
             answers = {name: answer for name, answer in answers.items() if name not in rolling}
             joined += tuple(NodeResult(name, Status.WAITING) for name in sorted(rolling))
@@ -200,16 +241,6 @@ class _Round:
             self.observe(NodeFinished(result))
         return tuple(results.values())
 
-    def _rolling(self, answers: Mapping[str, Assessment | Failure]) -> frozenset[str]:
-        """Return the nodes that a rollout is needed for: they have to be taken out of service, or are."""
-        return frozenset(
-            name
-            for name, answer in answers.items()
-            if self.order.members[name].is_in_flight
-            or self.order.members[name].is_retried
-            or (isinstance(answer, Assessment) and will_need_drain(answer.plan))
-        )
-
     def _apply(self, answers: Mapping[str, Assessment | Failure]) -> Outcome:
         """Change nodes where they stand."""
         if not answers:
@@ -225,7 +256,9 @@ class _Round:
         stacks, spec = self.context.declarations.stacks, self.order.stack.spec
         cluster = self.means.open_cluster(stacks)
         views = cluster.observe(tuple(self.order.members))
-        prepared = prepare(answers, stacks, views, {}, barred=self.order.barred)
+        unknown = {name: Failure(Status.UNREACHABLE, why) for name, why in self.order.left_out.items()}
+        asked = {**unknown, **answers}
+        prepared = self._without_staging(prepare(asked, stacks, views, {}, barred=self.order.barred))
         if (pause := cluster.paused()) is not None:
             prepared = only_in_flight(prepared, pause)
         known = {
@@ -240,7 +273,7 @@ class _Round:
         listeners = self.means.listen(cluster, stacks)
         job = Job(
             context=self.in_place,
-            adapters=replace(adapters, publish=listeners.see),
+            adapters=replace(adapters, publish=listeners.see, instructions=self.instructions),
             prepared=prepared,
             answers=answers,
             stacks=stacks,
@@ -253,6 +286,16 @@ class _Round:
         finally:
             untold = listeners.close()
         return Outcome(done.results, (*done.complaints, *(GrapnelError(each) for each in untold)), pause=pause)
+
+    def _without_staging(self, prepared: Prepared) -> Prepared:
+        """Stage nothing for nodes that are put back into service with what they have."""
+        called_off = self.instructions.called_off
+        back = {
+            state.name
+            for state in prepared.states
+            if state.name in called_off and (state.record is None or state.record.phase in BEFORE_SWAP)
+        }
+        return replace(prepared, staging=tuple(name for name in prepared.staging if name not in back))
 
     def _introduce(self, nodes: Collection[str]) -> tuple[GrapnelError, ...]:
         """Make what the cluster needs for nodes that are as declared: RuntimeClasses; labels and taints of Nodes."""

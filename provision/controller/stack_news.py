@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from provision.printable import brief
 from provision.spec.excerpt import few
 from provision.stacks.derive import NodeIs
 from provision.stacks.status import State
@@ -66,14 +67,16 @@ def news(before: StackKnown, now: StackKnown) -> Iterator[StackEvent]:
     if now.began is not None and now.began != before.began:
         yield StackEvent(reason="RolloutBegan", message="a rollout has begun: nodes leave service in turn")
     if now.stop and now.stop != before.stop:
-        yield StackEvent(reason="RolloutStopped", message=f"no further node begins: {now.stop}", is_warning=True)
+        yield StackEvent(reason="RolloutStopped", message=f"no further node begins: {brief(now.stop)}", is_warning=True)
     for name, why in now.failed.items():
         if name not in before.failed:  # another word for the same failure is no news
-            yield StackEvent(reason="NodeFailed", message=f"{name}: {why}" if why else name, is_warning=True)
+            message = f"{name}: {brief(why)}" if why else name
+            yield StackEvent(reason="NodeFailed", message=message, is_warning=True)
     if claimed := sorted(now.claimed - before.claimed):
         message = f"another stack selects {few(claimed)} as well: nothing is done about what two stacks select"
         yield StackEvent(reason="ClaimedTwice", message=message, is_warning=True)
     if before.began is not None and now.began is None:
-        yield StackEvent(reason="RolloutEnded", message=f"the rollout has ended: {now.message}")
+        how = f"it had stopped: {brief(before.stop)}" if before.stop else now.message
+        yield StackEvent(reason="RolloutEnded", message=f"the rollout has ended: {how}")
     if now.state == State.AS_DECLARED and before.state not in (State.AS_DECLARED, ""):
         yield StackEvent(reason="AsDeclared", message=now.message)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from provision.rollout.standing import Standing
 
 NEXT = "its turn comes with the next round"
+DRIFTED = "its daemon has found that it is not as declared (grapnel-node drift)"
 SILENT = "its kubelet is not heard of: nothing can be done on it"
 
 
@@ -39,7 +40,7 @@ def _leaves(name: str, order: Order, busy: Collection[str], standing: Standing |
     if standing is not None and (waits := standing.waiting.get(name) or standing.stop):
         return Stands(NodeIs.CHANGING if name in standing.out else NodeIs.WAITING, waits)
     if name in busy:
-        return Stands(NodeIs.CHANGING)
+        return _looked_at(name, order, standing, attempts)
     if is_out_of_reach(order.members[name]):
         return Stands(NodeIs.FAILED, SILENT)
     return _as_tried(name, order, attempts)
@@ -60,12 +61,13 @@ def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
         return Stands(NodeIs.FAILED, "" if node.record is None else node.record.complaint)
     if node.problem:
         return Stands(NodeIs.FAILED, node.problem)
-    if not target.is_outstanding:
+    if not (target.is_outstanding or node.is_drifted):
         return Stands(NodeIs.AS_DECLARED)
-    if standing is not None and (reason := standing.waiting.get(name) or standing.stop):
+    waits = "" if standing is None or name not in busy else standing.waiting.get(name, "")  # else it takes no part
+    if standing is not None and (reason := waits or standing.stop):
         return Stands(NodeIs.WAITING, reason)
     if name in busy:
-        return Stands(NodeIs.CHANGING)
+        return _looked_at(name, order, standing, attempts)
     if name in unmarked:
         return Stands(NodeIs.FAILED, unmarked[name])
     if is_out_of_reach(node):
@@ -73,12 +75,19 @@ def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
     return _as_tried(name, order, attempts)
 
 
+def _looked_at(name: str, order: Order, standing: Standing | None, attempts: Attempts) -> Stands:
+    """Return how a node stands that a round is about: why it was not as declared holds until there is another why."""
+    reason = attempts.reason(name, order.targets[name].key) if standing is None else ""
+    return Stands(NodeIs.CHANGING, reason)
+
+
 def _as_tried(name: str, order: Order, attempts: Attempts) -> Stands:
     """Return how the last try has left a node that nothing is done about now."""
     key = order.targets[name].key
     reason = attempts.reason(name, key)
     if not reason:
-        return Stands(NodeIs.WAITING, NEXT)
+        doubts = order.targets[name].doubt or (DRIFTED if order.members[name].is_drifted else "")
+        return Stands(NodeIs.WAITING, f"{doubts}: {NEXT}" if doubts else NEXT)
     if attempts.is_waiting(name, key):
         return Stands(NodeIs.WAITING, reason, is_left=True)
     return Stands(NodeIs.FAILED, reason)

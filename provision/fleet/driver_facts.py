@@ -174,3 +174,12 @@ class DriverState(Fact, frozen=True, kw_only=True):
     run: DriverRun | None = None
     back: grammar.Word | None = None
     managed: bool = False
+
+    @property
+    def to_undo(self) -> str:
+        """The change that a way back leads away from: one that was left half-way, else the current one."""
+        run = self.run
+        is_half_way = run is not None and (run.is_open or run.state == "quarantined")
+        if run is not None and is_half_way and run.change and run.verb in {"swap", "back"}:
+            return run.change
+        return self.current or ""

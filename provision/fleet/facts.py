@@ -80,7 +80,10 @@ class Gpu(Fact, frozen=True, kw_only=True, rename={"class_": "class"}):
 
 
 class KernelModule(Fact, frozen=True, kw_only=True):
-    """The kernel module ``nvidia`` as it is loaded; ``on_disk`` is the version that modprobe would load now."""
+    """The kernel module ``nvidia`` as it is loaded; ``on_disk`` is the version that modprobe would load now.
+
+    ``parameters`` are those in force that are numbers; none where the collection is older, or the driver lists none.
+    """
 
     loaded: bool = False
     version: grammar.Version | None = None
@@ -88,6 +91,7 @@ class KernelModule(Fact, frozen=True, kw_only=True):
     refcount: grammar.Count = 0
     holders: Annotated[tuple[grammar.Word, ...], Meta(max_length=64)] = ()
     on_disk: grammar.Version | None = None
+    parameters: Annotated[dict[grammar.Word, grammar.ModuleNumber], Meta(max_length=256)] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class InstalledPackage(Fact, frozen=True, kw_only=True):

@@ -38,5 +38,6 @@ Count = Annotated[int, Meta(ge=-1, le=1 << 31)]  # a module that is being unload
 Microseconds = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Moment = Annotated[int, Meta(ge=0, le=253_402_300_799)]  # seconds since 1970, to the end of the year 9999
+ModuleNumber = Annotated[int, Meta(ge=0, le=9_999_999_999)]  # of 32 bits, as the driver writes it
 Devices = Annotated[int, Meta(ge=0, le=4096)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]

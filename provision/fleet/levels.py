@@ -14,11 +14,12 @@ import msgspec
 
 from provision.fleet.model import FleetNode, Level, Origin
 from provision.spec.findings import KeyPath, Place, dotted
+from provision.spec.known_part import known_part
 from provision.spec.model import ALTERNATIVES, StackSpec
 from provision.spec.validate import Source, convert, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from provision.fleet.inventory import Host
 
@@ -125,6 +126,24 @@ def merge_node(host: Host, contributions: Sequence[Contribution]) -> FleetNode:
     paths = sorted(merge.origins, key=lambda path: _rank(path, order))
     origins = {dotted(path): merge.origins[path] for path in paths}
     return FleetNode(host.name, host.groups, convert(merge.content, StackSpec), origins, host.endpoint)
+
+
+def merge_known(
+    host: Host, contributions: Sequence[Contribution], wrong: Collection[str], strays: Iterable[str]
+) -> FleetNode | None:
+    """Return a node with what is known of its declaration, None where that is nothing (`known_part`).
+
+    `wrong` are keys of the spec at which some level has an error: what a stronger one may say there does not count.
+    """
+    merge = Merge()
+    for each in contributions:
+        merge.add(each)
+    spec = known_part(merge.content, wrong, prefix=(), strays=strays)
+    if spec is None:
+        return None
+    return FleetNode(
+        host.name, host.groups, spec, {dotted(path): each for path, each in merge.origins.items()}, host.endpoint
+    )
 
 
 def _rank(path: KeyPath, order: Mapping[KeyPath, int]) -> int:

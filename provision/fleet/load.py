@@ -6,6 +6,7 @@ Everything that is wrong, in the file and in every level of the inventory, is fo
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,27 +15,28 @@ from provision.fleet.domains import judge_domain, members_by_group
 from provision.fleet.endpoint import Endpoint
 from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import VARIABLE, Host, Inventory, parse_inventory
-from provision.fleet.levels import Variable, merge_node, said
+from provision.fleet.levels import Variable, merge_known, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
 from provision.fleet.waves import judge_selected, judge_shared
 from provision.regular_file import read_beginning
 from provision.spec.beside import Beside
 from provision.spec.document import MAX_BYTES, read_document
-from provision.spec.errors import DeclarationError
 from provision.spec.excerpt import few
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
-from provision.spec.load import SPEC, Declaration, failed, load_declaration
-from provision.spec.model import StackSpec
+from provision.spec.known_part import as_far_as_known
+from provision.spec.load import KEYS, SPEC, Declaration, failed, read_and_examine
+from provision.spec.model import GpuStack, StackSpec
 from provision.spec.offers import judge_offers
 from provision.spec.remark import Remark
 from provision.spec.rules import judge
-from provision.spec.validate import examine, nearest
+from provision.spec.validate import convert, examine, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from provision.fleet.ansible import InventoryProgram
     from provision.fleet.levels import Contribution
+    from provision.spec.document import Document
 
 _PREFIX: KeyPath = (VARIABLE,)
 
@@ -55,14 +57,12 @@ def load(  # noqa: PLR0913 - by name
     if not inventories:
         hint = "name one with `--inventory`; by default inventory[.yaml], hosts.yaml (or .yml) or ansible.cfg's is read"
         raise InventoryError("there is no inventory", hint=hint)
-    try:
-        declaration = load_declaration(file)
-    except DeclarationError as error:
-        if not error.findings:
-            raise
-        inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ, run=run)
-        raise failed([*error.findings, *_examine_variables(inventory)]) from error
+    document, findings = read_and_examine(file)
     inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ, run=run)
+    if findings:
+        broken = [*findings, *_examine_variables(inventory)]
+        raise failed([*broken, *_judge_known(document, inventory, broken)])
+    declaration = Declaration(convert(document.content, GpuStack), document)
     return assemble(declaration, inventory, inventories, is_whole=not limit)
 
 
@@ -76,12 +76,13 @@ def assemble(
     """
     broken = list(_examine_variables(inventory))
     if broken:
-        raise failed(broken)
+        raise failed([*broken, *_judge_known(declaration.document, inventory, broken)])
     merged = tuple(_merge_nodes(declaration, inventory))
     beside = Beside(Path(declaration.document.name).parent)
     completed = [beside.complete(node.stack) for node in merged]
     late = [remarks for _, remarks in completed]
-    findings = in_reading_order([*_judge_nodes(merged, declaration, late, is_whole=is_whole), *beside.findings])
+    remarks = _judge_nodes(merged, declaration.document, late, is_whole=is_whole)
+    findings = in_reading_order([*remarks.findings(len(merged)), *beside.findings])
     nodes = tuple(replace(node, stack=stack) for node, (stack, _) in zip(merged, completed, strict=True))
     if any(each.severity is Severity.ERROR for each in findings):
         raise failed(findings)
@@ -90,7 +91,7 @@ def assemble(
 
 def without_inventory(declaration: Declaration) -> FleetNode:
     """Return what a declaration says to a node to which no inventory adds anything."""
-    return merge_node(Host("every node", (), Endpoint("")), [_said_in_file(declaration)])
+    return merge_node(Host("every node", (), Endpoint("")), [_said_in_file(declaration.document)])
 
 
 def read_inventory(
@@ -156,20 +157,50 @@ def _examine_variables(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _merge_nodes(declaration: Declaration, inventory: Inventory) -> Iterator[FleetNode]:
-    file = _said_in_file(declaration)
+    for host, levels in _levels(declaration.document, inventory):
+        yield merge_node(host, levels)
+
+
+def _levels(document: Document, inventory: Inventory) -> Iterator[tuple[Host, list[Contribution]]]:
+    """Yield each host with what file, groups and host say of it, weakest first."""
+    file = _said_in_file(document)
     groups = {
         name: said(Level.GROUP, stack, Variable(f"group {name}"), ()) for name, stack in inventory.group_stacks.items()
     }
     for host in inventory.hosts:
         own = said(Level.HOST, host.stack, Variable(f"host {host.name}"), ())
-        chain = [file, *(groups[name] for name in host.groups if name in groups), own]
-        yield merge_node(host, chain)
+        yield host, [file, *(groups[name] for name in host.groups if name in groups), own]
 
 
-def _said_in_file(declaration: Declaration) -> Contribution:
-    content = declaration.document.content
+def _said_in_file(document: Document) -> Contribution:
+    content = document.content
     spec = content.get("spec") if isinstance(content, dict) else None
-    return said(Level.FILE, spec, declaration.document, SPEC)
+    return said(Level.FILE, spec, document, SPEC)
+
+
+def _judge_known(document: Document, inventory: Inventory, broken: Sequence[Finding]) -> list[Finding]:
+    """Return the rules that nodes do not keep, as far as levels with these errors say what is declared for them."""
+    content = document.content
+    strays = content.keys() - KEYS if isinstance(content, dict) else set()
+    nodes = []
+    for host, levels in _levels(document, inventory):
+        owners = {document.name, f"host {host.name}", *(f"group {name}" for name in host.groups)}
+        keys = [_within(each.key) for each in broken if each.place.source in owners]
+        wrong = {key for key in keys if key is not None}
+        if isinstance(content, dict) and (node := merge_known(host, levels, wrong, strays)) is not None:
+            nodes.append(node)
+    beside = Beside(Path(document.name).parent)
+    late = [[*as_far_as_known(partial(beside.judge, node.stack))] for node in nodes]
+    remarks = _judge_nodes(nodes, document, late, is_whole=False)
+    return [*remarks.findings(len(inventory.hosts)), *beside.findings]
+
+
+def _within(key: str) -> str | None:
+    """Return a key of a level as one of the spec, which itself is "": None where it is outside."""
+    for around in (dotted(SPEC), dotted(_PREFIX)):
+        if key == around or key.startswith((f"{around}.", f"{around}[")):
+            return key.removeprefix(around).removeprefix(".")
+    return None
 
 
 @dataclass
@@ -187,8 +218,8 @@ class _Remarks:
 
 
 def _judge_nodes(
-    nodes: Sequence[FleetNode], declaration: Declaration, late: Sequence[Sequence[Remark]], *, is_whole: bool
-) -> list[Finding]:
+    nodes: Sequence[FleetNode], document: Document, late: Sequence[Sequence[Remark]], *, is_whole: bool
+) -> _Remarks:
     """Return what is wrong with the nodes' declarations; `late` is what their files have shown."""
     remarks = _Remarks()
     names = [node.name for node in nodes]
@@ -204,10 +235,11 @@ def _judge_nodes(
             if is_whole
             else ()
         )
-        for each in (*judge(node.stack), *of_files, *others, *offers, *judge_shared(node, nodes[0])):
-            place, key = _locate(node, declaration, each.path)
+        shared = as_far_as_known(partial(judge_shared, node, nodes[0]))
+        for each in (*judge(node.stack), *of_files, *others, *offers, *shared):
+            place, key = _locate(node, document, each.path)
             remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)
-    return list(remarks.findings(len(nodes)))
+    return remarks
 
 
 def _judge_builder(stack: StackSpec, names: Sequence[str]) -> Iterator[Remark]:
@@ -218,11 +250,11 @@ def _judge_builder(stack: StackSpec, names: Sequence[str]) -> Iterator[Remark]:
         yield Remark(Severity.ERROR, ("driver", "builder"), f"no host of the inventory is named '{builder}'", hint)
 
 
-def _locate(node: FleetNode, declaration: Declaration, path: KeyPath) -> tuple[Place, str]:
+def _locate(node: FleetNode, document: Document, path: KeyPath) -> tuple[Place, str]:
     """Return where the key was written that decides for this node, and its name there."""
     origin = _origin(node, path)
     if origin is None or origin.level in {Level.DEFAULT, Level.FILE}:
-        return declaration.document.value_place(SPEC + path), dotted(SPEC + path)
+        return document.value_place(SPEC + path), dotted(SPEC + path)
     return origin.where, dotted(_PREFIX + path)
 
 

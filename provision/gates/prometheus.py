@@ -1,7 +1,6 @@
 """Asks one query of an HTTP API that is Prometheus'. Its answer is read strictly; its token is never shown.
 
-The standard library sends the request: no redirect is followed, so that a token goes nowhere else, and no proxy is
-used.
+No redirect is followed, so that a token goes nowhere else, and no proxy is used.
 https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
@@ -12,13 +11,16 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
+from provision.asking import Question, TooLongError
+from provision.asking import ask as send
 from provision.decoding import decoder_of
 from provision.gates.errors import UnansweredError
 from provision.printable import printable
+from provision.regular_file import read_beginning
 
 if TYPE_CHECKING:
     from provision.spec.model import QueryGate
@@ -88,17 +90,21 @@ def _shown(metric: dict[str, str]) -> str:
 
 
 def _get(gate: QueryGate) -> tuple[int, bytes]:
-    url = urlsplit(gate.prometheus)
     query = urlencode({"query": gate.query, "timeout": f"{gate.timeout_seconds}s"}, quote_via=quote)
-    headers = {"Accept": "application/json", "User-Agent": "grapnel", **_authorization(gate)}
+    question = Question(
+        method="GET",
+        url=f"{gate.prometheus.rstrip('/')}/api/v1/query?{query}",
+        headers={"Accept": "application/json", "User-Agent": "grapnel", **_authorization(gate)},
+        deadline_s=gate.timeout_seconds,
+        most_bytes=MOST_BYTES,
+        tls=_tls(gate),
+    )
     try:
-        connection = _connection(gate, url.scheme, url.hostname or "", url.port)
-        try:
-            connection.request("GET", f"{url.path.rstrip('/')}/api/v1/query?{query}", headers=headers)
-            response = connection.getresponse()
-            body = response.read(MOST_BYTES + 1)
-        finally:
-            connection.close()
+        answer = send(question)
+    except TooLongError:
+        raise UnansweredError(
+            f"the answer has more than {MOST_BYTES // 2**20} MiB: let the query return less"
+        ) from None
     except ssl.SSLCertVerificationError as error:
         raise UnansweredError(f"its certificate is not trusted: {error.verify_message}") from None
     except TimeoutError:
@@ -107,27 +113,23 @@ def _get(gate: QueryGate) -> tuple[int, bytes]:
         raise UnansweredError((error.strerror or type(error).__name__).lower()) from None
     except (http.client.HTTPException, ValueError) as error:  # ValueError: a token that does not fit into a header
         raise UnansweredError(f"the request failed: {type(error).__name__}") from None
-    if len(body) > MOST_BYTES:
-        raise UnansweredError(f"the answer has more than {MOST_BYTES // 2**20} MiB: let the query return less")
-    return response.status, body
+    return answer.status, answer.body
 
 
-def _connection(gate: QueryGate, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=gate.timeout_seconds)
+def _tls(gate: QueryGate) -> ssl.SSLContext | None:
+    if gate.ca_file is None or not gate.prometheus.startswith("https:"):
+        return None
     try:
-        context = ssl.create_default_context(cafile=gate.ca_file)
+        return ssl.create_default_context(cafile=gate.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise UnansweredError(f"the certificates in {gate.ca_file} cannot be read: {error.strerror}") from None
-    return http.client.HTTPSConnection(host, port, timeout=gate.timeout_seconds, context=context)
 
 
 def _authorization(gate: QueryGate) -> dict[str, str]:
     if gate.token_file is None:
         return {}
     try:
-        with Path(gate.token_file).open(encoding="ascii") as file:
-            token = file.read(_TOKEN_BYTES).strip()
+        token = read_beginning(Path(gate.token_file), _TOKEN_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
         raise UnansweredError(f"the token in {gate.token_file} cannot be read: {why}") from None

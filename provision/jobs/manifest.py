@@ -10,9 +10,13 @@ import base64
 import gzip
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.pods import NODE_JOB
+from provision.jobs.seal import JOB_UID, SEAL_KEY
+
+if TYPE_CHECKING:
+    from provision.jobs.seal import Seal
 
 REQUEST: Final = "request.json.gz"
 NODE: Final = "grapnel.dev/node"  # annotation: the Node, for people
@@ -38,9 +42,10 @@ def label_of(node: str) -> str:
     return hashlib.sha256(node.encode()).hexdigest()[:32]
 
 
-def render_secret(kind: JobKind, name: str, job_uid: str, request: bytes) -> dict[str, Any]:
-    """Return the Secret with what is to be done; it goes with its Job."""
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job_uid, "controller": True}
+def render_secret(kind: JobKind, name: str, seal: Seal, request: bytes) -> dict[str, Any]:
+    """Return the Secret with what is to be done, and what to seal its log with; it goes with its Job."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": seal.job, "controller": True}
+    data = {REQUEST: gzip.compress(request, mtime=0), SEAL_KEY: seal.key, JOB_UID: seal.job.encode()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -51,7 +56,7 @@ def render_secret(kind: JobKind, name: str, job_uid: str, request: bytes) -> dic
             "ownerReferences": [owner],
         },
         "immutable": True,
-        "data": {REQUEST: base64.b64encode(gzip.compress(request, mtime=0)).decode()},
+        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
     }
 
 
@@ -64,6 +69,7 @@ def render_job(kind: JobKind, name: str, node: str, timeout_s: int) -> dict[str,
         "metadata": {"name": name, "namespace": kind.namespace, "labels": labels, "annotations": {NODE: node}},
         "spec": {
             "backoffLimit": 6,  # restarts, such as by a reboot that the run itself asks for
+            "podReplacementPolicy": "Failed",  # not beside one that is still ending: two would be at work on the node
             "activeDeadlineSeconds": timeout_s + 2 * GRACE_S,
             "ttlSecondsAfterFinished": KEPT_S,
             "template": {

@@ -1,10 +1,26 @@
-"""Defines what is read of Jobs, their pods and Events."""
+"""Defines what is read of Jobs, their pods and Events, and whose pod one is. Pure.
+
+A pod is a Job's by the uid of its owner. Names and labels prove nothing: the kubelet of any node may write a pod with
+the labels of a Job of another node.
+"""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from provision.cluster.objects import Metadata  # noqa: TC001 - msgspec resolves the annotation
+from provision.cluster.pods import MIRROR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DISRUPTED: Final = "DisruptionTarget"
+
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -26,6 +42,12 @@ class Job(_Part, frozen=True, kw_only=True):
 
     metadata: Metadata
     status: JobStatus = JobStatus()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its pod has ended with 0."""
+        ended = {"Complete", "SuccessCriteriaMet"}
+        return any(each.type in ended and each.status == "True" for each in self.status.conditions)
 
     @property
     def failure(self) -> str:
@@ -60,17 +82,30 @@ class ContainerStatus(_Part, frozen=True, kw_only=True):
     last_state: State = State()
 
 
+class PodCondition(_Part, frozen=True, kw_only=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
 class PodStatus(_Part, frozen=True, kw_only=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class PodSpec(_Part, frozen=True, kw_only=True):
+    node_name: str = ""
 
 
 class AgentPod(_Part, frozen=True, kw_only=True):
     """The pod of a Job."""
 
     metadata: Metadata
+    spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
     @property
@@ -88,6 +123,33 @@ class AgentPod(_Part, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether nothing of it runs again."""
         return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def why_ended(self) -> str:
+        """Who or what has ended it, as far as that can be seen."""
+        disrupted = next((each for each in self.status.conditions if each.type == _DISRUPTED), None)
+        if disrupted is not None:
+            return f"its pod was ended: {disrupted.message or disrupted.reason}"
+        if self.status.reason:  # such as of a node that shuts down
+            return f"its pod was ended: {self.status.message or self.status.reason}"
+        return "its pod was deleted" if self.metadata.deletion_timestamp else "its pod has ended"
+
+
+def newest_pod(pods: Iterable[AgentPod], job_uid: str, node: str) -> AgentPod | None:
+    """Return the pod by which a Job is at work on its node; None where it has none that is not about to go."""
+    living = [pod for pod in pods if is_pod_of(pod, job_uid, node) and pod.metadata.deletion_timestamp is None]
+    return max(living, key=lambda pod: (pod.metadata.creation_timestamp or _NEVER, pod.metadata.name), default=None)
+
+
+def is_pod_of(pod: AgentPod, job_uid: str, node: str) -> bool:
+    """Tell whether a pod is that of a Job: made by the Job controller, and bound to the node that the Job is for."""
+    owner = pod.metadata.controller
+    return is_on(pod, node) and owner is not None and owner.is_a("batch", "Job") and owner.uid == job_uid
+
+
+def is_on(pod: AgentPod, node: str) -> bool:
+    """Tell whether a pod is bound to a node by the API, and not a kubelet's word for one of its own."""
+    return pod.spec.node_name == node and MIRROR not in pod.metadata.annotations
 
 
 class Event(_Part, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from provision.jobs.errors import JobError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TASK: Final = "run a Job on the node"
 _LONGEST: Final = 2000
+_WAITING: Final = 4  # events of a node that wait to be heard: then its log is not read further
+_LOOK_S: Final = 1.0
 _WITHOUT_A_TASK: Final = frozenset({RunStatus.ERROR, RunStatus.NO_NODES})
 
 
@@ -51,16 +54,23 @@ class JobRunner:
         When ``cancel`` is set, or the iterator is closed early, Jobs are deleted and their ends are waited for first.
         """
         said: queue.Queue[_Said] = queue.Queue()
+        rooms = {node: threading.Semaphore(_WAITING) for node in request.nodes}
         closed = threading.Event()
         ends: dict[str, RunFinished] = {}
 
         def is_to_stop() -> bool:
             return cancel.is_set() or closed.is_set()
 
+        def say(node: str, event: Event) -> None:
+            while not rooms[node].acquire(timeout=_LOOK_S):
+                if closed.is_set():  # nobody hears anything any more
+                    return
+            said.put(_Said(node, event))
+
         def work(node: str) -> None:
             end = RunFinished(RunStatus.ERROR, message="its Job ended with a bug")
             try:
-                end = self._run_one(request, node, is_to_stop, lambda event: said.put(_Said(node, event)))
+                end = self._run_one(request, node, is_to_stop, partial(say, node))
             finally:
                 said.put(_Said(node, end))
 
@@ -73,6 +83,7 @@ class JobRunner:
                     if isinstance(found.event, RunFinished):
                         ends[found.node] = found.event
                     else:
+                        rooms[found.node].release()
                         yield found.event
             finally:
                 closed.set()  # leaving the pool waits for its threads

@@ -94,4 +94,4 @@ class Listeners:
                 act(listener)
             except Exception as error:  # noqa: BLE001 - an upgrade does not depend on who hears of it
                 self._listeners.remove(listener)
-                self._troubles.append(f"{type(listener).__name__} ended with a bug: {type(error).__name__}: {error}")
+                self._troubles.append(f"{type(listener).__name__} ended with a bug: {type(error).__name__}")

@@ -5,6 +5,7 @@ The contract of what is sent is ``docs/contracts/rollout-notification``.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "grapnel.dev/rollout-notification/v1alpha1"
 MAX_TEXT: Final = 1000
+# What chat services read in a text that is posted to them: links with another text, people who are called. Reasons are
+# worded by nodes, of which one may belong to somebody else.
+_MARKUP: Final = str.maketrans({"<": "\u2039", ">": "\u203a"})
+_LINK: Final = re.compile(r"\](?=[\[(])")
+_CALL: Final = re.compile(r"@(?=(?:all|channel|here|everyone)\b)", re.IGNORECASE)
 
 Type = Literal[
     "rollout.started",
@@ -95,19 +101,20 @@ class Newsroom:
             yield self._message("node.done", now, f"{shown} is in service again", node=node, wave=wave)
         elif phase.value == "returned":
             what = f"{shown} is in service again with its former driver: {progress.reason}"
-            yield self._message("node.returned", now, what, node=node, wave=wave, reason=printable(progress.reason))
+            yield self._message("node.returned", now, what, node=node, wave=wave, reason=progress.reason)
         elif phase.is_over:
             where = "" if before is None or before.is_over else before.value
             what = f"{shown} has failed{f' in {where}' if where else ''}: {progress.reason}"
-            yield self._message(
-                "node.failed", now, what, node=node, wave=wave, phase=where, reason=printable(progress.reason)
-            )
+            yield self._message("node.failed", now, what, node=node, wave=wave, phase=where, reason=progress.reason)
         elif before is None or before.is_over:
             yield self._message("node.started", now, f"{shown} is taken out of service", node=node, wave=wave)
 
     def see(self, standing: Standing, now: datetime) -> Iterator[Message]:
         """Yield what is news about how the rollout stands."""
         self.waiting = sum(name not in standing.out for name in standing.waiting)
+        back = [name for name, phase in self.phases.items() if not phase.is_over and name not in standing.out]
+        for name in back:  # it is back in service as it was, for which there is no phase
+            del self.phases[name]
         if not self.is_started:
             self.is_started = True
             self.waves = {name: wave.title for wave in standing.waves for name in wave.nodes}
@@ -117,10 +124,8 @@ class Newsroom:
                 yield from self.hear(progress, then)
         if standing.stop and standing.stop != self.stop:
             self.stop = standing.stop
-            reason = printable(standing.stop)
-            yield self._message(
-                "rollout.stopped", now, f"no further node begins: {reason}", reason=reason, nodes=self._counts()
-            )
+            said = f"no further node begins: {standing.stop}"
+            yield self._message("rollout.stopped", now, said, reason=standing.stop, nodes=self._counts())
 
     def end(self, now: datetime) -> Iterator[Message]:
         """Yield what is news at the end; nothing where nothing had begun."""
@@ -128,9 +133,7 @@ class Newsroom:
             return
         counts = self._counts()
         said = ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "nothing was changed"
-        yield self._message(
-            "rollout.ended", now, f"the rollout has ended: {said}", reason=printable(self.stop), nodes=counts
-        )
+        yield self._message("rollout.ended", now, f"the rollout has ended: {said}", reason=self.stop, nodes=counts)
 
     def _counts(self) -> dict[str, int]:
         """Return how many nodes are done, have failed, are out of service, and wait."""
@@ -138,11 +141,15 @@ class Newsroom:
         return {"done": found["done"], "failed": found["failed"], "out": found["out"], "waiting": self.waiting}
 
     def _message(self, kind: Type, now: datetime, text: str, **data: Any) -> Message:  # noqa: ANN401 - fields of Data
-        if "node" in data:
-            data["node"] = printable(data["node"])
-        whole = printable(f"{self.place}: {text}", limit=MAX_TEXT)
-        told = Data(place=self.place, rollout=self.rollout, **data)
+        data |= {key: printable(data[key]) for key in ("node", "wave", "reason") if key in data}
+        whole = printable(unmarked(f"{self.place}: {text}"), limit=MAX_TEXT)
+        told = Data(place=printable(self.place), rollout=self.rollout, **data)
         return Message(type=kind, timestamp=f"{now:%Y-%m-%dT%H:%M:%S.%fZ}", text=whole, data=told)
+
+
+def unmarked(text: str) -> str:
+    """Return a text in which chat services find no link with another text and nobody to call."""
+    return _CALL.sub("@ ", _LINK.sub("] ", text.translate(_MARKUP)))
 
 
 def _count(phase: Phase) -> str:

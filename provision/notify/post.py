@@ -5,18 +5,15 @@ TLS is verified, redirects are not followed, and nothing of an answer but its st
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import ssl
-import threading
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-from provision.hang_up import HangUp
+from provision.asking import Question, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 DEADLINE_S: Final = 10.0
 _LATE: Final = "no answer in time"
@@ -41,56 +38,14 @@ def post(
     tls: ssl.SSLContext | None = None,
 ) -> int:
     """Send ``body`` as JSON and return the status of the answer. Raises PostError."""
-    parts = urlsplit(url)
-    target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-    connection = _connection(url, deadline_s, tls)
-    is_cut = threading.Event()
     sent = {"Content-Type": "application/json", "User-Agent": "grapnel", **headers}
+    question = Question(
+        method="POST", url=url, headers=sent, body=body, deadline_s=deadline_s, tls=tls, uses_proxy=True
+    )
     try:
-        connection.connect()
-        with _limit(connection, deadline_s, is_cut):
-            connection.request("POST", target, body, sent)
-            status = connection.getresponse().status
+        return ask(question).status
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise PostError(_LATE if is_cut.is_set() else _reason(error)) from error
-    finally:
-        connection.close()
-    if is_cut.is_set():  # what had come of an answer by then passes for all of it
-        raise PostError(_LATE)
-    return status
-
-
-def _connection(url: str, timeout_s: float, tls: ssl.SSLContext | None) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port
-    if parts.scheme != "https":
-        return http.client.HTTPConnection(host, port, timeout=timeout_s)
-    context = tls or ssl.create_default_context()
-    proxy = "" if proxy_bypass(host) else getproxies().get("https", "")
-    if not proxy:
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
-    via = urlsplit(proxy)
-    connection = http.client.HTTPSConnection(via.hostname or "", via.port, timeout=timeout_s, context=context)
-    connection.set_tunnel(host, port)
-    return connection
-
-
-@contextlib.contextmanager
-def _limit(connection: http.client.HTTPConnection, seconds: float, is_cut: threading.Event) -> Iterator[None]:
-    """End a connection after so many seconds: an answer that comes a drop at a time resets every other clock."""
-    with HangUp(connection.sock.fileno()) as hang_up:
-
-        def cut() -> None:
-            is_cut.set()
-            hang_up()
-
-        timer = threading.Timer(seconds, cut)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        raise PostError(_reason(error)) from error
 
 
 def _reason(error: Exception) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from provision.errors import GrapnelError
 from provision.notify.signature import parse_secret
 from provision.notify.webhook import Receiver
+from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +19,11 @@ if TYPE_CHECKING:
     from provision.spec.model import Notify
 
 MAX_FILE: Final = 4096
-_URL: Final = re.compile(r"https://[^\s/@]+(/[!-~]*)?|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[!-~]*)?")
+_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+_HOST: Final = rf"{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\]"
+_URL: Final = re.compile(
+    rf"(https://({_HOST})|http://(localhost|127\.0\.0\.1|\[::1\]))(:[1-9][0-9]{{0,4}})?([/?][!-~]*)?"
+)
 _MAKE: Final = "make one: `echo whsec_$(openssl rand -base64 32)`"
 
 
@@ -35,18 +42,31 @@ def _receiver(one: Notify) -> Receiver:
     except ValueError as error:
         raise ReceiverError(f"rollout.notify: key in {one.secret_file}: {error}", hint=_MAKE) from None
     url = one.url or _read(one.url_file or "")
-    if not _URL.fullmatch(url):
+    if not _can_be_told(url):
+        what = f"what {one.url_file} has" if one.url is None else one.url
         raise ReceiverError(
-            f"rollout.notify: what {one.url_file} has is not a URL that can be told anything",
-            hint="one line: https://HOST/PATH",
+            f"rollout.notify: {what} is not a URL that can be told anything", hint="one line: https://HOST/PATH"
         )
     return Receiver(url=url, key=key, types=frozenset(event.value for event in one.events))
 
 
+def _can_be_told(url: str) -> bool:
+    """Tell whether a URL is one that a request can be made of: what cannot is told before anything is changed."""
+    if not _URL.fullmatch(url):
+        return False
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port  # a port that there is not is a ValueError
+        if ":" in host:
+            ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return port != 0
+
+
 def _read(path: str) -> str:
     try:
-        with Path(path).open("rb") as file:
-            return file.read(MAX_FILE).decode("ascii").strip()
+        return read_regular(Path(path), MAX_FILE).decode("ascii").strip()
     except OSError as error:
         raise ReceiverError(f"rollout.notify: {path}: {error.strerror}", hint=_MAKE) from error
     except UnicodeDecodeError as error:

@@ -15,7 +15,7 @@ from provision.planner.driver_choice import choose_driver, kernel_left_behind
 from provision.planner.driver_document import describe_change, driver_files
 from provision.planner.driver_packages import disruption_of, plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
-from provision.planner.kernel_module import plan_kernels, plan_module, plan_provided_module
+from provision.planner.kernel_module import find_not_in_force, plan_kernels, plan_module, plan_provided_module
 from provision.planner.package_source import with_package_source
 from provision.planner.part import (
     PACKAGE_MANAGER_LOCKED,
@@ -54,25 +54,36 @@ def plan_driver(
     """Return what brings the driver to the declared version and keeps it there.
 
     What takes the GPUs out of service is deferred until the change is staged on the node: then it takes the shortest
-    time, and nothing is downloaded or compiled in it. Where a bundle is declared, ``facts`` offer what it has.
+    time, and nothing is downloaded or compiled in it. Where a bundle is declared, ``facts`` offer what it has. Beside a
+    problem are the changes that would be made without it, as far as they are known.
     """
-    declared = stack.driver
-    if not declared.enabled or declared.source is DriverSource.NONE:
+    if not stack.driver.enabled or stack.driver.source is DriverSource.NONE:
         return Part()
-    if problem := _foreign_packages(facts, distribution):
-        return Part(problems=(problem,))
+    foreign = _foreign_packages(facts, distribution)
+    without = _without(facts, foreign)  # they have to go first, and what is planned comes after that
+    part = _plan_driver(without, stack.driver, distribution, payload.driver, version_reason)
+    if not foreign:
+        return part
+    return replace(part, problems=(_foreign_problem(facts, foreign), *part.problems))
+
+
+def _plan_driver(
+    facts: NodeFacts, declared: Driver, distribution: Distribution, program: Artifact, version_reason: str
+) -> Part[DriverVariables]:
     facts = with_runfile(facts, declared)
     declared, derived = with_package_source(facts, declared, distribution)
     sources = repository.render(distribution, declared.source, declared.repository)
+    problems: tuple[Problem, ...] = ()
     if isinstance(sources, Problem):
-        return Part(problems=(sources,))
+        problems, sources = (sources,), ()
     if writes := plan_files(facts, Role.DRIVER, sources):
         return _with_sources_first(facts, declared, sources, writes)
     choice = choose_driver(facts, declared, distribution, version_reason=version_reason)
-    if isinstance(choice, Problem):
-        return Part(problems=(choice,))
+    if isinstance(choice, Problem):  # without its repository a node cannot know the packages: that says nothing more
+        return Part(_repair_first(facts, program), problems or (choice,))
     choice = replace(choice, derived=(*derived, *choice.derived))
-    return _plan_choice(facts, declared, choice, payload.driver, sources)
+    part = _plan_choice(facts, declared, choice, program, sources)
+    return replace(part, problems=(*problems, *part.problems))
 
 
 def changes_driver(part: Part[DriverVariables]) -> bool:
@@ -108,18 +119,8 @@ def _with_sources_first(
 def _plan_choice(
     facts: NodeFacts, declared: Driver, choice: Choice, program: Artifact, sources: Sequence[FileContent]
 ) -> Part[DriverVariables]:
-    if choice.is_module_managed:
-        module: tuple[Item, ...] | Problem = (
-            *plan_kernels(facts, choice.upstream, choice.flavour.value, choice.kernels),
-            *plan_module(facts, choice.upstream, choice.flavour.value),
-        )
-    else:
-        module = plan_provided_module(facts, choice.upstream)
-    if isinstance(module, Problem):
-        return Part(problems=(module,))
-    if choice.is_module_managed:
-        module = _with_reboot(facts, declared, module)
     files = driver_files(declared, choice)
+    module, missing = _module(facts, declared, choice, files)
     change = describe_change(facts, declared, choice, files)
     swap = (
         *_repair(facts),
@@ -130,8 +131,10 @@ def _plan_choice(
         *_unfinished(facts, change),
     )
     is_to_be = _declared(declared, sources, change)
+    is_loaded_so = choice.is_module_managed and facts.module.loaded and not module
+    not_in_force = find_not_in_force(facts, declared.module_parameters) if is_loaded_so else ()
     if not swap:
-        return Part(derived=choice.derived, declared=is_to_be)
+        return Part(problems=missing, warnings=not_in_force, derived=choice.derived, declared=is_to_be)
     is_staged = change_id(change) in {each.id for each in facts.driver.staged if each.complete}
     is_deferred = not is_staged and any(item.disruption in _OUT_OF_SERVICE for item in swap)
     deployment = plan_deployment(facts, Role.DRIVER, "driver", program.digest)
@@ -150,8 +153,22 @@ def _plan_choice(
         driver_swap=not is_deferred,
     )
     errors, warnings = _preflight(facts, declared, change)
-    problems = (*package_manager_problems(facts), *errors)
-    return Part(items, problems, variables, warnings, choice.derived, is_to_be)
+    problems = (*missing, *package_manager_problems(facts), *errors)
+    return Part(items, problems, variables, (*warnings, *not_in_force), choice.derived, is_to_be)
+
+
+def _module(
+    facts: NodeFacts, declared: Driver, choice: Choice, files: Sequence[FileContent]
+) -> tuple[tuple[Item, ...], tuple[Problem, ...]]:
+    """Return what is done about the kernel module, and what keeps the declared one from being loaded."""
+    if choice.is_module_managed:
+        items = (
+            *plan_kernels(facts, choice.upstream, choice.flavour.value, choice.kernels),
+            *plan_module(facts, choice.upstream, choice.flavour.value, files),
+        )
+        return _with_reboot(facts, declared, items), ()
+    provided = plan_provided_module(facts, choice.upstream)
+    return ((), (provided,)) if isinstance(provided, Problem) else (provided, ())
 
 
 def _declared(declared: Driver, sources: Sequence[FileContent], change: DriverChange) -> Declared:
@@ -205,17 +222,32 @@ def _stage(change: DriverChange) -> Item:
     )
 
 
-def _foreign_packages(facts: NodeFacts, distribution: Distribution) -> Problem | None:
-    foreign = sorted(
-        name for name, package in facts.packages.items() if distribution.is_other_driver_source(package.source)
+def _foreign_packages(facts: NodeFacts, distribution: Distribution) -> tuple[str, ...]:
+    """Return the packages of another driver than those of this distribution and of NVIDIA's repository for it."""
+    return tuple(
+        sorted(name for name, package in facts.packages.items() if distribution.is_other_driver_source(package.source))
     )
+
+
+def _without(facts: NodeFacts, foreign: Sequence[str]) -> NodeFacts:
     if not foreign:
-        return None
+        return facts
+    packages = {name: package for name, package in facts.packages.items() if name not in foreign}
+    return msgspec.structs.replace(facts, packages=packages)
+
+
+def _foreign_problem(facts: NodeFacts, foreign: Sequence[str]) -> Problem:
     return Problem(
         code="driver-foreign-packages",
         message=f"{facts.node.hostname} has packages of another NVIDIA driver: {', '.join(foreign)}",
         hint="remove them first: two drivers cannot be installed side by side",
     )
+
+
+def _repair_first(facts: NodeFacts, program: Artifact) -> tuple[Item, ...]:
+    """Return what is done to an interrupted package manager, whichever driver is chosen."""
+    repair = _repair(facts)
+    return (*plan_deployment(facts, Role.DRIVER, "driver", program.digest), *repair) if repair else ()
 
 
 def _repair(facts: NodeFacts) -> tuple[Item, ...]:

@@ -16,6 +16,7 @@ from provision.driver.flavour import choose
 from provision.driver.gpus import support
 from provision.driver.terms import Flavour, branch_of
 from provision.node_plan import Derived, Problem
+from provision.planner.part import VERSION_NOT_CHOSEN
 from provision.planner.runfile import of_this_file
 from provision.spec.model import KernelModule
 
@@ -103,7 +104,7 @@ def choose_driver(
         return wanted
     if declared.version is None:
         return Problem(
-            code="version-not-chosen",
+            code=VERSION_NOT_CHOSEN,
             message=f"driver.branch {declared.branch} stands for one version in the whole fleet, and none was chosen",
             hint="use grapnel apply or site.yml, which choose it from the facts of all nodes, or declare the version",
         )

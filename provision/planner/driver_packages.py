@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 def plan_packages(facts: NodeFacts, driver: DriverPackages, scheme: VersionScheme) -> tuple[Item, ...]:
     """Return what brings every package of the closure to its version, and takes away what cannot stay beside it."""
-    changes = [item for package in driver.packages if (item := _package(facts, package, driver, scheme)) is not None]
+    has_some = any(_has(facts, package) for package in driver.packages)
+    changes = [
+        item
+        for package in driver.packages
+        if (item := _package(facts, package, driver, scheme, has_some=has_some)) is not None
+    ]
     removals = [
         Item(
             role=Role.DRIVER,
@@ -31,13 +36,21 @@ def plan_packages(facts: NodeFacts, driver: DriverPackages, scheme: VersionSchem
     return (*changes, *removals)
 
 
-def _package(facts: NodeFacts, package: PackageVersion, driver: DriverPackages, scheme: VersionScheme) -> Item | None:
-    """Return what brings one package to its version, None when it is there."""
+def _has(facts: NodeFacts, package: PackageVersion) -> bool:
+    installed = facts.packages.get(package.name)
+    return installed is not None and installed.version == package.version
+
+
+def _package(
+    facts: NodeFacts, package: PackageVersion, driver: DriverPackages, scheme: VersionScheme, *, has_some: bool
+) -> Item | None:
+    """Return what brings one package to its version, None when it is there; ``has_some``: others of the driver are."""
     installed = facts.packages.get(package.name)
     upstream = scheme(driver.version).upstream  # a package may have a version line of its own
     action, disruption, holding = Action.INSTALL, Disruption.NONE, ""
     if installed is None:
-        reason = f"declared driver {upstream} is not installed"
+        missing = f"{package.name} of driver {upstream} is missing"
+        reason = missing if has_some else f"declared driver {upstream} is not installed"
     elif installed.version != package.version:
         older = scheme(installed.version) < scheme(package.version)
         action = Action.UPGRADE if older else Action.DOWNGRADE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.node_plan import EDITED, Action, FileContent, Item, Problem, Role
+from provision.node_plan import EDITED, HAND_EDITED, Action, FileContent, Item, Problem, Role
 from provision.render.engine_file import shown
 from provision.render.mark import Origin, origin_of
 from provision.spec.model import HandEdits
@@ -90,7 +90,7 @@ def _place_of(path: str, present: FileState, folder: str) -> str:
 
 def _problem(facts: NodeFacts, wanted: FileContent, present: str, place: str) -> Problem:
     return Problem(
-        code="hand-edited",
+        code=HAND_EDITED,
         message=f"{wanted.path} on {facts.node.hostname} was edited after grapnel wrote it: "
         f"{_difference(present, wanted.content)}",
         hint="put what you need into a file of your own and take this one away; or overwrite it, which keeps it as "

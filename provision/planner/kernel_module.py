@@ -6,18 +6,23 @@ to exchange the loaded one for that one, and to refuse what would end with libra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from provision.node_plan import Action, Disruption, Item, Problem, Role
 from provision.planner.holders import describe_holders
+from provision.render.modprobe import OPTIONS_PATH, parse_options
+from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from provision.fleet.driver_facts import ModuleFile
     from provision.fleet.facts import KernelModule, NodeFacts
+    from provision.node_plan import FileContent
 
 TARGET = "kernel module nvidia"
+_NUMBER: Final = re.compile("0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*")
 RELOAD_MARK = "/run/grapnel/kernel-module.json"
 
 
@@ -36,8 +41,11 @@ def plan_provided_module(facts: NodeFacts, version: str) -> tuple[Item, ...] | P
     return _load(version) if module.on_disk == version else _not_on_disk(facts, version)
 
 
-def plan_module(facts: NodeFacts, version: str, flavour: str) -> tuple[Item, ...]:
-    """Return what brings the loaded module to a version and a flavour that come with the driver's packages."""
+def plan_module(facts: NodeFacts, version: str, flavour: str, files: Sequence[FileContent]) -> tuple[Item, ...]:
+    """Return what brings the loaded module to a version and a flavour that come with the driver's packages.
+
+    ``files`` are the driver's, with the parameters of its module: it has those with which it was loaded.
+    """
     module = facts.module
     if not module.loaded:
         return _load(version) if facts.gpus else ()
@@ -45,7 +53,48 @@ def plan_module(facts: NodeFacts, version: str, flavour: str) -> tuple[Item, ...
         return _reload(facts, version)
     if module.flavour not in (None, flavour):
         return _other_flavour(facts, version, flavour)
+    if _has_other_options(facts, files):
+        return _other_options(facts)
     return _finish(facts, version)
+
+
+def _has_other_options(facts: NodeFacts, files: Sequence[FileContent]) -> bool:
+    """Tell whether the module gets other parameters, as the program on the node does (``driver/module_options.py``)."""
+    wanted = next((file.content for file in files if file.path == OPTIONS_PATH), None)
+    return wanted is not None and parse_options(wanted) != parse_options(facts.content(OPTIONS_PATH) or "")
+
+
+def find_not_in_force(facts: NodeFacts, declared: Mapping[str, int | str]) -> tuple[Problem, ...]:
+    """Return which declared parameters a loaded module does not have, although its file has had them for some time.
+
+    That is no change: whether loading it again would help, only whoever loads it can tell. An older initramfs may have
+    other parameters, and the driver may choose another value than it was given.
+    """
+    known = facts.module.parameters
+    numbers = {name: _number(value) for name, value in declared.items() if name in known}
+    found = [
+        f"{name} is {known[name]}, and is declared as {declared[name]}"
+        for name, number in numbers.items()
+        if number not in (None, known[name])
+    ]
+    if not found:
+        return ()
+    problem = Problem(
+        code="module-parameters-not-in-force",
+        message=f"the loaded kernel module of {facts.node.hostname} has other parameters than {OPTIONS_PATH}: "
+        f"{few(found)}",
+        hint="have it loaded again: `grapnel reboot NODE`; where that changes nothing, the driver chose it, "
+        "or another file of modprobe.d did",
+    )
+    return (problem,)
+
+
+def _number(value: int | str) -> int | None:
+    """Return the number that the kernel parses from a value (kstrtoint, base 0), None where it is not a number."""
+    text = str(value).lower()
+    if not _NUMBER.fullmatch(text):
+        return None
+    return int(text, 16 if text.startswith("0x") else 8 if text.startswith("0") else 10)
 
 
 def plan_kernels(facts: NodeFacts, version: str, flavour: str, kernels: Sequence[str]) -> tuple[Item, ...]:
@@ -91,6 +140,19 @@ def _other_flavour(facts: NodeFacts, version: str, flavour: str) -> tuple[Item, 
             target=TARGET,
             from_=f"{facts.module.version} {facts.module.flavour}",
             to=f"{version} {flavour}",
+            reason=reason + describe_holders(facts),
+            disruption=Disruption.DRAIN,
+        ),
+    )
+
+
+def _other_options(facts: NodeFacts) -> tuple[Item, ...]:
+    reason = "the kernel module gets other parameters, which it only takes when it is loaded"
+    return (
+        Item(
+            role=Role.DRIVER,
+            action=Action.RELOAD,
+            target=TARGET,
             reason=reason + describe_holders(facts),
             disruption=Disruption.DRAIN,
         ),

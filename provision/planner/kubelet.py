@@ -7,7 +7,7 @@ on the Node", "Changing the CPU Manager Policy").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.fleet.kubelet_facts import KubeletState
@@ -72,24 +72,31 @@ class _Wanted:
 def plan_kubelet(facts: NodeFacts, stack: StackSpec, *, hugepages_change: bool = False) -> Part[KubeletVariables]:
     """Return what makes the kubelet work as declared; settings that are declared no more are given back.
 
-    ``hugepages_change``: it has to count the node's huge pages again, which it only does when it starts.
+    ``hugepages_change``: it has to count the node's huge pages again, which it only does when it starts. Beside a
+    problem are the changes that would be made without it, as far as they are known.
     """
     settings = declared_settings(stack.node.kubelet)
     record = parse_record(facts.content(KUBELET_RECORD_PATH))
+    recount = _recount(facts, stack) if hugepages_change else Part()
     if not settings and facts.file(KUBELET_RECORD_PATH) is None:
-        return _recount(facts, stack) if hugepages_change else Part()
-    if record is None and facts.file(KUBELET_RECORD_PATH) is not None:
-        return Part(problems=(_unreadable_record(facts),))
+        return recount
+    unreadable = () if record is not None or facts.file(KUBELET_RECORD_PATH) is None else (_unreadable_record(facts),)
     state = facts.kubelet
+    if unreadable and not settings:  # what would be given back is not known
+        return Part(recount.items, unreadable)
     if state is None or not (state.config or state.config_dir):
-        return _not_found(facts, stack, state)
+        found = _not_found(facts, stack, state)
+        return replace(found, items=recount.items if found.problems else (), problems=(*unreadable, *found.problems))
     try:
         wanted = _wanted(facts, state, settings, record)
     except EngineConfigError as error:
-        return Part(problems=(Problem(code="kubelet-config", message=error.message, hint=error.hint),))
-    if problems := kubelet_problems(facts, state, settings, wanted.effective or {}):
-        return Part(problems=problems)
-    return _part(facts, state, wanted, hugepages_change=hugepages_change)
+        problem = Problem(code="kubelet-config", message=error.message, hint=error.hint)
+        known = _own_drop_in(state, settings)
+        items = recount.items if known is None else _part(facts, state, known, hugepages_change=hugepages_change).items
+        return Part(items, (*unreadable, problem))
+    part = _part(facts, state, wanted, hugepages_change=hugepages_change)
+    problems = (*unreadable, *kubelet_problems(facts, state, settings, wanted.effective or {}))
+    return Part(part.items, problems) if problems else part
 
 
 def _recount(facts: NodeFacts, stack: StackSpec) -> Part[KubeletVariables]:
@@ -157,6 +164,19 @@ def _wanted(facts: NodeFacts, state: KubeletState, settings: Settings, record: K
         writes=_own_file(facts, state.config, main, text),
         record=KubeletRecord(unit=state.unit, file=state.config, keys=keys) if settings else None,
         effective=read_settings(text, state.config),
+    )
+
+
+def _own_drop_in(state: KubeletState, settings: Settings) -> _Wanted | None:
+    """Return what does not depend on files of others: our own one, None where our settings are written into theirs."""
+    if not state.config_dir:
+        return None
+    drop_in = f"{state.config_dir}/{DROP_IN_NAME}"
+    if not settings:
+        return _Wanted(absent=(drop_in,))
+    return _Wanted(
+        writes=(FileContent(drop_in, render_drop_in(settings)),),
+        record=KubeletRecord(unit=state.unit, drop_in=drop_in),
     )
 
 

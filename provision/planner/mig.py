@@ -52,6 +52,7 @@ class _Gpu:
 def plan_mig(facts: NodeFacts, stack: StackSpec, *, driver_loads: bool, deploys: bool) -> MigPart:
     """Return what divides the node's GPUs as declared; a GPU that no entry of the layout is about stays as it is.
 
+    Beside a problem are the changes that would be made without it, as far as they are known.
     ``driver_loads`` and ``deploys``: this pass loads the driver, installs the node daemon and its programs.
     """
     content = render_mig_layout(stack)
@@ -60,19 +61,20 @@ def plan_mig(facts: NodeFacts, stack: StackSpec, *, driver_loads: bool, deploys:
     chosen = _chosen(facts, stack)
     writes = plan_files(facts, Role.NODE_DAEMON, (FileContent(MIG_LAYOUT_PATH, content),))
     problems = tuple(_problems(facts, stack, chosen))
-    if problems:
-        return MigPart(problems=problems)
     files = (FileContent(MIG_LAYOUT_PATH, content),) if writes else ()
+    if problems:  # the other GPUs would be divided
+        chosen = [(gpu, entry) for gpu, entry in chosen if not _why_not(gpu, entry)]
+    part = MigPart(writes, problems, files)
     if not chosen:
-        return MigPart(writes, files=files)
+        return part
     if not _is_known(facts):
-        return _unknown(facts, stack, MigPart(writes, files=files), driver_loads=driver_loads, deploys=deploys)
+        return _unknown(facts, stack, part, driver_loads=driver_loads, deploys=deploys)
     different = [_difference(gpu.told, entry) for gpu, entry in chosen if gpu.told is not None]
     reason = few([each for each in different if each])
     if not reason:
-        return MigPart(writes, files=files)
+        return part
     change = _change(facts, stack, reason, drains=_is_in_use(facts))
-    return MigPart((*writes, change), files=files, divides=True)
+    return replace(part, items=(*writes, change), divides=True)
 
 
 def _unknown(facts: NodeFacts, stack: StackSpec, part: MigPart, *, driver_loads: bool, deploys: bool) -> MigPart:
@@ -95,7 +97,7 @@ def _unknown(facts: NodeFacts, stack: StackSpec, part: MigPart, *, driver_loads:
         message=f"{_UNKNOWN} on {facts.node.hostname}: {error or f'{told} of {len(facts.gpus)} GPUs tell'}",
         hint="run `grapnel-node mig show` on the node",
     )
-    return MigPart(problems=(problem,)) if part.items else MigPart(warnings=(problem,))
+    return replace(part, problems=(*part.problems, problem)) if part.items else replace(part, warnings=(problem,))
 
 
 def _is_known(facts: NodeFacts) -> bool:

@@ -54,14 +54,14 @@ def plan_node_daemon(
     """Return what makes the daemon run, or not run, as declared; it is restarted when the driver changes under it.
 
     As a pod it is the kubelet's to start: the node has its files and commands, and no service.
-    ``driver_loads``: the driver is loaded in this pass, where none is.
+    ``driver_loads``: the driver is loaded in this pass, where none is. Beside a problem are the changes that would be
+    made without it, as far as they are known.
     """
     if not stack.plugin.enabled:
         return _disabled(facts, payload)
     artifact = payload.node.get(facts.node.python)
-    if artifact is None:
-        return Part(problems=(_unsupported_python(facts, payload),))
-    deployment = plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
+    problems = (_unsupported_python(facts, payload),) if artifact is None else ()
+    deployment = () if artifact is None else plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     gpus = plan_gpu_settings(facts, stack)
     classes = class_files(facts, stack)
@@ -77,10 +77,13 @@ def plan_node_daemon(
     stops = _stops(facts, (DAEMON_UNIT,), "plugin.daemon is daemonset") if is_pod else ()
     services = tuple(item for name in units for item in plan_service(facts, Role.NODE_DAEMON, name))
     items = (*deployment, *mig.items, *changes[len(deployment) :], *gpus.items, *restart, *stops, *services)
+    problems, warnings = (*problems, *mig.problems), (*mig.warnings, *gpus.warnings)
+    if artifact is None or problems:
+        return Part(items, problems, warnings=warnings)
     variables = _variables(items, artifact, files, mig, sets_gpus=gpus.sets, is_pod=is_pod) if items else None
     software = (("node", artifact.digest),)
     declared = Declared(files=files, units=units, software=software)
-    return Part(items, mig.problems, variables, (*mig.warnings, *gpus.warnings), declared=declared)
+    return Part(items, (), variables, warnings, declared=declared)
 
 
 def _units(payload: Payload) -> tuple[FileContent, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RESTART_MARKS = "/run/grapnel/restart"
 PACKAGE_MANAGER_LOCKED = "package-manager-locked"
+VERSION_NOT_CHOSEN = "version-not-chosen"
 _PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
 _RUNNING = {"active", "activating", "reloading"}
 
@@ -44,6 +45,7 @@ class Declared:
 class Part(Generic[Variables]):
     """One role's items, its variables (None when it has nothing to do in this pass), and what is in its way.
 
+    Items beside ``problems`` are what would be done without these, as far as that is known; nobody carries them out.
     ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open. ``declared``
     is all that it is to bring about, known of a part without problems.
     """
@@ -57,17 +59,16 @@ class Part(Generic[Variables]):
 
 
 def differs(facts: NodeFacts, file: FileContent) -> str | None:
-    """Return in which way a file is not as it should be, None when it is."""
+    """Return in which ways a file is not as it should be, None when it is."""
     state = facts.file(file.path)
     if state is None:
         return "is absent"
-    if state.content != file.content:
-        return "differs from what is declared"
-    if (state.uid, state.gid) != (0, 0):
-        return f"belongs to {state.uid}:{state.gid}, not to root"
-    if state.mode != file.mode:
-        return f"has mode {state.mode}, not {file.mode}"
-    return None
+    found = [
+        "differs from what is declared" if state.content != file.content else "",
+        f"belongs to {state.uid}:{state.gid}, not to root" if (state.uid, state.gid) != (0, 0) else "",
+        f"has mode {state.mode}, not {file.mode}" if state.mode != file.mode else "",
+    ]
+    return ", and ".join(filter(None, found)) or None
 
 
 def plan_files(facts: NodeFacts, role: Role, files: Sequence[FileContent]) -> tuple[Item, ...]:
@@ -101,22 +102,16 @@ def plan_deployment(facts: NodeFacts, role: Role, part: str, digest: str) -> tup
 
 def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
     """Return what brings a service up, now and at every start of the machine."""
-    service = facts.service(unit)
+    service, items = facts.service(unit), []
     if service.enabled in {"", "disabled"}:
         state = "is not enabled" if service.enabled else "is not installed yet"
-        enable = Item(
-            role=role,
-            action=Action.ENABLE,
-            target=unit,
-            from_=service.enabled or None,
-            to="enabled",
-            reason=f"{unit} {state}: it would not start at boot",
-        )
-        return (enable,)
-    if is_running(facts, unit):
-        return ()
-    reason = f"{unit} is {service.active}"
-    return (Item(role=role, action=Action.START, target=unit, from_=service.active, to="active", reason=reason),)
+        reason = f"{unit} {state}: it would not start at boot"
+        was = service.enabled or None
+        items += [Item(role=role, action=Action.ENABLE, target=unit, from_=was, to="enabled", reason=reason)]
+    if service.enabled and not is_running(facts, unit):
+        reason = f"{unit} is {service.active}"
+        items += [Item(role=role, action=Action.START, target=unit, from_=service.active, to="active", reason=reason)]
+    return tuple(items)
 
 
 def timers_of(payload: Payload) -> tuple[str, ...]:

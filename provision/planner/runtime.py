@@ -43,7 +43,7 @@ def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[R
         return Part()
     engine = find_engine(facts, stack.runtime.engine)
     if problem := kubelet_problem(facts, stack):
-        return Part(problems=(problem,))
+        return Part(_own(facts, stack, payload, engine), (problem,))
     if facts.engines.get(engine.name) is None:
         return _without_engine(facts, stack, payload, engine)
     return _with_engine(facts, stack, payload, engine)
@@ -61,7 +61,7 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     """
     problems = _install_problems(facts, stack, engine)
     if problems:
-        return Part(problems=problems)
+        return Part(_own(facts, stack, payload, engine), problems)
     expected = expect_files(facts, stack, engine)
     install = [
         Item(role=Role.RUNTIME, action=Action.INSTALL, target=name, reason="no container engine is installed")
@@ -134,19 +134,19 @@ def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) ->
 
 def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> Part[RuntimeVariables]:
     if problem := _service_problem(facts, engine):
-        return Part(problems=(problem,))
+        return Part(_own(facts, stack, payload, engine), (problem,))
     try:
         adoption = plan_adoption(facts, stack.runtime)
         facts = adoption.facts
         files = (*_own_files(stack, engine), *engine.engine_files(facts, stack))
     except EngineConfigError as error:
-        return Part(problems=(Problem(code=_PROBLEM, message=error.message, hint=error.hint),))
+        problem = Problem(code=_PROBLEM, message=error.message, hint=error.hint)
+        return Part(_own(facts, stack, payload, engine), (problem,))
     kept = _keep_edits(facts, stack, files, engine)
-    if kept.problem is not None:
-        return Part(problems=(kept.problem,))
+    if kept.problem is not None:  # of its file it tells; all the others are shown as ever
+        files = tuple(file for file in files if file.path != engine.drop_in_path)
     writes = kept.told_in(plan_files(facts, Role.RUNTIME, files))
-    if problem := _config_problem(facts, writes, engine):
-        return Part(problems=(problem,))
+    problems = tuple(filter(None, (kept.problem or _config_problem(facts, writes, engine),)))
     items = (
         *_hook(facts, payload),
         *adoption.items,
@@ -156,8 +156,15 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
     kept_files = (*adoption.files, *([kept.file] if kept.file else []))
+    if problems:
+        return Part(items, problems)
     variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
     return Part(items, (), variables, declared=_declared(payload, files, engine))
+
+
+def _own(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> tuple[Item, ...]:
+    """Return what is shown beside a problem of the engine: what does not depend on the engine's configuration."""
+    return (*_hook(facts, payload), *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)))
 
 
 def _declared(payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine) -> Declared:

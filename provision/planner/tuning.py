@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, TuningVariables
 from provision.planner.holders import describe_holders
 from provision.planner.part import Declared, Part, plan_files
@@ -29,23 +31,51 @@ if TYPE_CHECKING:
     from provision.fleet.kernel_facts import KernelState
     from provision.spec.model import StackSpec
 
+_GIGANTIC: Final = "hugepagesz=1G"
 _OF_VALUES: Final = {NUMA_BALANCING: "numaBalancing", HUGEPAGES: "hugepages 2Mi"}
 
 
 def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
-    """Return what gives the kernel its settings; those that are declared no more are given back."""
+    """Return what gives the kernel its settings; those that are declared no more are given back.
+
+    Beside a problem are the changes that would be made without it, as far as they are known.
+    """
     values, arguments = running_values(stack.node.kernel), boot_arguments(stack.node.kernel)
     is_recorded = facts.file(TUNING_RECORD_PATH) is not None
     if not values and not arguments and not is_recorded:
         return Part()
     record = parse_tuning_record(facts.content(TUNING_RECORD_PATH))
     kernel = facts.kernel
-    if kernel is None or (record is None and is_recorded):
-        return Part(problems=(_unreadable(facts),))
+    if kernel is None:
+        sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
+        return Part(plan_files(facts, Role.TUNING, sysctl), (_unreadable(facts),))
+    unreadable = (_unreadable(facts),) if record is None and is_recorded else ()
     before = record or TuningRecord()
-    if problems := tuple(_problems(facts, kernel, values, (*arguments, *before.boot_arguments))):
-        return Part(problems=problems)
+    problems = (*unreadable, *_problems(facts, kernel, values, (*arguments, *before.boot_arguments)))
+    if problems:
+        is_known = values or arguments or not unreadable  # else: what would be given back
+        return Part(_possible(facts, kernel, before, values, arguments) if is_known else (), problems)
     return _part(facts, kernel, before, values, arguments)
+
+
+def _possible(
+    facts: NodeFacts,
+    kernel: KernelState,
+    before: TuningRecord,
+    values: Mapping[str, str],
+    arguments: tuple[str, ...],
+) -> tuple[Item, ...]:
+    """Return the changes beside a problem: those to settings that the kernel has, and that it can be told."""
+    present, is_declared = _present(kernel), bool(values or arguments)
+    values = {name: value for name, value in values.items() if name in present}
+    if _GIGANTIC in arguments and "1Gi" not in kernel.hugepages:
+        place = arguments.index(_GIGANTIC)  # its number of pages comes behind it
+        arguments = (*arguments[:place], *arguments[place + 2 :])
+    if not kernel.boot_loader:
+        arguments, before = (), msgspec.structs.replace(before, boot_arguments=())
+    if is_declared and not (values or arguments):
+        return ()
+    return _part(facts, kernel, before, values, arguments).items
 
 
 def _part(
@@ -93,7 +123,7 @@ def _part(
 
 def changes_hugepages(part: Part[TuningVariables]) -> bool:
     """Tell whether the number of huge pages changes, which the kubelet only sees when it starts."""
-    return part.variables is not None and HUGEPAGES in part.variables.tuning_values
+    return any(item.action is Action.SET and item.target == HUGEPAGES for item in part.items)
 
 
 def _present(kernel: KernelState) -> dict[str, str]:
@@ -179,7 +209,7 @@ def _problems(
                 message=f"the kernel of {node} has no {name} ({_OF_VALUES[name]})",
                 hint="leave the key out for this node",
             )
-    if any(each.startswith("hugepagesz=") for each in arguments) and "1Gi" not in kernel.hugepages:
+    if _GIGANTIC in arguments and "1Gi" not in kernel.hugepages:
         yield Problem(
             code="kernel-setting",
             message=f"the kernel of {node} has no huge pages of 1 GiB",

@@ -25,6 +25,17 @@ def render_options(modules: Collection[str], parameters: Mapping[str, int | str]
     return "\n".join([*lines, ""])
 
 
+def parse_options(text: str) -> frozenset[str]:
+    """Return the parameters that a file gives the driver's module, under whichever name distributions have it."""
+    lines = (line.split() for line in text.splitlines())
+    return frozenset(
+        word
+        for words in lines
+        if words[:1] == ["options"] and words[1:2] and words[1].startswith("nvidia")
+        for word in words[2:]
+    )
+
+
 def render_load(modules: Sequence[str]) -> str:
     """Return the list of modules that are loaded at boot."""
     return "\n".join([_HEAD, *modules, ""])

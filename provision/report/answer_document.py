@@ -31,7 +31,7 @@ class AnswerDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a verb did. ``pause`` is what holds now, ``before`` what held when the verb was called."""
 
     schema: Literal["grapnel.dev/answer/v1alpha1"]
-    verb: Literal["pause", "resume", "skip", "retry", "abandon"]
+    verb: Literal["pause", "resume", "skip", "retry", "abandon", "rollback"]
     exit_code: int
     place: str | None
     pause: AnswerPause | None

@@ -7,11 +7,13 @@ columns keep their widths; one value is one line.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TextIO
+import os
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import rich.console
 import rich.text
 from rich.segment import Segment
+from rich.table import Table
 
 from provision.printable import printable
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderableType
     from rich.style import Style
+
+
+_UNBOUNDED: Final = 100_000  # columns; a value is cut at 2000 characters long before
 
 
 class Text(rich.text.Text):
@@ -43,7 +48,13 @@ class Text(rich.text.Text):
 
 
 class Console(rich.console.Console):
-    """A console whose output holds no control sequence but those of styles and of rich's own live display."""
+    """A console whose output holds no control sequence but those of styles and of rich's own live display.
+
+    Where nothing says how wide it is (`is_unbounded`), no line is wrapped and no cell cut: whatever reads a pipe or a
+    file looks for whole words.
+    """
+
+    is_unbounded = False
 
     def render_str(self, text: str, **options: Any) -> rich.text.Text:  # noqa: ANN401 - rich's own
         """Return the text of a value that is given as it is."""
@@ -51,6 +62,10 @@ class Console(rich.console.Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of a renderable; their styles become escape sequences after this."""
+        if self.is_unbounded and isinstance(renderable, Table):
+            for column in renderable.columns:
+                column.max_width = None
+            renderable.expand = False
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(_clean(segment.text), segment.style)
 
@@ -61,5 +76,13 @@ def _clean(text: str) -> str:
 
 
 def make_console(stream: TextIO, *, width: int | None = None) -> Console:
-    """Return a console; colour follows the stream and NO_COLOR, the width the terminal (80 where there is none)."""
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    """Return a console; colour follows the stream and NO_COLOR, the width the terminal, or else COLUMNS.
+
+    Without any of them lines are as long as they are.
+    """
+    is_unbounded = width is None and not stream.isatty() and not os.environ.get("COLUMNS")
+    console = Console(
+        file=stream, width=_UNBOUNDED if is_unbounded else width, highlight=False, markup=False, emoji=False
+    )
+    console.is_unbounded = is_unbounded
+    return console

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure
+from provision.fleet.series import in_series
 from provision.planner.file_changes import file_changes
 from provision.report.console import Text
-from provision.report.doctor import runs
 from provision.report.terminal import count, hanging, names
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def render_diffs(answers: Answers) -> Iterator[RenderableType]:
     """Yield the files, or that there are none."""
     found = changed_files(answers)
     for change, nodes in found:
-        of = f"  {count(len(nodes), 'node')}: {names(runs(nodes))}"
+        of = f"  {count(len(nodes), 'node')}: {names(in_series(nodes))}"
         yield hanging(Text.assemble((_verb(change), "bold"), " "), Text.assemble((change.path, "bold"), (of, "dim")))
         if change.withheld:
             yield hanging(_INDENT, Text(f"not shown: {change.reason}", "yellow"))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure
 from provision.driver.preflight import Severity
+from provision.fleet.series import in_series
 from provision.printable import printable_json
+from provision.report.alike import failed_alike
 from provision.report.console import Text
 from provision.report.terminal import STATUS_STYLES, count, hanging, names
 
@@ -23,8 +24,6 @@ Diagnoses = Mapping[str, "tuple[Finding, ...] | Failure"]
 SCHEMA = "grapnel.dev/doctor/v1alpha1"
 MESSAGES_SHOWN = 8  # of one code: what differs from node to node, such as a process's number
 _INDENT = 2
-_MIN_RUN = 3  # names in a row from which only the first and the last are shown
-_NUMBERED = re.compile(r"^(.*?)([0-9]+)([^0-9]*)$")
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "cyan"}
 
 
@@ -66,9 +65,10 @@ def render_diagnoses(diagnoses: Diagnoses) -> Iterator[RenderableType]:
         yield from _render_block(block)
         yield ""
     failures = [(node, one) for node, one in diagnoses.items() if isinstance(one, Failure)]
-    for message, nodes in _by_reason(failures).items():
-        yield hanging(Text.assemble((f"{message[0]}: ", message[1])), Text(names(runs(nodes)), "bold cyan"))
-        yield hanging(_INDENT, Text(message[2]))
+    for failure, nodes in failed_alike(failures):
+        title = Text(f"{failure.status.value}: ", STATUS_STYLES[failure.status])
+        yield hanging(title, Text(names(in_series(nodes)), "bold cyan"))
+        yield hanging(_INDENT, Text(failure.message))
     if failures:
         yield ""
     yield Text(_summary(diagnoses), "bold")
@@ -80,44 +80,13 @@ def _render_block(block: Block) -> Iterator[RenderableType]:
     ranked = block.ranked
     for message, nodes in ranked[:MESSAGES_SHOWN]:
         yield hanging(_INDENT, Text(message))
-        yield hanging(2 * _INDENT, Text(names(runs(nodes)), "cyan"))
+        yield hanging(2 * _INDENT, Text(names(in_series(nodes)), "cyan"))
     rest = ranked[MESSAGES_SHOWN:]
     if rest:
         others = dict.fromkeys(node for _, nodes in rest for node in nodes)
         yield hanging(_INDENT, Text(f"and the same with other words on {count(len(others), 'node')}", "dim"))
     if block.remedy:
         yield hanging(_INDENT, Text.assemble(("remedy: ", "green"), block.remedy))
-
-
-def runs(nodes: Sequence[str]) -> list[str]:
-    """Return node names in order, consecutive numbers together: ``n7, gpu001 to gpu040``."""
-    found: list[list[str]] = []
-    for node in sorted(nodes, key=_number):
-        if found and _follows(found[-1][-1], node):
-            found[-1].append(node)
-        else:
-            found.append([node])
-    spans = ([f"{run[0]} to {run[-1]}"] if len(run) >= _MIN_RUN else run for run in found)
-    return [name for span in spans for name in span]
-
-
-def _number(node: str) -> tuple[str, int, str]:
-    match = _NUMBERED.match(node)
-    return (match.group(1), int(match.group(2)), match.group(3)) if match else (node, -1, "")
-
-
-def _follows(before: str, node: str) -> bool:
-    """Tell whether a name is the next one of a series: the same words, and numbers as they are counted up."""
-    (first, number, last), this = _number(before), _number(node)
-    width = len(before) - len(first) - len(last)
-    return number >= 0 and this == (first, number + 1, last) and node == f"{first}{number + 1:0{width}}{last}"
-
-
-def _by_reason(failures: list[tuple[str, Failure]]) -> dict[tuple[str, str, str], list[str]]:
-    found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for node, failure in failures:
-        found[(failure.status.value, STATUS_STYLES[failure.status], failure.message)].append(node)
-    return found
 
 
 def _summary(diagnoses: Diagnoses) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.fleet.series import in_series
 from provision.printable import printable_json
 from provision.products.recognise import problem_of
 from provision.report.console import Text
-from provision.report.doctor import runs
 from provision.report.terminal import count, hanging, names
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def render_draft(
     """Yield what was written, what could not be said, what would change, and what to do next."""
     yield Text(f"wrote {' and '.join(written)}", "bold")
     for group in draft.groups:
-        yield hanging(_INDENT, Text.assemble((f"{group.name}: ", "bold"), (names(runs(group.nodes)), "cyan")))
+        yield hanging(_INDENT, Text.assemble((f"{group.name}: ", "bold"), (names(in_series(group.nodes)), "cyan")))
     for message, hint, nodes in _notes(draft):
         yield ""
         yield Text.assemble(("not said: ", "bold yellow"), message, (f"  {count(len(nodes), 'node')}", "dim"))
-        yield hanging(_INDENT, Text(names(runs(nodes)), "cyan"))
+        yield hanging(_INDENT, Text(names(in_series(nodes)), "cyan"))
         yield hanging(_INDENT, Text.assemble(("remedy: ", "green"), hint))
     for (key, told), nodes in _offers(draft).items():
         yield ""
@@ -83,7 +83,7 @@ def _outcome(draft: FleetDraft) -> str:
     if not changing:
         return f"as it is written, apply changes nothing on {count(len(draft.nodes), 'node')}"
     items = sum(len(draft.nodes[node].plan.items) for node in changing)
-    return f"as it is written, apply would change {count(items, 'thing')} on {names(runs(changing))}"
+    return f"as it is written, apply would change {count(items, 'thing')} on {names(in_series(changing))}"
 
 
 def draft_document(draft: FleetDraft, failures: Mapping[str, Failure], written: Sequence[str]) -> str:

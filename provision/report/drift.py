@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from provision.drift import Kind
+from provision.fleet.series import in_series
 from provision.node_plan import Disruption
+from provision.report.alike import failed_alike, without_names
 from provision.report.console import Text
-from provision.report.doctor import runs
 from provision.report.mending import mending
 from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
 
@@ -55,7 +55,7 @@ def _case(case: Case, apply: Sequence[str]) -> Iterator[RenderableType]:
     difference = case.difference
     yield hanging(Text(f"{difference.kind.value}: ", "bold yellow"), Text(difference.reason, "bold"))
     of = (f"{count(len(case.nodes), 'node')}: ", "dim")
-    yield hanging(_INDENT, Text.assemble(of, (names(runs(case.nodes)), "cyan")))
+    yield hanging(_INDENT, Text.assemble(of, (names(in_series(case.nodes)), "cyan")))
     for line in _told(difference) if difference.kind in _TOLD else _unnamed(difference):
         yield hanging(_INDENT, Text(line))
     for line in _came_from(case):
@@ -91,7 +91,7 @@ def _came_from(case: Case) -> Iterator[str]:
             alike[origin.says][node] = origin.time
     ranked = sorted(alike.items(), key=lambda entry: -len(entry[1]))
     for says, times in ranked[:ORIGINS_SHOWN]:
-        where = "" if len(times) == len(case.nodes) else f" ({names(runs(list(times)))})"
+        where = "" if len(times) == len(case.nodes) else f" ({names(in_series(list(times)))})"
         yield f"{_moments(times.values())}, {says}{where}"
     if len(ranked) > ORIGINS_SHOWN:
         yield f"and {len(ranked) - ORIGINS_SHOWN} others: --json has all"
@@ -110,14 +110,14 @@ def moment(seconds: int) -> str:
 def _unknown(seen: Comparison, failures: Mapping[str, Failure]) -> Iterator[RenderableType]:
     """Yield what kept nodes from being compared as a whole, the same words once."""
     found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    for node, failure in failures.items():
+    for failure, nodes in failed_alike(failures.items()):
         where = f" in '{failure.task}'" if failure.task else ""
-        found[failure.status.value + where, STATUS_STYLES[failure.status], failure.message, ""].append(node)
+        found[failure.status.value + where, STATUS_STYLES[failure.status], failure.message, ""] += nodes
     for node, problems in seen.problems.items():
         for problem in problems:
-            found[problem.code, "bold red", _about_any(problem.message, node), problem.hint].append(node)
+            found[problem.code, "bold red", without_names(problem.message, {node}), problem.hint].append(node)
     for (title, style, message, hint), nodes in islice(found.items(), CASES_SHOWN):
-        yield hanging(Text.assemble((f"{title}: ", style)), Text(names(runs(nodes)), "bold cyan"))
+        yield hanging(Text.assemble((f"{title}: ", style)), Text(names(in_series(nodes)), "bold cyan"))
         yield hanging(_INDENT, Text(message))
         if hint:
             yield hanging(_INDENT, Text.assemble(("hint: ", "cyan"), hint))
@@ -125,11 +125,6 @@ def _unknown(seen: Comparison, failures: Mapping[str, Failure]) -> Iterator[Rend
         yield Text(f"and {count(len(found) - CASES_SHOWN, 'more reason')}: --json has all", "dim")
     if found:
         yield ""
-
-
-def _about_any(message: str, node: str) -> str:
-    """Return a message without the node's name, so that it is equal on nodes with the same problem."""
-    return re.sub(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)", "the node", message)
 
 
 def _summary(seen: Comparison, failures: Mapping[str, Failure]) -> str:

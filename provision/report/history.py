@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.fleet.series import in_series
+from provision.printable import brief
 from provision.report.console import Text
-from provision.report.doctor import runs
 from provision.report.runs import STATE_STYLES
 from provision.report.status import age
 from provision.report.terminal import count, hanging, names
@@ -37,11 +38,16 @@ def render_history(history: History, nodes: Collection[str], now: datetime) -> I
     known = {name: one for name, one in history.nodes.items() if name in nodes}
     good = [name for name in history.as_declared if name in known]
     yield hanging(Text("last applied: ", "bold"), Text(f"{len(good)} of {count(len(nodes), 'node')} as declared then"))
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for name, one in known.items():
         if name not in good:
-            alike.setdefault((one.verb, one.result, age((now - one.time).total_seconds())), []).append(name)
-    for (verb, result, since), those in alike.items():
-        yield hanging(2, Text.assemble((names(runs(those)), "bold cyan"), f"  {result} by {verb}, {since} ago"))
+            since = age((now - one.time).total_seconds())
+            alike.setdefault((one.verb, one.result, since, one.remedy, one.command), []).append(name)
+    for (verb, result, since, remedy, command), those in alike.items():
+        yield hanging(2, Text.assemble((names(in_series(those)), "bold cyan"), f"  {result} by {verb}, {since} ago"))
+        if remedy:
+            yield hanging(4, Text.assemble(("do: ", "bold green"), brief(remedy)))
+        if command:
+            yield hanging(4, Text(f"`{command}`"))
     if never := [name for name in nodes if name not in known]:
-        yield hanging(2, Text.assemble((names(runs(never)), "bold cyan"), "  in no run that is kept"))
+        yield hanging(2, Text.assemble((names(in_series(never)), "bold cyan"), "  in no run that is kept"))

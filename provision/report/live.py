@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 
+from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging, Status
 from provision.report.console import Text
 from provision.report.plain import PlainView
@@ -32,7 +33,6 @@ from provision.report.terminal import (
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
-from provision.runs.translate import step_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Self
 
+from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
 from provision.report.terminal import count, phase_words, waiting_words
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
-from provision.runs.translate import step_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

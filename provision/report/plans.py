@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from provision.apply.carried_out import step_of
 from provision.apply.model import Failure
+from provision.fleet.series import in_series
 from provision.node_plan import Action, Disruption
-from provision.report.alike import kinds_of, spelled_out
+from provision.report.alike import failed_alike, kinds_of, spelled_out
 from provision.report.console import Text
 from provision.report.terminal import (
     ACTION_STYLES,
@@ -22,11 +25,10 @@ from provision.report.terminal import (
     names,
     short,
 )
-from provision.runs.carried_out import step_of
 from provision.runs.durations import NOTHING_KNOWN, WHOLE
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from provision.apply.model import Assessment
     from provision.node_plan import Item, NodePlan, Problem
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 Answers = Mapping[str, "Assessment | Failure"]
 INDENT = 2
+GAP = 2  # between columns
+ACTION_WIDTH = 9
 TARGET_WIDTH = 32  # what a common target may take of 80 columns, so that versions line up
 DEFERRED = "after installation"
 STAGED = "drain, after staging"
@@ -57,8 +61,8 @@ def render_plans(
         yield ""
     yield from _render_others(others)
     failures = [(node, answer) for node, answer in answers.items() if isinstance(answer, Failure)]
-    for node, failure in failures:
-        yield _failure(node, failure)
+    for failure, nodes in failed_alike(failures):
+        yield _failure(nodes, failure)
     if failures:
         yield ""
     yield Text.assemble((_summary(len(answers), plans, refusals), "bold"), (_whole(plans, last), "dim"))
@@ -118,7 +122,7 @@ def _render_plan(nodes: list[str], plan: NodePlan, refusal: str, last: Mapping[s
     for (role, reason), together in groupby(plan.items, key=lambda item: (item.role, item.reason)):
         items = list(together)
         yield hanging(INDENT, Text.assemble((f"{role}: ", "bold"), (reason, ""), (_last_time(items, left), "dim")))
-        yield _items(items, target_width)
+        yield _Items(items, target_width)
     for problem in plan.problems:
         yield from _problem("problem: ", "bold red", problem)
     for warning in plan.warnings:
@@ -152,18 +156,53 @@ def _headline(plan: NodePlan) -> Text:
     return text
 
 
-def _items(items: list[Item], target_width: int) -> RenderableType:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(width=INDENT)
-    grid.add_column(no_wrap=True, min_width=9)
-    grid.add_column(overflow="fold", min_width=target_width)
-    grid.add_column(overflow="fold")
-    grid.add_column(no_wrap=True)
-    for item in items:
-        style = "dim" if item.deferred else ""
-        action = Text(item.action.value, style or ACTION_STYLES.get(item.action, "green"))
-        grid.add_row("", action, Text(item.target, style), Text(_versions(item), style), _cost(item))
-    return grid
+@dataclass(frozen=True)
+class _Items:
+    """A line for each item, in columns where all of them fit; what is too long for one goes on below, whole."""
+
+    items: Sequence[Item]
+    target_width: int
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yield the table for a width."""
+        room = options.max_width - INDENT - ACTION_WIDTH - 2 * GAP
+        rows = [(Text(item.target), Text(_versions(item)), _cost(item)) for item in self.items]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths[0] = max(widths[0], self.target_width)
+        is_table = sum(widths) + GAP * (sum(map(bool, widths)) - 1) <= room
+        grid = Table.grid(padding=(0, GAP, 0, 0))
+        grid.add_column(width=INDENT)
+        grid.add_column(no_wrap=True, min_width=ACTION_WIDTH)
+        grid.add_column(overflow="fold")
+        for item, row in zip(self.items, rows, strict=True):
+            style = "dim" if item.deferred else ""
+            for cell in row[:2]:
+                cell.stylize(style)
+            action = Text(item.action.value, style or ACTION_STYLES.get(item.action, "green"))
+            first, *more = [_in_columns(row, widths)] if is_table else _in_lines(row, room)
+            grid.add_row("", action, first)
+            for line in more:
+                grid.add_row("", "", line)
+        yield grid
+
+
+def _in_columns(cells: Sequence[Text], widths: Sequence[int]) -> Text:
+    line = Text()
+    for cell, width in zip(cells, widths, strict=True):
+        if width:
+            line.append(" " * GAP if len(line) else "").append(cell).append(" " * (width - len(cell)))
+    line.rstrip()
+    return line
+
+
+def _in_lines(cells: Sequence[Text], room: int) -> list[Text]:
+    """Return cells behind one another; one that has no room on its line begins the next one."""
+    lines = [Text()]
+    for cell in filter(len, cells):
+        if len(lines[-1]) and len(lines[-1]) + GAP + len(cell) > room:
+            lines.append(Text())
+        lines[-1].append(" " * GAP if len(lines) > 1 or len(lines[-1]) else "").append(cell)
+    return lines
 
 
 def _versions(item: Item) -> str:
@@ -186,7 +225,7 @@ def _problem(word: str, style: str, problem: Problem) -> Iterator[RenderableType
         yield hanging(2 * INDENT, Text.assemble(("hint: ", "cyan"), problem.hint))
 
 
-def _failure(node: str, failure: Failure) -> RenderableType:
+def _failure(nodes: Sequence[str], failure: Failure) -> RenderableType:
     where = f" in '{failure.task}'" if failure.task else ""
     head = (f"{failure.status.value}{where}: ", STATUS_STYLES[failure.status])
-    return hanging(Text(f"{node}  ", "bold cyan"), Text.assemble(head, failure.message))
+    return hanging(Text(f"{names(in_series(nodes))}  ", "bold cyan"), Text.assemble(head, failure.message))

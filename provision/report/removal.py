@@ -1,4 +1,4 @@
-"""Renders what `grapnel remove` comes to, nodes with the same steps together; and the same as JSON."""
+"""Renders what `grapnel remove` or `rollback` comes to, nodes with the same steps together; and the same as JSON."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RemovalOfCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class RemovalDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What `grapnel remove --plan --json` prints (docs/contracts/removal)."""
+    """What `remove` and `rollback` print with `--plan --json` (docs/contracts/removal)."""
 
     schema: Literal["grapnel.dev/removal-plan/v1alpha1"]
     parts: tuple[Part, ...]

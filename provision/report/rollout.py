@@ -10,6 +10,7 @@ from provision.report.console import Text
 from provision.report.status import age
 from provision.report.terminal import CELL_WIDTH, count, names
 from provision.rollout.decision.leaving import evictable
+from provision.rollout.model import ChangeKind
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
@@ -223,6 +224,9 @@ def _pods(state: NodeState) -> Iterator[str]:
     for pod in pods:
         if pod.uid in state.blocked:
             yield f"{pod}: {state.blocked[pod.uid]}"
+    restarted = [pod for pod in view.gpu_pods if pod.is_restarted]
+    if restarted and state.kind is ChangeKind.DRIVER and state.origin != state.target:
+        yield f"restarts {names([str(pod) for pod in restarted])} afterwards"
     if left:
         yield f"leaves {names([f'{pod} ({pod.stays})' for pod in left])}"
 

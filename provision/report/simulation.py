@@ -101,8 +101,10 @@ def _ended(node: NodePlay) -> Text:
 
 
 def _waits(one: Playback) -> Iterator[RenderableType]:
-    yield Text("what nodes waited for, by node-hours", "bold")
     total_s = sum(one.waits.values()) or 1.0
+    yield Text.assemble(
+        ("what nodes waited for", "bold"), f", in all {age(total_s)} of all nodes together, and the key that limits it"
+    )
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", min_width=5)
     grid.add_column(overflow="fold")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
+from provision.fleet.series import in_series
+from provision.printable import brief
 from provision.report.console import Text
-from provision.report.doctor import runs
 from provision.report.terminal import count, duration, hanging, names
 from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import (
@@ -23,6 +24,7 @@ from provision.rollout.status.situations import (
     SITUATIONS,
     WAITING,
 )
+from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.rollout.model import Record
-    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen, WaveStatus
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen, Tenant, WaveStatus
     from provision.rollout.status.situations import Situation
+    from provision.runs.remedies import Invocation
 
 REASONS_SHOWN: Final = 8  # of one state
 _INDENT: Final = 2
@@ -45,37 +48,38 @@ _STACKS: Final = {
     "Degraded": "bold red",
     "Refused": "bold red",
 }
+_REFUSED: Final = "Refused"
 _WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
 
 
-def render_status(status: FleetStatus) -> Iterator[RenderableType]:
+def render_status(status: FleetStatus, invocation: Invocation = BARE) -> Iterator[RenderableType]:
     """Yield who is at work, a summary, and the states of the nodes."""
-    yield from _head(status)
+    yield from _head(status, invocation)
     yield from _stacks(status.seen.stacks)
     for situation in SITUATIONS:
         nodes = [node for node in status.nodes if node.situation is situation]
         if nodes:
             yield ""
-            yield from _block(situation, nodes, status.seen.time)
+            yield from _block(status.told(situation), nodes, status.seen.time, invocation)
     for reason, number in status.unnamed:
         yield hanging(_INDENT, Text(f"{count(number, 'node')} not named here: {reason}", "dim"))
 
 
-def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableType]:
+def render_node_status(status: FleetStatus, name: str, invocation: Invocation = BARE) -> Iterator[RenderableType]:
     """Yield everything that is known of one node."""
     node = next(each for each in status.nodes if each.name == name)
-    record, now = node.record, status.seen.time
-    yield from _who(status.seen)
+    record, now, situation = node.record, status.seen.time, status.told(node.situation)
+    yield from _who(status.seen, invocation)
     yield ""
-    yield Text.assemble((f"{name}: ", "bold cyan"), (node.situation.title, _style(node.situation)))
-    facts = [("means", node.situation.means)]
+    yield Text.assemble((f"{name}: ", "bold cyan"), (situation.title, _style(situation)))
+    facts = [("means", situation.means)]
     if node.reason:
         facts.append(("reason", node.reason))
     facts += [(label, text) for label, text in (("wave", node.wave), ("domain", node.domain)) if text]
     facts += [("note", remark) for remark in node.remarks]
-    facts.append(("next", node.situation.follows))
-    if node.situation.todo:
-        facts.append(("do", _for_node(node.situation.todo, name)))
+    facts.append(("next", situation.follows))
+    if situation.todo:
+        facts.append(("do", invocation.complete(situation.todo, [name], is_whole=bool(node.domain))))
     if record is not None:
         facts.append(("driver", _versions(record)))
         facts += [(label, _moment(at, now)) for label, at in (("began", record.began), ("since", record.since))]
@@ -83,8 +87,8 @@ def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableTyp
         facts.append(("left", f"about {age(node.left_s)}, {_measured(status)}"))
     if record is not None and record.took:
         facts.append(("took", ", ".join(f"{phase} {age(seconds)}" for phase, seconds in record.took.items())))
-    if node.situation.needs_somebody and record is not None:
-        facts.append(("or", _for_node(GIVE_UP, name)))
+    if situation.needs_somebody and record is not None:
+        facts.append(("or", invocation.complete(GIVE_UP, [name])))
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(width=_INDENT + 6, no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
@@ -103,8 +107,8 @@ def age(seconds: float) -> str:
     return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02}h"
 
 
-def _head(status: FleetStatus) -> Iterator[RenderableType]:
-    yield from _who(status.seen)
+def _head(status: FleetStatus, invocation: Invocation) -> Iterator[RenderableType]:
+    yield from _who(status.seen, invocation)
     for complaint in status.seen.complaints:
         yield hanging(Text("· ", "yellow"), Text(complaint, "yellow"))
     is_idle = all(node.situation is IDLE for node in status.nodes)
@@ -133,13 +137,16 @@ def _stacks(stacks: Sequence[StackSeen]) -> Iterator[RenderableType]:
     for stack in stacks:
         state = (stack.state or "not looked at", _STACKS.get(stack.state, ""))
         head = Text.assemble((stack.name, "bold cyan"), "  ", state)
-        parts = [stack.progress, stack.driver, stack.message] if stack.state else ["no controller has looked at it yet"]
+        message = stack.message if stack.state == _REFUSED else brief(stack.message)  # with every error
+        parts = [stack.progress, stack.driver, message] if stack.state else ["no controller has looked at it yet"]
         if stack.is_outdated and stack.state:
             parts.append("its declaration has changed since")
         yield hanging(_INDENT, Text.assemble(head, f"  {'  '.join(part for part in parts if part)}"))
+        if stack.exposure:
+            yield hanging(2 * _INDENT, Text(brief(stack.exposure), "yellow"))
         told = stack.told
         for message, nodes in told[:REASONS_SHOWN]:
-            yield hanging(2 * _INDENT, Text.assemble((f"{names(runs(nodes))}: ", "cyan"), message))
+            yield hanging(2 * _INDENT, Text.assemble((f"{names(in_series(nodes))}: ", "cyan"), brief(message)))
         if rest := sum(len(nodes) for _message, nodes in told[REASONS_SHOWN:]):
             yield hanging(2 * _INDENT, Text(f"and {count(rest, 'node')} more (`kubectl describe gpustack`)", "dim"))
 
@@ -153,7 +160,7 @@ def _measured(status: FleetStatus) -> str:
     return f"measured on {count(status.measured, 'node')}"
 
 
-def _who(seen: Seen) -> Iterator[RenderableType]:
+def _who(seen: Seen, invocation: Invocation) -> Iterator[RenderableType]:
     yield Text(seen.place, "dim")
     tenant, standing = seen.tenant, seen.standing
     if tenant is not None and tenant.is_at_work:
@@ -161,33 +168,51 @@ def _who(seen: Seen) -> Iterator[RenderableType]:
         prepares = "" if standing is not None else "; it prepares, or has published nothing yet"
         yield Text.assemble((tenant.holder, "bold"), f" is at work{since}{prepares}")
     elif tenant is not None:
-        heard = "" if tenant.heard is None else f" since {_moment(tenant.heard, seen.time)}"
+        heard = _since(tenant.heard, seen.time)
         yield Text.assemble((tenant.holder, "bold"), (f" has the lease and was not heard of{heard}", "yellow"))
     elif seen.is_lease_known:
         yield Text("nobody is at work")
+    if seen.controller is not None:
+        yield _leader(seen.controller, seen.time)
+    if seen.is_abandoned:
+        yield Text("no controller leads: stacks are as the last one has left them", "yellow")
     if seen.pause is not None:
-        yield hanging(Text("paused ", "bold yellow"), Text(f"{seen.pause}; {RESUME}"))
+        yield hanging(Text("paused ", "bold yellow"), Text(f"{seen.pause}; {invocation.complete(RESUME, ())}"))
     if standing is not None and standing.stop:
-        yield hanging(Text("stopped: ", "bold red"), Text(standing.stop))
+        yield hanging(Text("stopped: ", "bold red"), Text(brief(standing.stop)))
 
 
-def _block(situation: Situation, nodes: Sequence[NodeStatus], now: datetime) -> Iterator[RenderableType]:
+def _leader(controller: Tenant, now: datetime) -> Text:
+    """Return whether a controller brings nodes to their GpuStacks."""
+    if controller.is_at_work:
+        return Text.assemble((controller.holder, "bold"), f" is the leading controller{_since(controller.since, now)}")
+    gone = f" was the leading controller, and was not heard of{_since(controller.heard, now)}"
+    return Text.assemble((controller.holder, "bold"), (gone, "yellow"))
+
+
+def _block(
+    situation: Situation, nodes: Sequence[NodeStatus], now: datetime, invocation: Invocation
+) -> Iterator[RenderableType]:
     head = Text.assemble((situation.title, _style(situation)), (f"  {count(len(nodes), 'node')}: ", "dim"))
     yield hanging(head, Text(situation.means, "dim"))
     groups = _by_reason(nodes)
     for reason, alike in groups[:REASONS_SHOWN]:
         times = _times(alike, now)
-        line = Text.assemble((names(runs([node.name for node in alike])), "bold cyan"), f"  {times}" if times else "")
+        line = Text.assemble(
+            (names(in_series([node.name for node in alike])), "bold cyan"), f"  {times}" if times else ""
+        )
         yield hanging(_INDENT, line)
         if reason:
-            yield hanging(2 * _INDENT, Text(reason))
+            yield hanging(2 * _INDENT, Text(brief(reason)))
     if rest := groups[REASONS_SHOWN:]:
         others = sum(len(alike) for _, alike in rest)
         yield hanging(_INDENT, Text(f"and {count(others, 'node')} for other reasons (`--json` has them all)", "dim"))
     if situation not in (DONE, IDLE):
         yield hanging(_INDENT, Text.assemble(("next: ", "green"), situation.follows))
     if situation.todo:
-        yield hanging(_INDENT, Text.assemble(("do: ", "bold green"), situation.todo))
+        is_whole = any(node.domain for node in nodes)
+        todo = invocation.complete(situation.todo, [node.name for node in nodes], is_whole=is_whole)
+        yield hanging(_INDENT, Text.assemble(("do: ", "bold green"), todo))
 
 
 def _by_reason(nodes: Sequence[NodeStatus]) -> list[tuple[str, list[NodeStatus]]]:
@@ -241,12 +266,12 @@ def _moment(at: datetime, now: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC ({age((now - at).total_seconds())})"
 
 
+def _since(at: datetime | None, now: datetime) -> str:
+    return "" if at is None else f" since {_moment(at, now)}"
+
+
 def _versions(record: Record) -> str:
     return " → ".join(version for version in (record.origin, record.target) if version) or "none"
-
-
-def _for_node(text: str, name: str) -> str:
-    return text.replace("NODE", name)
 
 
 def _style(situation: Situation) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from provision.printable import printable_json
 from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
 from provision.runs.model import State  # noqa: TC001 - and this one
+from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from provision.rollout.status.model import FleetStatus, NodeStatus, StackSeen, Tenant
     from provision.runs.history import History
     from provision.runs.model import RunReport
+    from provision.runs.remedies import Invocation
 
 SCHEMA: Final = "grapnel.dev/status/v1alpha1"
 
@@ -52,7 +54,7 @@ class SituationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One node. Null is what is not known, or does not apply."""
+    """One node. Null is what is not known, or does not apply. ``commands`` are those of what to do in its state."""
 
     name: str
     state: str
@@ -68,6 +70,7 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     wave: str
     domain: str
     remarks: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
 
 
 class WaveDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,12 +102,17 @@ class LastRunDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class LastResultDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Nodes of which the same run left the same. ``as_declared``: an apply, and nothing changed them since."""
+    """Nodes of which the same run left the same. ``as_declared``: an apply, and nothing changed them since.
+
+    ``remedy`` and ``command`` are empty where nothing is wrong.
+    """
 
     nodes: tuple[str, ...]
     run: str
     result: str
     as_declared: bool
+    remedy: str = ""
+    command: str = ""
 
 
 class StackTroubleDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,14 +159,15 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unnamed: list[UnnamedDocument]
     complaints: list[str]
     stacks: list[StackDocument] = []
+    controller: EngineDocument | None = None
     last_run: LastRunDocument | None = None
     last_results: list[LastResultDocument] = []
 
 
-def status_document(status: FleetStatus, history: History | None = None) -> str:
+def status_document(status: FleetStatus, history: History | None = None, invocation: Invocation = BARE) -> str:
     """Return it as JSON, nodes in their order."""
     seen = status.seen
-    found = {node.situation.key: node.situation for node in status.nodes}
+    found = {node.situation.key: status.told(node.situation) for node in status.nodes}
     document = StatusDocument(
         schema=SCHEMA,
         place=seen.place,
@@ -180,10 +189,11 @@ def status_document(status: FleetStatus, history: History | None = None) -> str:
             WaveDocument(title=one.title, total=one.total, done=one.done, flying=one.flying, failed=one.failed)
             for one in status.waves
         ],
-        nodes=[_node(node) for node in status.nodes],
+        nodes=[_node(node, status.told(node.situation).todo, invocation) for node in status.nodes],
         unnamed=[UnnamedDocument(reason=reason, count=count) for reason, count in status.unnamed],
         complaints=list(seen.complaints),
         stacks=[_stack(stack) for stack in seen.stacks],
+        controller=None if seen.controller is None else _engine(seen.controller),
         last_run=None if history is None or history.last is None else _last_run(history.last),
         last_results=[] if history is None else _last_results(history, [node.name for node in status.nodes]),
     )
@@ -198,13 +208,15 @@ def _last_run(last: RunReport) -> LastRunDocument:
 
 def _last_results(history: History, nodes: Sequence[str]) -> list[LastResultDocument]:
     """Return what past runs left of nodes, those together of which it is the same."""
-    good, alike = set(history.as_declared), dict[tuple[str, str, bool], list[str]]()
+    good, alike = set(history.as_declared), dict[tuple[str, str, bool, str, str], list[str]]()
     for name in nodes:
         if (one := history.nodes.get(name)) is not None:
-            alike.setdefault((one.run, one.result, name in good), []).append(name)
+            alike.setdefault((one.run, one.result, name in good, one.remedy, one.command), []).append(name)
     return [
-        LastResultDocument(nodes=tuple(those), run=run, result=result, as_declared=is_good)
-        for (run, result, is_good), those in alike.items()
+        LastResultDocument(
+            nodes=tuple(those), run=run, result=result, as_declared=is_good, remedy=remedy, command=command
+        )
+        for (run, result, is_good, remedy, command), those in alike.items()
     ]
 
 
@@ -228,7 +240,7 @@ def _pause(pause: Pause) -> PauseDocument:
     return PauseDocument(by=pause.by, since=pause.since, reason=pause.reason)
 
 
-def _node(node: NodeStatus) -> NodeDocument:
+def _node(node: NodeStatus, todo: str, invocation: Invocation) -> NodeDocument:
     record = node.record
     return NodeDocument(
         name=node.name,
@@ -245,6 +257,7 @@ def _node(node: NodeStatus) -> NodeDocument:
         wave=node.wave,
         domain=node.domain,
         remarks=node.remarks,
+        commands=invocation.commands(todo, [node.name], is_whole=bool(node.domain)),
     )
 
 

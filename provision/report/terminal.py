@@ -140,7 +140,7 @@ def waiting_words(reason: str) -> str:
 def phase_words(entered: PhaseEntered) -> str:
     """Return what a phase of a rollout means for the node."""
     if entered.phase is Phase.FAILED:
-        return f"failed, stays out of service: {entered.reason}"
+        return f"failed, {'and takes pods' if entered.takes_pods else 'stays out of service'}: {entered.reason}"
     if entered.phase is Phase.RETURNED:
         return entered.reason or PHASE_WORDS[entered.phase]
     if entered.phase is Phase.ROLLBACK and entered.reason:

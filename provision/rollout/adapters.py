@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.executor import ThreadExecutor
 from provision.rollout.gates import NO_GATES
+from provision.rollout.instructions import Instructions
 
 if TYPE_CHECKING:
     import threading
@@ -34,6 +35,7 @@ class Adapters:
 
     ``executor`` makes what runs ``steps``, at most so many at once, until the event is set; it and ``clock`` have the
     same time. ``publish`` hears how the rollout stands after every turn, beside the cluster; it must not block.
+    ``instructions`` are what the engine is told meanwhile.
     """
 
     cluster: Cluster
@@ -43,3 +45,4 @@ class Adapters:
     executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
     publish: Callable[[Standing, Sequence[NodeState]], None] = lambda _standing, _nodes: None
     gates: Gates = NO_GATES
+    instructions: Instructions = field(default_factory=Instructions)

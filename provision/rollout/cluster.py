@@ -83,6 +83,13 @@ class Cluster(Protocol):
         are no conflict.
         """
 
+    def withdraw_claims(self, nodes: Collection[str]) -> None:
+        """Take back that nodes are as declared, before something is changed on them where they stand.
+
+        `write` does so by itself. It costs no request where nothing claims it. Raises ClusterError; then nothing may
+        begin.
+        """
+
     def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
         """Return the pods of these UIDs that are on a node now, whether they asked for a GPU or not.
 
@@ -177,6 +184,10 @@ class OneByOne:
         """There is nothing to follow: every `observe` looks."""
         del nodes, wake
         return nullcontext()
+
+    def withdraw_claims(self: Cluster, nodes: Collection[str]) -> None:
+        """There is no controller that claims anything."""
+        del nodes
 
     def find_pods(self: Cluster, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
         """There are no pods but those that `observe` shows."""

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from provision.apply.follow import follow
-from provision.apply.model import NodeFinished, NodeResult, Status
+from provision.apply.model import Failure, NodeFinished, NodeResult, Status
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
 from provision.rollout.model import Phase
+from provision.rollout.node_program import GONE_BACK, TRIES, last_word, settled_facts
 from provision.rollout.node_steps import NodeSteps
 from provision.rollout.removing import Removing
+from provision.rollout.returns import forget_removed
 from provision.rollout.step import StepOutcome
-from provision.rollout.verb_plan import NO_DRIVER, may_end_without_driver
+from provision.rollout.verb_plan import NO_DRIVER, DriverVerb, may_end_without_driver
+from provision.rollout.way_back import loaded_version
 from provision.spec.model import Mig
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.fleet.facts import NodeFacts
     from provision.rollout.adapters import Adapters
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.model import Origin
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.verb_plan import AnyVerb, VerbPlan
-    from provision.runner import RunRequest
     from provision.spec.model import StackSpec
 
 
@@ -38,12 +41,15 @@ if TYPE_CHECKING:
 class VerbSteps:
     """Runs the steps on a node as ``NodeSteps`` does, but for the change of the driver.
 
-    Without a driver afterwards there is nothing to verify, and no GPU to offer.
+    ``undone`` are the changes that the way back leads away from, by node. ``asked`` are nodes whose program was called,
+    and nobody knows what became of that. Without a driver afterwards there is nothing to verify, and no GPU to offer.
     """
 
     steps: NodeSteps
     verb: AnyVerb
     targets: Mapping[str, str]
+    undone: Mapping[str, str]
+    asked: set[str] = field(default_factory=set)
 
     def run(
         self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin | None = None
@@ -59,28 +65,60 @@ class VerbSteps:
         return self.steps.run(node, phase, observe, cancel)
 
     def _change(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        changes = 0
-        for request in self._requests(node):
-            followed = follow(self.steps.context.runner, request, observe, cancel)
-            changes += followed.changes
-            if followed.failure is not None:
-                break
-        result = NodeResult(node, self.verb.status, 1, changes, followed.failure)
-        return StepOutcome(failure=followed.failure, swapped=result)
-
-    def _requests(self, node: str) -> Iterator[RunRequest]:
-        """Return what is run on a node, the driver first: what is taken away with the rest watches over it."""
-        playbooks = self.steps.context.playbooks
+        """Change the driver first: what is taken away with the rest watches over it."""
+        context, failure, changes = self.steps.context, None, 0
         if may_end_without_driver(self.verb):
-            yield playbooks.driver(self.verb.value, node)
-        if isinstance(self.verb, Removing) and self.verb.others:
-            yield playbooks.remove(self.verb.others, (node,))
+            failure, changes = self._drive(node, observe, cancel)
+        if failure is None and isinstance(self.verb, Removing) and self.verb.others:
+            followed = follow(context.runner, context.playbooks.remove(self.verb.others, (node,)), observe, cancel)
+            failure, changes = followed.failure, changes + followed.changes
+        result = NodeResult(node, self.verb.status, 1, changes, failure)
+        return StepOutcome(failure=failure, swapped=result)
+
+    def _drive(self, node: str, observe: Observer, cancel: threading.Event) -> tuple[Failure | None, int]:
+        """Have the driver changed; return why it was not, and how many tasks have changed something.
+
+        Whoever calls the node's program may be ended in the middle of it, so that nobody has heard what became of it.
+        The node is looked at then, before it is called again: a second way back would lead further.
+        """
+        context, said, tries, changes = self.steps.context, None, TRIES, 0
+        request = context.playbooks.driver(self.verb.value, node, self.undone.get(node, ""))
+        while True:
+            if node in self.asked:
+                facts = settled_facts(context, node, observe, cancel)
+                if isinstance(facts, Failure):
+                    return facts, changes
+                if self._is_there(node, facts):
+                    self.asked.discard(node)
+                    return None, changes
+                if said is not None and (not tries or self._has_failed(facts)):
+                    return last_word(facts, said), changes
+            self.asked.add(node)
+            followed = follow(context.runner, request, observe, cancel)
+            said, tries, changes = followed.failure, tries - 1, changes + followed.changes
+            if said is None:
+                self.asked.discard(node)
+            if said is None or said.status is not Status.FAILED:
+                return said, changes
+
+    def _is_there(self, node: str, facts: NodeFacts) -> bool:
+        """Tell whether the driver is what it was to become."""
+        run = facts.driver.run
+        if self.verb is not DriverVerb.BACK:
+            return not facts.driver.managed
+        is_over = run is not None and run.verb == self.verb.value and run.state in GONE_BACK
+        return is_over and loaded_version(facts) == self.targets[node]
+
+    def _has_failed(self, facts: NodeFacts) -> bool:
+        """Tell whether the node's program says that it could not do it."""
+        run = facts.driver.run
+        return run is not None and run.verb == self.verb.value and run.state in {"failed", "quarantined"}
 
 
 def verb_steps(context: ApplyContext, stacks: Mapping[str, StackSpec], plan: VerbPlan) -> VerbSteps:
     """Return the steps of a plan, in which every node is verified against what it has afterwards."""
     expected = {name: with_driver(stacks[name], version) for name, version in plan.targets.items()}
-    return VerbSteps(NodeSteps(context, expected), plan.verb, plan.targets)
+    return VerbSteps(NodeSteps(context, expected), plan.verb, plan.targets, plan.undone)
 
 
 def with_driver(stack: StackSpec, version: str) -> StackSpec:
@@ -130,13 +168,22 @@ def execute_verb(
             refuse_if_changed(adapters.cluster, prepared)
             engine = Engine(adapters, prepared.states, prepared.policy, observe=observe, cancel=cancel)
             ending = engine.run()
-        canceled = cancel.is_set() and not ending.stop
-        results |= results_of(ending, prepared.rollout, canceled=canceled, command=plan.verb.command)
-    return tuple(_told(plan, result, observe) for result in results.values())
+        results |= results_of(ending, prepared.rollout, canceled=cancel.is_set(), command=plan.verb.command)
+    told = tuple(_told(plan, result, observe) for result in results.values())
+    if isinstance(plan.verb, Removing) and not cancel.is_set():
+        forget_removed(adapters.cluster, _given_back(plan.verb, told), observe, holder)
+    return told
+
+
+def _given_back(verb: Removing, results: Iterable[NodeResult]) -> list[str]:
+    """Return the nodes that have nothing any more of what was taken away; their records are about nothing."""
+    gone = (Status.REMOVED, Status.UNCHANGED) if verb.has_driver else (Status.REMOVED,)
+    return [result.node for result in results if result.status in gone]
 
 
 def _told(plan: Planned, result: NodeResult, observe: RolloutObserver) -> NodeResult:
-    if result.status is Status.CONVERGED or (result.status is plan.verb.status is Status.RETURNED):
+    is_good = result.status in (Status.CONVERGED, Status.UNCHANGED) and result.node not in plan.settled
+    if is_good or (result.status is plan.verb.status is Status.RETURNED):
         result = replace(result, status=plan.verb.status, failure=None)
     observe(NodeFinished(result))
     return result

@@ -32,6 +32,7 @@ from provision.rollout.decision.snapshot import (
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.evictions import Evictions
 from provision.rollout.executor import StepEnded
+from provision.rollout.model import Phase
 from provision.rollout.pace import Pace, pauses
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.standing import Standing
@@ -70,6 +71,8 @@ class Engine:
     ) -> None:
         self._adapters, self._cluster, self._clock = adapters, adapters.cluster, adapters.clock
         self._policy, self._observe, self._cancel = policy, observe, cancel
+        self._instructions = adapters.instructions
+        self._called_off: Mapping[str, str] = {}
         self._waves, self._domains, self._places = waves_of(nodes, policy), domains_of(nodes), members_of(nodes)
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
@@ -111,12 +114,13 @@ class Engine:
             failures=self._failures,
             swapped=self._swapped,
             ended=self._clock(),
+            is_handed_over=self._is_handing_over,
         )
 
     def _roll_out(self) -> None:
         is_over = False
         while not is_over:
-            if self._cancel.is_set() or self._stop:
+            if self._has_to_end:
                 is_over = self._wind_down()
                 continue
             try:
@@ -130,10 +134,12 @@ class Engine:
 
     def _turn(self) -> bool:
         """Observe, decide and act once; return whether it is over."""
-        if self._cancel.is_set() or self._stop:  # a step that was ended must not be taken for one that failed
+        if self._has_to_end:  # a step that was ended must not be taken for one that failed
             return self._wind_down()
         try:
+            called_off = self._instructions.called_off
             changed = self._observe_nodes()
+            self._call_off(called_off)
             self._find_holding()
             self._observe_pause()
             self._observe_retries(changed)
@@ -141,6 +147,7 @@ class Engine:
             self._act(decision)
             self._tell(decision)
             self._publish()
+            self._instructions.heeded = called_off
         except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
             self._observe(Note("", f"{error.message}: observing it again"))
             self._pause(self._adapters.poll_s)
@@ -164,12 +171,35 @@ class Engine:
         if isinstance(error, LeaseLostError):  # another engine may be at these nodes any moment
             self._cancel.set()
 
+    @property
+    def _is_handing_over(self) -> bool:
+        return self._instructions.hand_over.is_set()
+
+    @property
+    def _has_to_end(self) -> bool:
+        return self._cancel.is_set() or bool(self._stop) or self._is_handing_over
+
     def _wind_down(self) -> bool:
         """Start nothing more and wait for the steps that run; return whether there are none."""
-        if not any(node.is_busy for node in self._nodes.values()):
+        running = frozenset(node.name for node in self._nodes.values() if node.is_busy)
+        self._instructions.running = running
+        if self._is_handing_over and not self._cancel.is_set():
+            reason = self._instructions.reason
+            left = {name: reason for name, node in self._nodes.items() if node.is_in_flight and name not in running}
+            self._decision = replace(self._decision, waiting=left, stop=None)
+            self._publish()
+        if not running:
             return True
         self._pause(self._adapters.poll_s)
         return False
+
+    def _call_off(self, called_off: Mapping[str, str]) -> None:
+        """Take over which nodes are not to be changed any more."""
+        if called_off == self._called_off:
+            return
+        for name in self._nodes.keys() & (called_off.keys() | self._called_off.keys()):
+            self._nodes[name] = replace(self._nodes[name], called_off=called_off.get(name, ""))
+        self._called_off = called_off
 
     def _wait_for_cluster(self, error: UnreachableError) -> None:
         now = self._clock()
@@ -292,26 +322,35 @@ class Engine:
             for each in actions
         ]
         failed = self._cluster.write_all(changes)
-        for change in changes:
+        for change, action in zip(changes, actions, strict=True):
             if change.node not in failed:
-                self._enter(change)
+                self._enter(change, action.remark)
         if failed:
             raise next((error for error in failed.values() if not isinstance(error, ConflictError)), None) or next(
                 iter(failed.values())
             )
 
-    def _enter(self, change: Change) -> None:
-        record = change.record
-        self._nodes[change.node] = entered(self._nodes[change.node], record)
+    def _enter(self, change: Change, remark: str) -> None:
+        record, node = change.record, self._nodes[change.node]
+        self._nodes[change.node] = entered(node, record)
         self._moved.add(change.node)
-        self._observe(PhaseEntered(change.node, record.phase, record.complaint))
+        takes_pods = record.phase is Phase.FAILED and self._nodes[change.node].takes_pods
+        is_former = record.target != node.target and not node.back_for
+        self._observe(
+            PhaseEntered(change.node, record.phase, record.complaint, remark, takes_pods, is_former=is_former)
+        )
+        if remark:
+            self._observe(Note(change.node, remark))
 
     def _withdraw(self, action: Withdraw) -> None:
         self._cluster.write(action.node, None, cordoned=action.cordoned)
         node = self._nodes[action.node]
-        self._nodes[action.node] = replace(node, view=replace(node.view, record=None), step=None, blocked={})
+        after = replace(node, view=replace(node.view, record=None), step=None, blocked={})
+        is_pending = after.wants_to_begin or bool(after.obstacle)
+        self._nodes[action.node] = after if is_pending else replace(after, wave=None)  # it has nothing to prove
         self._moved.discard(action.node)
-        self._observe(Note(action.node, "back in service: it begins again when it may be out of service"))
+        why = f" as it was: {action.why}" if action.why else ": it begins again when it may be out of service"
+        self._observe(Note(action.node, f"back in service{why}"))
 
     def _evict(self, actions: Sequence[Evict]) -> None:
         if self._evictions.ask(actions, self._nodes, self._decided):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.builders import provide_modules
 from provision.apply.fleet import apply_all, settled, stage_all
-from provision.apply.gate import find_obstacle
+from provision.apply.gate import find_obstacle, will_need_drain
 from provision.apply.kinds import Kinds, sharing_nodes
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
 from provision.errors import GrapnelError
@@ -79,7 +79,12 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
                 observe(NodeFinished(ended))
         changed |= _in_place(job, sharing, observe, parallel, cancel)
         unstaged = _stage(job, job.prepared.staging, observe, parallel, cancel)
-        changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
+        rolled = _roll_out(job, unstaged, observe, cancel)
+        turned = [node for node, result in rolled.items() if _can_be_changed_in_place(job, result)]
+        for node, result in rolled.items():
+            if node not in turned:
+                observe(NodeFinished(result))
+        changed |= unstaged | rolled | _in_place(job, turned, observe, parallel, cancel)
         results = _in_order(job, changed)
         forget_returns(job.adapters.cluster, job.prepared, results, observe, holder)
         complaints = (*ensure_runtime_classes(job, results, observe), *set_marks(job, results, observe))
@@ -103,6 +108,8 @@ def _in_place(
     answers = {node: job.answers[node] for node in nodes}
     if not answers:
         return {}
+    if not job.context.playbooks.check:
+        job.adapters.cluster.withdraw_claims(tuple(answers))
     results = apply_all(job.context, answers, observe, parallel=parallel, cancel=cancel)
     return {result.node: result for result in results}
 
@@ -203,10 +210,15 @@ def _roll_out(
 
     engine = Engine(job.adapters, states, prepared.policy, observe=observe, cancel=cancel)
     ending = engine.run()
-    results = results_of(ending, nodes, canceled=cancel.is_set() and not ending.stop)
-    for result in results.values():
-        observe(NodeFinished(result))
-    return results
+    return results_of(ending, nodes, canceled=cancel.is_set())
+
+
+def _can_be_changed_in_place(job: Job, result: NodeResult) -> bool:
+    """Tell whether a node was put back into service since what differs can be changed there."""
+    answer = job.answers.get(result.node)
+    if result.status is not Status.WAITING or not isinstance(answer, Assessment) or find_obstacle(answer.plan):
+        return False
+    return not answer.plan.is_empty and not will_need_drain(answer.plan)
 
 
 def _without(state: NodeState, unstaged: NodeResult | None) -> NodeState:

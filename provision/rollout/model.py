@@ -79,6 +79,7 @@ class Origin:
 
 
 UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]  # pods may have been asked to leave, no more
+BEFORE_SWAP: Final = (*UNTOUCHED, Phase.RELEASE)  # the driver is what it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +92,14 @@ class Record:
     asked. ``took`` has how many seconds phases lasted that one engine saw from their beginning to their end.
 
     ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
-    was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
+    was when that failed; where nothing says in which phase, nothing has failed (`is_called_off`). ``is_unrelated``: the
+    failure was not the change's, but one that would have come without it.
     ``ailment`` is what was wrong with the node before it was touched. ``because_of`` names the node of its domain that
     failed, where it is one that goes back with it. ``is_tainted``: a taint keeps what was evicted off the node until it
     is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
     somebody wants a failed node tried again by the engine at work. ``is_requested``: a maintenance was requested for
     the node, which ends with its upgrade. ``opted_out`` are labels that keep other tools off it, until then as well.
+    ``back_for`` is who wants the node to have its former driver again, until it has: a controller brings that about.
 
     ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
     on reboots the node only while it still is in that one. Such a record keeps the versions of the upgrade before it.
@@ -123,11 +126,18 @@ class Record:
     opted_out: tuple[str, ...] = ()
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
+    back_for: str = ""
+
+    @property
+    def is_called_off(self) -> bool:
+        """Whether the node is put back into service with what it has, for ``reason``: its driver was not touched."""
+        return self.is_returning and self.failed_in is None and not self.phase.is_over
 
     @property
     def has_failed(self) -> bool:
         """Whether the upgrade has failed, wherever the node is by now."""
-        return self.is_returning or self.phase is Phase.FAILED or self.phase is Phase.RETURNED
+        is_back = self.is_returning and self.failed_in is not None
+        return is_back or self.phase is Phase.FAILED or self.phase is Phase.RETURNED
 
     @property
     def is_blamed(self) -> bool:
@@ -142,13 +152,16 @@ class Record:
     @property
     def complaint(self) -> str:
         """What went wrong, in words that say where the node is with it; empty where nothing has."""
+        if self.is_called_off:
+            return f"is put back into service with what it has: {self.reason}"
         if self.phase is Phase.FAILED or not self.has_failed:
             return self.reason
         if self.phase is Phase.RETURNED and not self.is_returning:
             return f"is in service as it was: {self.reason}"
         cause = f"{self.because_of} of its domain" if self.because_of else self.failed_in
         if self.phase is Phase.RETURNED:
-            return f"{returned_to(self.origin)}, since {cause} failed: {self.reason}"
+            since = f", since {cause} failed" if cause else ""
+            return f"{returned_to(self.origin)}{since}: {self.reason}"
         return f"goes back to {self.origin or 'having no driver'}, since {cause} failed: {self.reason}"
 
     def measured(self, before: Record | None, began: datetime) -> Record:
@@ -190,7 +203,32 @@ class Record:
             opted_out=self.opted_out,
             kind=self.kind,
             boot=self.boot,
+            back_for="" if phase.is_over else self.back_for,
         )
+
+    def sent_back(self, upgraded_to: str, who: str, now: datetime) -> Record:
+        """Return the record of a node that is in service with its former driver since somebody wanted that.
+
+        It is that of an upgrade to ``upgraded_to`` that has come to no good end, which is not the driver's fault: the
+        node is not tried again by itself, and counts against no limit.
+        """
+        returned = replace(
+            self,
+            target=upgraded_to or self.target,
+            origin=self.target,
+            origin_change=None,
+            reason=f"{who} asked for it (`grapnel rollback`)",
+            failed_in=None,
+            is_returning=True,
+            is_unrelated=True,
+            because_of="",
+        )
+        return returned.entering(Phase.RETURNED, now)
+
+    @property
+    def was_sent_back(self) -> bool:
+        """Whether the node has its former driver again since somebody wanted that."""
+        return self.phase is Phase.RETURNED and self.is_returning and not self.failed_in and not self.because_of
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
         """Return ``since``, or ``began`` where that is still to come: a node's own kubelet may write its record.
@@ -211,8 +249,9 @@ class GpuPod:
 
     ``is_mirror_or_daemon``: it would come back, so that it is left alone. ``stays`` is why it is left alone otherwise,
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
-    ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``node`` is its node, as the
-    cluster calls it.
+    ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``created`` is when it was, None
+    where that is not known; ``is_restarted``: it stays while a driver is exchanged, and is evicted afterwards.
+    ``node`` is its node, as the cluster calls it.
     """
 
     namespace: str
@@ -225,6 +264,8 @@ class GpuPod:
     only_waited: str = ""
     ending: str = ""
     is_replaced_first: bool = False
+    created: datetime | None = None
+    is_restarted: bool = False
     node: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -273,7 +314,7 @@ class NodeView:
     people should know, and ``pool`` the MachineConfigPool that the node is in. ``uid`` is that of the object, another
     one when it was deleted and registered again; ``machine_id`` says whether that is the same machine. ``told`` are the
     conditions by which an engine said that the node is being upgraded. ``boot`` is the boot that its kubelet last
-    reported, empty where nobody does.
+    reported, ``driver`` the one that its node daemon reports; empty where nobody does.
     """
 
     name: str
@@ -297,3 +338,4 @@ class NodeView:
     machine_id: str = ""
     told: tuple[str, ...] = ()
     boot: str = ""
+    driver: str = ""

@@ -10,12 +10,21 @@ import msgspec
 
 from provision.apply.converge import converge, reassess
 from provision.apply.follow import Followed, follow
-from provision.apply.model import Assessment, Failure, Note, Status
+from provision.apply.model import Assessment, Failure, NodeResult, Note, Status
 from provision.apply.playbooks import DAEMON_RESULT
 from provision.fleet.errors import AnswerError
 from provision.fleet.release_result import parse_release_result
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
+from provision.rollout.node_program import (
+    GONE_BACK,
+    TRIES,
+    is_running,
+    last_word,
+    unheard,
+    verdict,
+    wait_for_program,
+)
 from provision.rollout.step import StepOutcome
 from provision.rollout.way_back import WayBack
 from provision.spec.model import Capability, Processes
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.fleet.driver_facts import DriverRun, DriverState
     from provision.fleet.facts import NodeFacts
     from provision.rollout.model import Origin
     from provision.spec.model import Driver, StackSpec
@@ -38,7 +48,8 @@ class NodeSteps:
     """Runs steps through the context of an apply; ``stacks`` are the nodes' declarations.
 
     ``known`` are assessments that a swap may start from, each used once; ``verified`` are nodes whose driver was
-    verified by the run that swapped it, so that it need not be done twice.
+    verified by the run that swapped it, so that it need not be done twice. ``unsettled`` has the node's driver run
+    from before a swap of which nobody knows yet what became of it.
 
     A node without a daemon is asked as well: the collection itself then finds who holds a GPU, and what is loaded.
     """
@@ -47,6 +58,7 @@ class NodeSteps:
     stacks: Mapping[str, StackSpec]
     known: dict[str, Assessment] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
+    unsettled: dict[str, DriverRun | None] = field(default_factory=dict)
 
     def run(
         self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin | None = None
@@ -55,6 +67,7 @@ class NodeSteps:
         if back is not None:
             return self._run_back(node, phase, observe, cancel, back)
         if phase is Phase.RELEASE:
+            self.unsettled.pop(node, None)
             return self._release(node, observe, cancel)
         if phase is Phase.SWAP:
             return self._swap(node, observe, cancel)
@@ -99,23 +112,72 @@ class NodeSteps:
         )
 
     def _swap(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        """Bring the node to its declaration, and verify its driver in the same run."""
+        """Bring the node to its declaration, and verify its driver in the same run.
+
+        Who carries that out on the node may be ended in the middle of it, and says nothing of the driver then. So only
+        the word of the node's own program is a failure of the swap; whatever else fails, the node is looked at, and it
+        counts where it fails again.
+        """
         looked = self._assessment(node, observe, cancel)
-        if not isinstance(looked, Failure) and _leads_elsewhere(looked):
-            looked = self._undone(node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
-        expectation = self._expectation(node, render_mig(looked.facts, self.stacks[node]))
-        released = replace(looked, expectation=expectation, is_out_of_service=True)
-        result = converge(self.context, node, released, observe, cancel)
-        if is_verified(result.verification):
+        before = self.unsettled.setdefault(node, looked.facts.driver.run)
+        result = self._exchange(node, self._at_rest(node, looked, observe, cancel), before, observe, cancel)
+        if result.failure is None or result.failure.status not in {Status.UNREACHABLE, Status.CANCELED}:
+            del self.unsettled[node]
+        if result.failure is None and is_verified(result.verification):
             self.verified.add(node)
         return StepOutcome(failure=result.failure, swapped=result)
 
-    def _undone(self, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+    def _exchange(
+        self,
+        node: str,
+        looked: Assessment | Failure,
+        before: DriverRun | None,
+        observe: Observer,
+        cancel: threading.Event,
+    ) -> NodeResult:
+        """Converge, and once more where the node's program has not failed; ``before`` is its run before the swap."""
+        result = NodeResult(node, Status.UNCHANGED)
+        for _ in range(TRIES):
+            if not isinstance(looked, Failure) and _leads_elsewhere(looked):
+                looked = self._undone(node, looked.facts.driver, observe, cancel)
+            if isinstance(looked, Failure):
+                return _failed_with(result, looked)
+            if (failed := _verdict(before, looked, result.failure)) is not None:
+                return _failed_with(result, failed)
+            expectation = self._expectation(node, render_mig(looked.facts, self.stacks[node]))
+            released = replace(looked, expectation=expectation, is_out_of_service=True)
+            result = _added(result, converge(self.context, node, released, observe, cancel))
+            if result.failure is None or result.status is not Status.FAILED:
+                return result
+            looked = self._look(node, observe, cancel)
+        if isinstance(looked, Failure):
+            return _failed_with(result, looked)
+        failed = _verdict(before, looked, result.failure)
+        return (
+            result
+            if result.failure is None
+            else _failed_with(result, failed or last_word(looked.facts, result.failure))
+        )
+
+    def _undone(
+        self, node: str, before: DriverState, observe: Observer, cancel: threading.Event
+    ) -> Assessment | Failure:
         """Go back from a change that is half done, as another one is declared by now; return what the node is then."""
-        followed = follow(self.context.runner, self.context.playbooks.driver("back", node), observe, cancel)
-        return followed.failure or reassess(self.context, node, observe, cancel)
+        request, tries = self.context.playbooks.driver("back", node, before.to_undo), TRIES
+        while True:
+            said, tries = follow(self.context.runner, request, observe, cancel).failure, tries - 1
+            if said is not None and said.status is not Status.FAILED:
+                return said
+            looked = self._look(node, observe, cancel)
+            if isinstance(looked, Failure) or said is None:
+                return looked
+            failed = verdict(before.run, looked.facts.driver.run, said, good=GONE_BACK)
+            if failed is not None or not _leads_elsewhere(looked):
+                return failed or looked
+            if not tries:
+                return last_word(looked.facts, said)
 
     def _assessment(self, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
         """Return what the plan was made from that a person has seen, the first time, and the node's present state then.
@@ -124,8 +186,24 @@ class NodeSteps:
         """
         known = self.known.pop(node, None)
         if known is None:
-            return reassess(self.context, node, observe, cancel)
+            looked = reassess(self.context, node, observe, cancel)
+            return unheard(looked) if isinstance(looked, Failure) else looked
         return Assessment(msgspec.structs.replace(known.facts, device_holders=()), known.plan)
+
+    def _look(self, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+        """Return what a node is once its driver program is not at work."""
+        looked = reassess(self.context, node, observe, cancel)
+        return unheard(looked) if isinstance(looked, Failure) else self._at_rest(node, looked, observe, cancel)
+
+    def _at_rest(
+        self, node: str, looked: Assessment, observe: Observer, cancel: threading.Event
+    ) -> Assessment | Failure:
+        """Wait until the driver program is not at work on a node; return what the node is then."""
+        if not is_running(looked.facts):
+            return looked
+        waited = wait_for_program(self.context, node, observe, cancel)
+        after = waited or reassess(self.context, node, observe, cancel)
+        return unheard(after) if isinstance(after, Failure) else after
 
     def _verify(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
         if self._expectation(node, {}) is None:
@@ -158,7 +236,15 @@ class NodeSteps:
     ) -> Followed:
         request = self.context.playbooks.daemon(phase.value, node, variables)
         asks_only = phase is Phase.RELEASE  # it is asked again and again while somebody holds a GPU
-        return follow(self.context.runner, request, observe, cancel, gathering=asks_only)
+        for _ in range(TRIES):
+            followed = follow(self.context.runner, request, observe, cancel, gathering=asks_only)
+            if (
+                followed.failure is None
+                or followed.failure.status is not Status.FAILED
+                or DAEMON_RESULT in followed.values
+            ):
+                break  # else it has not answered: who was to ask it may have been ended
+        return followed
 
 
 def render_expectation(driver: Driver) -> dict[str, object]:
@@ -194,6 +280,31 @@ def _leads_elsewhere(looked: Assessment) -> bool:
     run, driver = looked.facts.driver.run, looked.plan.roles.driver
     identifier = "" if driver is None else driver.driver_change_id
     return run is not None and bool(identifier) and run.is_other_than(identifier)
+
+
+def _verdict(before: DriverRun | None, looked: Assessment, said: Failure | None) -> Failure | None:
+    """Return with what failure the swap has ended that this step has begun, or one before that was cut off."""
+    run, driver = looked.facts.driver.run, looked.plan.roles.driver
+    if run is None or (run.verb or "swap") != "swap":
+        return None
+    if said is None and (driver is None or driver.driver_change_id != run.change):
+        return None  # of another change
+    return verdict(before, run, said)
+
+
+def _failed_with(result: NodeResult, failure: Failure) -> NodeResult:
+    return replace(result, status=failure.status, failure=failure)
+
+
+def _added(former: NodeResult, result: NodeResult) -> NodeResult:
+    """Return a result as that of both tries."""
+    is_changed = former.passes and result.status is Status.UNCHANGED
+    return replace(
+        result,
+        status=Status.CONVERGED if is_changed else result.status,
+        passes=former.passes + result.passes,
+        changes=former.changes + result.changes,
+    )
 
 
 def _failed(message: str) -> StepOutcome:

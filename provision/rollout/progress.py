@@ -14,11 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PhaseEntered:
-    """A node's upgrade goes on to a phase; ``reason`` is what went wrong before it, if something did."""
+    """A node's upgrade goes on to a phase; ``reason`` is what went wrong before it, if something did.
+
+    ``takes_pods``: a node that failed is in service all the same. ``remark`` is what else people should know of the
+    node; whoever shows progress has it as a `Note` as well. ``is_former``: it is an upgrade to what is not declared
+    any more.
+    """
 
     node: str
     phase: Phase
     reason: str = ""
+    remark: str = ""
+    takes_pods: bool = False
+    is_former: bool = False
 
 
 @dataclass(frozen=True, slots=True)

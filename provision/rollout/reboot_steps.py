@@ -10,6 +10,7 @@ from provision.apply.model import Failure, NodeResult, Status
 from provision.apply.playbooks import is_boot
 from provision.rollout.driver_verbs import with_driver
 from provision.rollout.model import Phase
+from provision.rollout.node_program import TRIES
 from provision.rollout.node_steps import NodeSteps
 from provision.rollout.step import StepOutcome
 
@@ -44,7 +45,10 @@ class RebootSteps:
         context = self.steps.context
         if not is_boot(self.boots[node]):
             return StepOutcome(failure=Failure(Status.FAILED, "its record does not say which boot is to end"))
-        followed = follow(context.runner, context.playbooks.reboot(node, self.boots[node]), observe, cancel)
+        for _ in range(TRIES):  # a process that was ended says nothing of the node, and what has happened is seen
+            followed = follow(context.runner, context.playbooks.reboot(node, self.boots[node]), observe, cancel)
+            if followed.failure is None or followed.failure.status is not Status.FAILED:
+                break
         result = NodeResult(node, Status.REBOOTED, 1, followed.changes, followed.failure)
         return StepOutcome(failure=followed.failure, swapped=result)
 

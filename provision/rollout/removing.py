@@ -22,7 +22,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removing:
-    """Takes parts of grapnel away. ``removals`` say what that comes to on each node; the driver is no part of them.
+    """Takes parts of grapnel away. ``removals`` say what that comes to on each node.
 
     ``classes`` are the RuntimeClasses that the nodes' handlers have, ``unselected`` the other machines of the inventory
     that need each of them.
@@ -46,12 +46,17 @@ class Removing:
         return Status.REMOVED
 
     @property
+    def has_driver(self) -> bool:
+        """Whether the driver is taken away."""
+        return Part.DRIVER in self.parts
+
+    @property
     def others(self) -> frozenset[Part]:
         """The parts beside the driver."""
         return self.parts - {Part.DRIVER}
 
     def is_due(self, node: str) -> bool:
-        """Tell whether there is something on a node to take away, beside its driver."""
+        """Tell whether there is something on a node to take away."""
         found = self.removals.get(node)
         return isinstance(found, NodeRemoval) and bool(found.steps)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.model import Phase
+from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Phase
 
 if TYPE_CHECKING:
     from provision.rollout.model import NodeView, Record
@@ -63,6 +63,10 @@ def skip(found: Found) -> Answer:
     if record is None or record.phase.is_over:
         return Answer(change=Change(skipped=True), words=(words,))
     under_way = f"it is in {record.phase}, and that upgrade is finished first; `grapnel abandon {name}` ends it here"
+    if record.phase in BEFORE_SWAP:
+        how = "as it is" if record.phase in UNTOUCHED and not record.is_touched else "with what it has, once verified"
+        who = "whoever is at work puts it back into service, or else the next run does"
+        under_way = f"it is in {record.phase}, before its driver is changed: {who}, {how}"
     return Answer(change=Change(skipped=True), words=(words, under_way))
 
 
@@ -70,15 +74,23 @@ def unskip(found: Found) -> Answer:
     """Let upgrades begin on a node again."""
     if not found.view.is_skipped:
         return Answer(words=("was not skipped",))
-    words = "is no longer skipped: its turn comes in an upgrade that runs, or with the next `grapnel apply`"
+    words = "is no longer skipped: its turn comes in an upgrade that runs, or with the next one"
     return Answer(change=Change(skipped=False), words=(words,))
 
 
-def retry(found: Found, engine: str) -> Answer:
-    """Have a failed node tried again; ``engine`` is who is at work, empty where nobody is."""
+def retry(found: Found, engine: str, controller: str = "") -> Answer:
+    """Have a failed node tried again.
+
+    ``engine`` is who is at work, ``controller`` who leads the controller; each is empty where nobody does.
+    """
     view, record = found.view, found.view.record
     if found.unread:
         return Answer(words=(f"cannot be tried again: {found.unread}",), is_refused=True)
+    if record is not None and record.back_for and record.phase.is_over:
+        kept = Change(writes_record=True, record=replace(record, back_for="", retry=record.has_failed))
+        instead = ", and is tried again instead" if record.has_failed else ""
+        words = f"does not go back to its former driver, as {record.back_for} had asked{instead}"
+        return Answer(change=kept, words=(words,))
     if record is None or record.phase is Phase.DONE or not record.phase.is_over:
         state = "no upgrade of it is recorded" if record is None else f"its upgrade is in {record.phase}"
         if record is not None and record.phase is Phase.DONE:
@@ -87,11 +99,51 @@ def retry(found: Found, engine: str) -> Answer:
     if view.is_skipped:
         hint = f"`grapnel skip --undo {view.name}` first"
         return Answer(words=(f"is skipped, so that nothing would try it again: {hint}",), is_refused=True)
-    if not engine:
+    if not engine and not controller:
         return Answer(words=("is tried again by the next `grapnel apply`, before all others: nobody is at work now",))
-    words = f"is tried again by {engine}, as soon as nothing else is in its way"
+    words = f"is tried again by {_who_tries(engine, controller)} as soon as nothing else is in its way"
     change = None if record.retry else Change(writes_record=True, record=replace(record, retry=True))
     return Answer(change=change, words=(words,))
+
+
+def send_back(found: Found, who: str, controller: str) -> Answer:
+    """Have the ``controller`` return a node to its former driver, and leave it so; ``who`` wants that."""
+    view, record = found.view, found.view.record
+    refusal = _why_not_back(found)
+    if refusal or record is None:
+        return Answer(words=(refusal,), is_refused=True)
+    if record.phase is Phase.RETURNED:
+        return Answer(words=(f"has its former driver already ({record.origin or 'none'})",))
+    if record.back_for:
+        return Answer(words=(f"is to go back already: {record.back_for} asked for it",))
+    before = f" ({record.origin or 'none'})" if record.phase is Phase.DONE else ""  # else it may have that already
+    words = (
+        f"is taken out of service and returned to the driver before{before} by the controller ({controller}): "
+        f"`grapnel status --node {view.name}` shows how far it is"
+    )
+    then = f"is left so until `grapnel retry {view.name}`, or another declaration in its GpuStack"
+    return Answer(change=Change(writes_record=True, record=replace(record, back_for=who)), words=(words, then))
+
+
+def _why_not_back(found: Found) -> str:
+    """Return why nothing leads back on a node, or nobody may go there now."""
+    view, record = found.view, found.view.record
+    if found.unread:
+        return f"cannot be returned: {found.unread}"
+    if record is None:
+        return "has nothing to go back to: no upgrade of it is recorded"
+    if not record.phase.is_over:
+        return f"is in {record.phase}: that ends first, or change its GpuStack; then ask again"
+    if view.is_skipped:
+        return f"is skipped, so that nothing begins on it: `grapnel skip --undo {view.name}` first"
+    return ""
+
+
+def _who_tries(engine: str, controller: str) -> str:
+    """Return who tries a node again; an engine at a terminal may be about other nodes."""
+    if engine in ("", controller):
+        return f"the controller ({controller}),"
+    return f"{engine}, or by the controller after that," if controller else f"{engine},"
 
 
 def abandon(found: Found) -> Answer:

@@ -1,6 +1,6 @@
-"""Forgets that an upgrade failed on a node once the driver that it went back to is the declared one.
+"""Forgets what is over: a failed upgrade once the former driver is the declared one, any once grapnel was taken away.
 
-Until then the node is in service with another driver than the declared one, and somebody has to know why.
+Until then a node that went back is in service with another driver than the declared one, and somebody has to know why.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.model import NodeView
     from provision.rollout.progress import RolloutObserver
 
 _AS_DECLARED: Final = (Status.CONVERGED, Status.UNCHANGED)
@@ -55,3 +56,24 @@ def _forget(cluster: Cluster, name: str, observe: RolloutObserver) -> None:
         observe(Note(name, f"{error.message}: that an upgrade failed on it is kept"))
         return
     observe(Note(name, "has the declared driver: that an upgrade failed on it is forgotten"))
+
+
+def forget_removed(cluster: Cluster, nodes: Collection[str], observe: RolloutObserver, holder: str) -> None:
+    """Forget the upgrades of nodes from which it was taken away what they were about.
+
+    What cannot be written now, the next removal writes; until then nobody believes it (`rollout.status`).
+    """
+    try:
+        over = [name for name, view in cluster.observe(tuple(nodes)).items() if _is_over(view)]
+        if not over:
+            return
+        with cluster.lease(holder):
+            for name, view in cluster.observe(over).items():
+                if _is_over(view):
+                    cluster.write(name, None)
+    except ClusterError as error:
+        observe(Note("", f"what upgrades came to is not forgotten yet: {error.message}"))
+
+
+def _is_over(view: NodeView | NodeProblem) -> bool:
+    return not isinstance(view, NodeProblem) and view.record is not None and view.record.phase.is_in_service

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from provision.rollout.model import NodeView, Record
     from provision.rollout.step import StepOutcome
 
-
+_UNKNOWN: Final = (Status.UNREACHABLE, Status.CANCELED)  # what became of the node; who ends a rollout decides no more
 REPLACED: Final = (
     "is another machine than when this run began: its Node was deleted and registered again. What was under way on the "
     "former one ended with it; the next run plans this one by its own facts"
@@ -100,7 +100,7 @@ def stepped(node: NodeState, phase: Phase, outcome: StepOutcome, ended: datetime
         ended=ended,
         is_done=failure is None and not outcome.holders,
         failure="" if failure is None else failure.message,
-        is_unreachable=failure is not None and failure.status is Status.UNREACHABLE,
+        is_unreachable=failure is not None and failure.status in _UNKNOWN,
         holders=outcome.holders,
     )
     is_swapped = step.is_done and phase is Phase.SWAP

@@ -47,20 +47,19 @@ _ENDED: Final = ("done", "returned")
 
 
 class DriverVerb(StrEnum):
-    """What the driver program of a node is told."""
+    """What the driver program of a node is told, beside a removal."""
 
     BACK = "back"
-    REMOVE = "remove"
 
     @property
     def command(self) -> str:
         """The command of grapnel that does it."""
-        return "grapnel rollback" if self is DriverVerb.BACK else "grapnel remove --driver"
+        return "grapnel rollback"
 
     @property
     def status(self) -> Status:
         """What becomes of a node with which it went well."""
-        return Status.RETURNED if self is DriverVerb.BACK else Status.REMOVED
+        return Status.RETURNED
 
 
 AnyVerb = DriverVerb | Removing  # `Removing` takes parts away, of which the driver may be one
@@ -72,7 +71,8 @@ class Extent:
 
     ``groups`` are the inventory's, by node. ``further``: nodes that have returned already go one driver further back.
     ``unnamed`` are the nodes of the fleet that were left out, of which some may be in the domains of those that were
-    not.
+    not. ``wanted_by`` says of nodes that are to be left with their former driver, where a controller would bring the
+    declared one again, who wants that.
     """
 
     undoes_upgrade: bool = False
@@ -80,6 +80,7 @@ class Extent:
     in_waves: bool = False
     further: bool = False
     unnamed: Mapping[str, NodeView | NodeProblem] = field(default_factory=dict)
+    wanted_by: Mapping[str, str] = field(default_factory=dict)
 
 
 EVERY_NODE: Final = Extent()
@@ -89,12 +90,13 @@ EVERY_NODE: Final = Extent()
 class VerbPlan:
     """What a verb comes to: the nodes that go through the rollout, and the results of those that do not.
 
-    ``targets`` are the versions afterwards.
+    ``targets`` are the versions afterwards, ``undone`` the changes of drivers that a way back leads away from.
     """
 
     verb: AnyVerb
     prepared: Prepared
     targets: Mapping[str, str] = field(default_factory=dict)
+    undone: Mapping[str, str] = field(default_factory=dict)
     settled: Mapping[str, NodeResult] = field(default_factory=dict)
 
 
@@ -116,6 +118,7 @@ def plan_verb(
         elif isinstance(state, NodeResult):
             settled[name] = state
         else:
+            state = _wanted(state, stacks[name], extent)
             states.append(state)
             if state.obstacle:
                 settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
@@ -138,7 +141,11 @@ def plan_verb(
         policy=policy,
     )
     return VerbPlan(
-        verb=verb, prepared=prepared, targets={state.name: _version_after(state) for state in states}, settled=settled
+        verb=verb,
+        prepared=prepared,
+        targets={state.name: _version_after(state) for state in states},
+        undone={name: answer.driver.to_undo for name, answer in answers.items() if not isinstance(answer, Failure)},
+        settled=settled,
     )
 
 
@@ -283,9 +290,18 @@ def _state(
         is_released=answer.is_released,
         kind=ChangeKind.DRIVER if may_end_without_driver(verb) else ChangeKind.OTHER,
     )
-    if verb is not DriverVerb.BACK and not is_done and not _is_due(verb, view.name, answer):
+    if isinstance(verb, Removing) and not is_done and not _is_due(verb, view.name, answer):
         return NodeResult(view.name, Status.UNCHANGED)
     return state
+
+
+def _wanted(state: NodeState, stack: StackSpec, extent: Extent) -> NodeState:
+    """Return a node that is left with its former driver afterwards, where somebody wants that."""
+    who, record, after = extent.wanted_by.get(state.name, ""), state.record, _version_after(state)
+    if not who:
+        return state
+    known = (stack.driver.version, *(() if record is None else (record.target, record.origin)))
+    return replace(state, back_for=who, back_from=next((each for each in known if each and each != after), ""))
 
 
 def _is_returning(record: Record, facts: NodeFacts) -> bool:
@@ -326,7 +342,7 @@ def _target(verb: AnyVerb, facts: NodeFacts, record: Record | None) -> tuple[str
     """Return the version afterwards, and why there is no way to it; ``record`` is of what this verb has done before."""
     if isinstance(verb, Removing) and not (Part.DRIVER in verb.parts and _has_anything(facts)):
         return loaded_version(facts), ""  # which is not ours to take away, or shall stay
-    if verb is not DriverVerb.BACK:
+    if isinstance(verb, Removing):
         return NO_DRIVER, ""
     if record is not None:
         return record.target, ""
@@ -346,8 +362,6 @@ def _is_done(verb: AnyVerb, node: str, facts: NodeFacts, record: Record | None) 
         return False
     if isinstance(verb, Removing):
         return not _is_due(verb, node, facts)
-    if verb is DriverVerb.REMOVE:
-        return record.target == NO_DRIVER and not _has_anything(facts)
     run = facts.driver.run
     was_back = run is not None and run.verb == verb.value and run.state in _ENDED
     return was_back and loaded_version(facts) == record.target
@@ -358,10 +372,8 @@ def may_end_without_driver(verb: AnyVerb) -> bool:
     return not isinstance(verb, Removing) or Part.DRIVER in verb.parts
 
 
-def _is_due(verb: AnyVerb, node: str, facts: NodeFacts) -> bool:
+def _is_due(verb: Removing, node: str, facts: NodeFacts) -> bool:
     """Tell whether there is something on a node to take away."""
-    if not isinstance(verb, Removing):
-        return _has_anything(facts)
     return verb.is_due(node) or (Part.DRIVER in verb.parts and _has_anything(facts))
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.failure import failure_of
 from provision.apply.follow import follow
-from provision.apply.gather import gather_facts
 from provision.apply.model import Failure, Status
+from provision.rollout.node_program import (
+    GONE_BACK,
+    TRIES,
+    is_same,
+    last_word,
+    settled_facts,
+    verdict,
+)
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.fleet.driver_facts import DriverRun
     from provision.fleet.facts import NodeFacts
     from provision.rollout.model import Origin
 
@@ -37,32 +44,33 @@ class WayBack:
     release: Callable[[], StepOutcome]
 
     def go(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        """Go back as many driver changes as were swapped in since; what keeps a GPU is in the outcome."""
-        for _ in range(_MOST):
-            facts = self._facts(node, observe, cancel)
-            if isinstance(facts, Failure):
-                return StepOutcome(failure=facts)
-            if is_back(facts, self.origin):
-                return StepOutcome()
-            if facts.driver.back is None:
-                return StepOutcome(failure=_no_way(facts))
+        """Go back as many driver changes as were swapped in since; what keeps a GPU is in the outcome.
+
+        Who carries that out may be ended in the middle of it. So a way back has failed where the node's own program
+        says so; whatever else fails, the node is looked at, and it counts where it fails again.
+        """
+        before, said = None, None
+        changes, tries = 0, 0
+        while True:
+            facts = settled_facts(self.context, node, observe, cancel)
+            if isinstance(facts, Failure) or is_back(facts, self.origin):
+                return StepOutcome(failure=facts if isinstance(facts, Failure) else None)
+            run = facts.driver.run
+            if said is not None and (failed := verdict(before, run, said, good=GONE_BACK)):
+                return StepOutcome(failure=failed)
+            changes += bool(tries) and (said is None or _has_ended(before, run))
+            if said is not None and tries - changes >= TRIES:
+                return StepOutcome(failure=last_word(facts, said))
+            if facts.driver.back is None or changes == _MOST:
+                return StepOutcome(failure=_no_way(facts) if facts.driver.back is None else _elsewhere(facts))
             released = self.release()
             if released.failure is not None or released.holders:
                 return released
-            followed = follow(self.context.runner, self.context.playbooks.driver("back", node), observe, cancel)
-            if followed.failure is not None:
-                return StepOutcome(failure=followed.failure)
-        facts = self._facts(node, observe, cancel)
-        if isinstance(facts, Failure):
-            return StepOutcome(failure=facts)
-        return StepOutcome() if is_back(facts, self.origin) else StepOutcome(failure=_elsewhere(facts))
-
-    def _facts(self, node: str, observe: Observer, cancel: threading.Event) -> NodeFacts | Failure:
-        request = replace(self.context.playbooks, offline=True).facts([node])
-        try:
-            return gather_facts(self.context.runner, request, observe, cancel)[node]
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-            return failure_of(error, f"gathering facts of {node}")
+            before, tries = run, tries + 1
+            request = self.context.playbooks.driver("back", node, facts.driver.to_undo)
+            said = follow(self.context.runner, request, observe, cancel).failure
+            if said is not None and said.status is not Status.FAILED:
+                return StepOutcome(failure=said)
 
 
 def is_back(facts: NodeFacts, origin: Origin) -> bool:
@@ -81,6 +89,11 @@ def is_back(facts: NodeFacts, origin: Origin) -> bool:
 def loaded_version(facts: NodeFacts) -> str:
     """Return the version of the driver whose module is loaded, empty where none is."""
     return (facts.module.version or "") if facts.module.loaded else ""
+
+
+def _has_ended(before: DriverRun | None, run: DriverRun | None) -> bool:
+    """Tell whether the driver program has come to an end since."""
+    return run is not None and not run.is_open and not is_same(before, run)
 
 
 def _no_way(facts: NodeFacts) -> Failure:

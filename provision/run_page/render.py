@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from provision.fleet.series import in_series
 from provision.printable import printable
 from provision.run_page.lanes import lanes_of
 from provision.run_page.words import (
@@ -17,7 +18,6 @@ from provision.run_page.words import (
     clock,
     moment,
     node_names,
-    node_runs,
     result_words,
     tone_of,
     verdict,
@@ -65,7 +65,7 @@ def _environment() -> Environment:
         "clock": clock,
         "moment": moment,
         "names": node_names,
-        "runs": node_runs,
+        "runs": in_series,
         "tone": tone_of,
         "result": result_words,
         "versions": versions,

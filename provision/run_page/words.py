@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
+from provision.fleet.series import in_series
 from provision.runs.model import State
 
 if TYPE_CHECKING:
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
-_MIN_RUN: Final = 3
 NAMES: Final = 60
-_NUMBERED: Final = re.compile(r"^(.*?)([0-9]{1,18})([^0-9]*)$")
 _DIGEST: Final = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
 _TONES: Final = {
     Status.FAILED.value: "bad",
@@ -105,21 +104,9 @@ def moment(time: datetime | None) -> str:
     return "\u2013" if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def node_runs(nodes: Sequence[str]) -> list[str]:
-    """Return names in order, consecutive numbers together: ``n7``, ``gpu001 to gpu040``."""
-    found: list[list[str]] = []
-    for node in sorted(nodes, key=_number):
-        if found and _follows(found[-1][-1], node):
-            found[-1].append(node)
-        else:
-            found.append([node])
-    spans = ([f"{run[0]} to {run[-1]}"] if len(run) >= _MIN_RUN else run for run in found)
-    return [name for span in spans for name in span]
-
-
 def node_names(nodes: Sequence[str]) -> str:
     """Return names as one text that stays readable."""
-    names = node_runs(nodes)
+    names = in_series(nodes)
     more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
     return ", ".join(names[:NAMES]) + more
 
@@ -139,13 +126,3 @@ def versions(item: Item) -> str:
 
 def _short(value: str) -> str:
     return value.removeprefix("sha256:")[:12] if _DIGEST.match(value) else value
-
-
-def _number(node: str) -> tuple[str, int, str]:
-    match = _NUMBERED.match(node)
-    return (match.group(1), int(match.group(2)), match.group(3)) if match else (node, -1, "")
-
-
-def _follows(before: str, node: str) -> bool:
-    (head, number, tail), (next_head, next_number, next_tail) = _number(before), _number(node)
-    return (head, tail) == (next_head, next_tail) and 0 <= number == next_number - 1

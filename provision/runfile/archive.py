@@ -16,14 +16,15 @@ import lzma
 import os
 import re
 import shutil
-import stat
 import subprocess
 import tarfile
 import zlib
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, cast
 
+from provision.plain_tar import open_plain, plain_members
 from provision.printable import printable
+from provision.regular_file import open_regular
 from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class Limits:
 def unpack(path: Path, sha256: str, folder: Path, limits: Limits | None = None) -> None:
     """Unpack a runfile into an empty folder; raises `RunfileError` for any other file than the declared one."""
     try:
-        with path.open("rb") as stream:
-            before = _require_regular(path, stream)
+        with open_regular(path) as stream:
+            before = _identity(os.fstat(stream.fileno()))
             _require_digest(path, stream, sha256)
             offset = _find_archive(path, stream)
             stream.seek(offset)
@@ -84,16 +85,11 @@ def unusable(path: Path, error: OSError) -> RunfileError:
     """Return an error of the file system, with what helps."""
     reason = (error.strerror or str(error)).lower()
     hint = "name a file that you can read" if error.errno in (errno.ENOENT, errno.EACCES) else _HINT
+    if error.errno == errno.EINVAL:  # it is a folder, a device, a FIFO
+        hint = "driver.runfile.path names the .run file itself"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "unpacking a driver takes 2 GB below $XDG_CACHE_HOME (~/.cache): make room there, or set it"
     return RunfileError(f"{error.filename or path}: {reason}", hint=hint)
-
-
-def _require_regular(path: Path, stream: IO[bytes]) -> tuple[int, ...]:
-    status = os.fstat(stream.fileno())
-    if not stat.S_ISREG(status.st_mode):
-        raise RunfileError(f"{path} is no regular file", hint="driver.runfile.path names the .run file itself")
-    return _identity(status)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
@@ -161,27 +157,32 @@ def _zstd(path: Path, stream: IO[bytes], offset: int) -> Iterator[IO[bytes]]:
 
 def _unpack(path: Path, data: IO[bytes], folder: Path, limits: Limits) -> None:
     size, count = 0, 0
-    with tarfile.open(fileobj=data, mode="r|") as archive:
-        for member in archive:
+    with open_plain(fileobj=data, mode="r|") as archive:
+        for member in plain_members(archive):
             name = member.name.removeprefix("./")
             if _LEADS_OUT.search(name):
                 raise RunfileError(f"{path}: its archive leads out of its folder: {printable(name)}", hint=_HINT)
-            count, size = count + 1, size + (member.size if member.isreg() else 0)
+            of = _hard_linked(member, folder) if member.islnk() else None
+            count, size = count + 1, size + (of.stat().st_size if of is not None else member.size)
             if count > limits.files or size > limits.size_bytes:
                 raise RunfileError(f"{path}: its archive holds more than a driver can be", hint=_HINT)
-            if not _PLAIN.fullmatch(name) or not (member.isreg() or member.islnk()):
-                continue  # folders, links, devices; what the manifest then misses is said there
-            _write(archive, member, folder / name, folder)
+            if not _PLAIN.fullmatch(name):
+                continue  # what the manifest then misses is said there; so are folders, links and devices
+            if of is not None:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(of, folder / name)
+            elif member.isreg():
+                _write(archive, member, folder / name)
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, folder: Path) -> None:
-    """Write a file. A second name of an earlier one becomes a copy of that."""
+def _hard_linked(member: tarfile.TarInfo, folder: Path) -> Path | None:
+    """Return the unpacked file that a hard link is to, None where there is none; the link becomes a copy of it."""
+    other = member.linkname.removeprefix("./")
+    return None if _LEADS_OUT.search(other) or not (folder / other).is_file() else folder / other
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    if member.islnk():
-        other = member.linkname.removeprefix("./")
-        if not _LEADS_OUT.search(other) and (folder / other).is_file():
-            shutil.copyfile(folder / other, place)
-        return
     stream = archive.extractfile(member)
     with place.open("xb") as out:
         while stream is not None and (chunk := stream.read(_CHUNK_BYTES)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import tempfile
@@ -9,21 +10,25 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TypeAlias, cast
+from urllib.parse import urlsplit
 
+from provision.asking import Deadline, https_proxy
 from provision.printable import printable
 from provision.runfile.archive import unusable
 from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from http.client import HTTPMessage as Message
 
 MAX_BYTES: Final = 2 * 1024**3  # three times the largest that there is
 TIMEOUT_S: Final = 30.0  # without a byte
+WHOLE_S: Final = 2 * 3600.0  # redirects included: the largest that there is, at 100 KB a second
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-Opener: TypeAlias = "Callable[[str], IO[bytes]]"
+Opener: TypeAlias = "Callable[[str], AbstractContextManager[IO[bytes]]]"
 
 
 class HttpsOnly(urllib.request.HTTPRedirectHandler):
@@ -37,9 +42,31 @@ class HttpsOnly(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def open_url(url: str) -> IO[bytes]:
+class _Https(urllib.request.HTTPSHandler):
+    """Makes every connection under one deadline: a byte now and then resets any other."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, req)  # type: ignore[arg-type] # it takes what is called with host and timeout
+
+    def _connection(self, host: str, *, timeout: float) -> http.client.HTTPSConnection:
+        return self._deadline.bind(http.client.HTTPSConnection(host, timeout=timeout))
+
+
+@contextlib.contextmanager
+def open_url(url: str, *, silence_s: float = TIMEOUT_S, whole_s: float = WHOLE_S) -> Iterator[IO[bytes]]:
     """Open a URL, through the proxy that the environment names, if there is one."""
-    return cast("IO[bytes]", urllib.request.build_opener(HttpsOnly).open(url, timeout=TIMEOUT_S))
+    try:
+        https_proxy(urlsplit(url).hostname or "")
+    except OSError as error:
+        raise urllib.error.URLError(error.strerror or "https_proxy cannot be used") from error
+    with Deadline(whole_s) as deadline:
+        opener = urllib.request.build_opener(HttpsOnly, _Https(deadline))
+        with opener.open(url, timeout=silence_s) as answer:
+            yield cast("IO[bytes]", answer)
 
 
 def download(url: str, sha256: str, folder: Path, opened: Opener, limit_bytes: int = MAX_BYTES) -> Path:

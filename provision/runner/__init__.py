@@ -8,6 +8,7 @@ from provision.runner.ansible import AnsibleRunner
 from provision.runner.collection import find_collection
 from provision.runner.early import EarlyAnsible
 from provision.runner.model import (
+    CutOff,
     Event,
     NodeStats,
     Outcome,
@@ -21,6 +22,7 @@ from provision.runner.processes import end_processes
 
 __all__ = [
     "AnsibleRunner",
+    "CutOff",
     "EarlyAnsible",
     "Event",
     "NodeStats",

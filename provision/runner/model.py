@@ -109,4 +109,12 @@ class RunFinished:
     artifacts: Path | None = None
 
 
-Event = TaskStarted | TaskDone | RunFinished
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """What carries the run out on a node has ended, and the run has not: ``message`` is for people."""
+
+    node: str
+    message: str
+
+
+Event = TaskStarted | TaskDone | CutOff | RunFinished

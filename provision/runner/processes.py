@@ -48,21 +48,21 @@ def end_processes(name: str, value: str, *, grace_s: float, proc: Path = Path("/
     One that is about to has no environment any more, but still its files, its locks and its connections.
     """
     pids = find_processes(name, value, proc)
+    known = set(pids)
+
+    def wait(seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            known.update(find_processes(name, value, proc))  # those that have come since
+            if not any(_goes_on(proc / str(pid)) for pid in known):
+                return
+            time.sleep(_POLL_S)
+
     _signal(pids, signal.SIGTERM)
-    known, deadline = set(pids), time.monotonic() + grace_s
-    while time.monotonic() < deadline and _are_left(known, name, value, proc):
-        time.sleep(_POLL_S)
+    wait(grace_s)
     _signal(find_processes(name, value, proc), signal.SIGKILL)
-    deadline = time.monotonic() + _KILLED_S
-    while time.monotonic() < deadline and _are_left(known, name, value, proc):
-        time.sleep(_POLL_S)
+    wait(_KILLED_S)
     return len(pids)
-
-
-def _are_left(known: set[int], name: str, value: str, proc: Path) -> bool:
-    """Whether any of the processes goes on; adds those that have come since."""
-    known.update(find_processes(name, value, proc))
-    return any(_goes_on(proc / str(pid)) for pid in known)
 
 
 def _goes_on(entry: Path) -> bool:

@@ -13,11 +13,11 @@ from provision.errors import ExitCode
 from provision.rollout.model import Phase
 from provision.runs import events as happened
 from provision.runs.model import SCHEMA, Group, NodeReport, Note, RunReport, State, StepTotal, Trouble
-from provision.runs.remedies import KILLED, remedy_for
+from provision.runs.remedies import KILLED, command_for, remedy_for
 from provision.runs.spans import NodeTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from provision.runs.spans import Kind
@@ -127,12 +127,11 @@ def _document(run: _Run, *, is_going_on: bool, log: str | None, artifacts: str |
     began, end = run.began, run.end
     state = _state(end, is_going_on=is_going_on)
     reports = tuple(_node(name, node, state) for name, node in run.nodes.items())
-    command = shlex.join(["grapnel", *began.command])
     return RunReport(
         schema=SCHEMA,
         run=began.run,
         verb=began.command[0] if began.command else "",
-        command=command,
+        command=_shown(began.command),
         by=began.by,
         grapnel=began.grapnel,
         inventory=began.inventory,
@@ -148,12 +147,16 @@ def _document(run: _Run, *, is_going_on: bool, log: str | None, artifacts: str |
         artifacts=artifacts,
         is_cut=run.is_cut,
         counts=dict(sorted(Counter(one.result for one in reports).items(), key=lambda each: _ORDER.get(each[0], -1))),
-        troubles=_troubles(run, reports, command),
+        troubles=_troubles(run, reports),
         groups=_groups(run, reports),
         nodes=reports,
         steps=_totals(reports),
         notes=tuple(sorted(run.notes, key=lambda note: note.seconds)),
     )
+
+
+def _shown(command: Sequence[str]) -> str:
+    return shlex.join(["grapnel", *command])
 
 
 def _state(end: happened.Ended | None, *, is_going_on: bool) -> State:
@@ -206,13 +209,13 @@ def _unended_words(node: _Node, result: str) -> str:
     return f"the run ended without a word while it was at: {node.times.doing or 'its plan'}" if result == KILLED else ""
 
 
-def _troubles(run: _Run, reports: Iterable[NodeReport], command: str) -> tuple[Trouble, ...]:
+def _troubles(run: _Run, reports: Iterable[NodeReport]) -> tuple[Trouble, ...]:
     """Return why nodes are not where they should be: equal reasons once, what is out of service first."""
     alike: dict[tuple[object, ...], list[NodeReport]] = defaultdict(list)
     for one in reports:
         if not one.is_good:
             alike[_reason(run.nodes[one.name], one)].append(one)
-    found = [_trouble(run.nodes[nodes[0].name], nodes, command) for nodes in alike.values()]
+    found = [_trouble(run.nodes[nodes[0].name], nodes, run.began.command) for nodes in alike.values()]
     return tuple(sorted(found, key=lambda one: (not one.out_of_service, _ORDER.get(one.result, -1), -len(one.nodes))))
 
 
@@ -223,18 +226,19 @@ def _reason(node: _Node, report: NodeReport) -> tuple[object, ...]:
     return report.result, report.is_out, task, tuple(text.replace(report.name, "NODE") for text in texts)
 
 
-def _trouble(node: _Node, nodes: list[NodeReport], command: str) -> Trouble:
+def _trouble(node: _Node, nodes: list[NodeReport], command: Sequence[str]) -> Trouble:
     """Return the trouble of nodes that are alike, in the words of the first."""
     first, ended = nodes[0], node.ended
     problems = () if node.plan is None else node.plan.problems
+    names = tuple(one.name for one in nodes)
     return Trouble(
-        nodes=tuple(one.name for one in nodes),
+        nodes=names,
         result=first.result,
         task="" if ended is None else ended.task,
         message=first.message or ("" if ended is None else ended.note),
         output=() if ended is None else ended.output,
         remedy=remedy_for(first.result, problems, is_out=first.is_out),
-        command=command,
+        command=_shown(command_for(command, names, problems if first.result == Status.REFUSED.value else ())),
         out_of_service=first.is_out,
     )
 

@@ -20,13 +20,18 @@ _UNTOUCHED: Final = frozenset({Status.WAITING.value, State.DECLINED.value, State
 
 @dataclass(frozen=True, slots=True)
 class LastResult:
-    """What the last run that had to do with a node left of it."""
+    """What the last run that had to do with a node left of it.
+
+    ``remedy`` and ``command`` say what helps, and are empty where nothing is wrong.
+    """
 
     run: str
     verb: str
     result: str
     is_good: bool
     time: datetime
+    remedy: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,11 @@ def history_of(reports: Iterable[RunReport]) -> History:
         last = last or report
         if report.verb == "stage":
             continue
+        helps = {name: (one.remedy, one.command) for one in report.troubles for name in one.nodes}
         for node in report.nodes:
             if node.result not in _UNTOUCHED and node.name not in nodes:
                 time = report.ended or report.began
-                nodes[node.name] = LastResult(report.run, report.verb, node.result, node.is_good, time)
+                nodes[node.name] = LastResult(
+                    report.run, report.verb, node.result, node.is_good, time, *helps.get(node.name, ("", ""))
+                )
     return History(last, nodes)

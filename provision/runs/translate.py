@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from provision.apply.carried_out import step_name
 from provision.apply.model import Failure, NodeFinished, NodeTask, PassStarted, Staging
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskStarted
@@ -32,13 +33,6 @@ if TYPE_CHECKING:
 
 _LEFT: Final = re.compile(r" \([0-9:-]+ left\)")  # of a job: no news
 _WAITS: Final = 100  # of one node
-
-
-def step_name(task: str, role: str) -> str:
-    """Return ``role: task``, without Ansible's collection prefix and repeated names of the role."""
-    short = role.rpartition(".")[2]
-    words = task.removeprefix(f"{role} : ").removeprefix(f"{short} : ").strip() or "unnamed task"
-    return f"{short}: {words}" if short else words
 
 
 def planned(answers: Mapping[str, Assessment | Failure], now: datetime) -> Iterator[Planned]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from provision.rollout.model import GpuPod, NodeView, Record
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
+    from provision.simulate.machine import Machine
     from provision.simulate.world import World
 
 DURATION_S: Final = 45.0  # of the lease, as `provision.cluster.lease` has it
@@ -62,6 +63,11 @@ class SimulatedCluster(OneByOne):
     def __post_init__(self) -> None:
         self._changed.update(self.world.machines)
         self.world.watchers.append(self)
+
+    @property
+    def tenant(self) -> object:
+        """Who the lease belongs to while this one is at work."""
+        return self
 
     def close(self) -> None:
         """Watch no more."""
@@ -111,14 +117,18 @@ class SimulatedCluster(OneByOne):
             or (cordoned is not None and machine.is_cordoned != seen.is_cordoned)
         ):
             raise ConflictError(f"{node} was changed by somebody else meanwhile")
-        machine.record = record
-        if cordoned is not None:
-            machine.is_cordoned = cordoned
+        self.apply(machine, record, cordoned=cordoned)
         self._is_writing = True  # an engine knows what it has written itself
         self.world.changed(node)
         self._is_writing = False
         self._look(node)
         self._changed.discard(node)
+
+    def apply(self, machine: Machine, record: Record | None, *, cordoned: bool | None) -> None:
+        """Have the Node of a machine be as it is written."""
+        machine.record = record
+        if cordoned is not None:
+            machine.is_cordoned = cordoned
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for a pod to leave."""

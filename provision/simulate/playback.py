@@ -18,9 +18,21 @@ if TYPE_CHECKING:
     from provision.simulate.clock import VirtualTime
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC")
-_MORE: Final = re.compile(r"(, NODE[^,]*)+|( and \d+ more)")
+_MORE: Final = re.compile(r"(, a node[^,]*)+|( and \d+ more)")
 _PODS: Final = re.compile(r"^pod .* still on the node$", re.DOTALL)
-_WHERE: Final = re.compile(r"^(waits for (NODE|wave [^:]*)): .*$")  # which node, and how far it is
+_WHERE: Final = re.compile(r"^(waits for (a node|wave [^:]*)): .*$")  # which node, and how far it is
+_LIMITS: Final = (  # what a reason has in common for all nodes, with the key that people may change
+    (re.compile(r"^waits for a node$"), "others are changed first: rollout.maxParallel"),
+    (re.compile(r"^(\d+ of \d+ nodes may be unavailable): .*$"), r"\1: rollout.maxUnavailable"),
+    (re.compile(r"^soaks until .*$"), "a node that was just changed soaks: rollout.soakMinutes"),
+    (re.compile(r"^(wave .*) soaks until .*$"), r"\1 soaks: its soakMinutes in rollout.waves"),
+    (re.compile(r"^(.* of zone .* may be unavailable), and .*$"), r"\1: rollout.zones.maxUnavailable"),
+    (re.compile(r"^waits for its window, which opens .*$"), "waits for its window to open: rollout.windows"),
+    (
+        re.compile(r"^waits until .*, because of a blackout(.*)$"),
+        r"waits for the end of a blackout\1: rollout.blackouts",
+    ),
+)
 _WORD: Final = re.compile(r"[\w.-]+")
 
 
@@ -112,9 +124,12 @@ class Recorder:
 
 def kind_of(reason: str, names: Collection[str]) -> str:
     """Return a reason without what it says of single nodes, pods and moments."""
-    text = _TIME.sub("TIME", _PODS.sub("pods still on the node", reason))
-    text = _WORD.sub(lambda word: "NODE" if word[0] in names else word[0], text)
-    return _WHERE.sub(r"\1", _MORE.sub("", text)).replace("waits for NODE", "others are changed first: maxParallel")
+    text = _TIME.sub("some time", _PODS.sub("pods still on the node", reason))
+    text = _WORD.sub(lambda word: "a node" if word[0] in names else word[0], text)
+    text = _WHERE.sub(r"\1", _MORE.sub("", text))
+    for said, limit in _LIMITS:
+        text = said.sub(limit, text)
+    return text
 
 
 def plays_of(

@@ -128,6 +128,11 @@ class World:
         for run in [run for run in self.runs if run.machine.name == node]:
             self._lose(run)
 
+    def end_steps(self, node: str) -> None:
+        """Have others end the steps that run on a node: they say so, and what they have begun there goes on."""
+        for run in [run for run in self.runs if run.machine.name == node]:
+            self._answer(run, StepOutcome(failure=Failure(Status.CANCELED, "canceled")))
+
     def abandon(self, waiter: StepWaiter) -> None:
         """Let go of the steps of an engine that is gone; what they have begun on nodes goes on."""
         self.runs = {run: None for run in self.runs if run.waiter is not waiter}

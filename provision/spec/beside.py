@@ -67,6 +67,10 @@ class Beside:
         spec, of_classes = self._with_classes(spec)
         return spec, [*of_mig, *of_classes]
 
+    def judge(self, spec: StackSpec) -> list[Remark]:
+        """Return the rules that can be judged only by what the files say."""
+        return self.complete(spec)[1]
+
     def _with_classes(self, spec: StackSpec) -> tuple[StackSpec, list[Remark]]:
         plugin = spec.plugin
         if not plugin.device_classes:

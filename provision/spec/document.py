@@ -14,6 +14,7 @@ from typing import Final, cast
 
 import yaml
 
+from provision.spec.broken_yaml import explain
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted
 
 MAX_BYTES: Final = 256 * 1024
@@ -26,21 +27,6 @@ _CORE: Final = "tag:yaml.org,2002:"
 _LINE_END: Final = re.compile("[\n\r\x85\u2028\u2029]")  # what PyYAML counts lines by
 _SCALARS: Final = frozenset(_CORE + name for name in ("null", "bool", "int", "float", "str", "timestamp", "value"))
 _UNREADABLE_TAG: Final = "!unreadable"
-_REWORDED: Final = {
-    "found character '\\t' that cannot start any token": (
-        "a tab stands where YAML wants spaces",
-        "indent with spaces",
-    ),
-    "mapping values are not allowed here": (
-        "a second ': ' in one value, or a line that is indented too far",
-        "quote a value that contains ': '; align keys of one mapping",
-    ),
-    "expected <block end>, but found '<block mapping start>'": (
-        "this line is indented differently from the keys above it",
-        "align keys of one mapping",
-    ),
-    "could not find expected ':'": ("this line is neither a key nor a value", "write it as `key: value`"),
-}
 
 
 @dataclass
@@ -110,19 +96,9 @@ def _decode(data: bytes) -> tuple[str, int | None]:
         return good, len(good)
 
 
-def _reword(problem: str, context: str, opened: yaml.Mark | None) -> tuple[str, str]:
-    """Return what PyYAML says about broken text as a message and a hint for people who do not write parsers."""
-    if problem in _REWORDED:
-        return _REWORDED[problem]
-    if opened and (problem == "found unexpected end of stream" or "<stream end>" in problem):
-        what = "quotes" if "quoted" in context else "brackets"
-        return f"the text ends inside {what}", f"close the {what} of line {opened.line + 1}"
-    return f"not YAML: {problem}", context
-
-
 def _position(text: str, index: int) -> tuple[int, int]:
-    before = text[:index]
-    return before.count("\n"), index - (before.rfind("\n") + 1)
+    before = _LINE_END.split(text[:index])
+    return len(before) - 1, len(before[-1])
 
 
 def _report_empty(document: Document) -> None:
@@ -144,10 +120,8 @@ def _compose(document: Document, text: str) -> None:
         document.report(document.place(line, column), f"contains the control character {code}", "remove it")
     except yaml.MarkedYAMLError as error:
         document.is_broken = True
-        mark = error.problem_mark or error.context_mark
-        place = document.place(mark.line, mark.column) if mark else document.place(0, 0)
-        problem = error.problem or "cannot be read"
-        document.report(place, *_reword(problem, error.context or "", error.context_mark))
+        told = explain(error, document.lines)
+        document.report(document.place(told.line, told.column), told.message, told.hint)
 
 
 class _Composer(yaml.SafeLoader):

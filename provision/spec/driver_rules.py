@@ -79,10 +79,12 @@ def _runfile(driver: Driver) -> Iterator[Remark]:
 
 def _repository(driver: Driver) -> Iterator[Remark]:
     if driver.source is DriverSource.BUNDLE:
-        return _bundle(driver, driver.repository or Repository())
-    if driver.source in _MIRRORED:
-        return chain(_place(driver, driver.repository or Repository()), _key(driver))
-    return _without_effect(driver)
+        yield from _bundle(driver, driver.repository or Repository())
+    elif driver.source in _MIRRORED:
+        yield from _place(driver, driver.repository or Repository())
+        yield from _key(driver)
+    else:
+        yield from _without_effect(driver)
 
 
 def _without_effect(driver: Driver) -> Iterator[Remark]:
@@ -135,10 +137,11 @@ def _key(driver: Driver) -> Iterator[Remark]:
 def _module(driver: Driver) -> Iterator[Remark]:
     """Yield what is wrong with keys about the kernel module."""
     if driver.kernel_module is KernelModule.NONE:
-        return _no_module(driver, "kernelModule: none")
-    if driver.source is DriverSource.NONE:
-        return _no_module(driver, "source: none")
-    return _builder(driver)
+        yield from _no_module(driver, "kernelModule: none")
+    elif driver.source is DriverSource.NONE:
+        yield from _no_module(driver, "source: none")
+    else:
+        yield from _builder(driver)
 
 
 def _builder(driver: Driver) -> Iterator[Remark]:

@@ -30,8 +30,14 @@ def judge_kueue(tenancy: Tenancy) -> Iterator[Remark]:
         _once(kueue),
         _cohorts(kueue),
         _unused(tenancy),
-        *(_queue(kueue, queue, (*KUEUE, "queues", index)) for index, queue in enumerate(kueue.queues)),
+        chain.from_iterable(_queues(kueue)),
     )
+
+
+def _queues(kueue: Kueue) -> Iterator[Iterator[Remark]]:
+    """Yield the rules of each queue: of one that is not known in part, those of the others are judged."""
+    for index, queue in enumerate(kueue.queues):
+        yield _queue(kueue, queue, (*KUEUE, "queues", index))
 
 
 def _once(kueue: Kueue) -> Iterator[Remark]:

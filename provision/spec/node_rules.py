@@ -6,6 +6,7 @@ What the kubelet has of its own is not known here: what depends on it is judged 
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.model import (
@@ -34,12 +35,7 @@ MEMORY_SUM: Final = "kubeReserved.memory + systemReserved.memory + evictionHard 
 
 def judge_node(spec: StackSpec) -> Iterator[Remark]:
     """Yield every rule that the section does not keep."""
-    kubelet = spec.node.kubelet
-    yield from _taints(spec)
-    yield from _reserved(spec)
-    yield from _topology(kubelet)
-    yield from _cpus(kubelet)
-    yield from _memory(kubelet)
+    return chain(_taints(spec), _reserved(spec), _topology(spec), _cpus(spec), _memory(spec))
 
 
 def _taints(spec: StackSpec) -> Iterator[Remark]:
@@ -65,7 +61,8 @@ def _reserved(spec: StackSpec) -> Iterator[Remark]:
             yield error(path, f"'{key}' belongs to {owner}", "use a domain of your own")
 
 
-def _topology(kubelet: Kubelet) -> Iterator[Remark]:
+def _topology(spec: StackSpec) -> Iterator[Remark]:
+    kubelet = spec.node.kubelet
     policy = kubelet.topology_manager_policy
     if policy is TopologyManagerPolicy.NONE:
         if kubelet.topology_manager_scope is not None:
@@ -86,7 +83,8 @@ def _topology(kubelet: Kubelet) -> Iterator[Remark]:
             yield error((*KUBELET, "topologyManagerPolicyOptions", name), f"cannot be '{value}'", hint)
 
 
-def _cpus(kubelet: Kubelet) -> Iterator[Remark]:
+def _cpus(spec: StackSpec) -> Iterator[Remark]:
+    kubelet = spec.node.kubelet
     options = {name for name, value in kubelet.cpu_manager_policy_options.items() if value == "true"}
     path: KeyPath = (*KUBELET, "cpuManagerPolicyOptions")
     is_static = kubelet.cpu_manager_policy is CpuManagerPolicy.STATIC
@@ -125,7 +123,8 @@ def _cpu_list(kubelet: Kubelet) -> Iterator[Remark]:
             yield warning((*KUBELET, name, "cpu"), "says nothing beside reservedSystemCPUs", hint)
 
 
-def _memory(kubelet: Kubelet) -> Iterator[Remark]:
+def _memory(spec: StackSpec) -> Iterator[Remark]:
+    kubelet = spec.node.kubelet
     path: KeyPath = (*KUBELET, "reservedMemory")
     nodes = [each.numa_node for each in kubelet.reserved_memory]
     for index, node in enumerate(nodes):

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.spec.findings import KeyPath
-    from provision.spec.model import Notify
+    from provision.spec.model import Rollout
     from provision.spec.remark import Remark
 
 NOTIFY: Final[KeyPath] = ("rollout", "notify")
 
 
-def judge_notify(receivers: tuple[Notify, ...]) -> Iterator[Remark]:
+def judge_notify(rollout: Rollout) -> Iterator[Remark]:
     """Yield what is contradictory or in vain about receivers."""
     seen: dict[tuple[str | None, str | None], int] = {}
-    for index, one in enumerate(receivers):
+    for index, one in enumerate(rollout.notify):
         path = (*NOTIFY, index)
         if (one.url is None) == (one.url_file is None):
             what = "has no place to send to" if one.url is None else "has two places to send to"

@@ -39,16 +39,20 @@ class Division(NamedTuple):
 
 def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
-    api = _in_a_pod(plugin) if plugin.daemon is DaemonAs.DAEMON_SET else _api(plugin)
-    return chain(_offers(plugin, SECTION), _configs(plugin), api)
+    return chain(_offers(plugin, SECTION), _configs(plugin), _daemon(plugin))
+
+
+def _daemon(plugin: Plugin) -> Iterator[Remark]:
+    yield from _in_a_pod(plugin) if plugin.daemon is DaemonAs.DAEMON_SET else _api(plugin)
 
 
 def _offers(plugin: Plugin, path: KeyPath) -> Iterator[Remark]:
     """Yield what is wrong with what is offered; ``path`` is where its keys are, those of memory units apart."""
     rules = tuple(division_rules(plugin, path))
-    return chain(
-        _reserved(plugin, rules, path), _contradictions(rules), _mig(plugin, rules, path), _unnamed(plugin, path)
-    )
+    yield from _reserved(plugin, rules, path)
+    yield from _contradictions(rules)
+    yield from _mig(plugin, rules, path)
+    yield from _unnamed(plugin, path)
 
 
 def _configs(plugin: Plugin) -> Iterator[Remark]:

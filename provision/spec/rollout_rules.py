@@ -33,12 +33,12 @@ def judge_rollout(rollout: Rollout) -> Iterator[Remark]:
         _limits(rollout),
         judge_domains(rollout),
         judge_drain(rollout),
-        _chosen(rollout.waves),
-        _last(rollout.waves),
-        _overlaps(rollout.waves),
+        _chosen(rollout),
+        _last(rollout),
+        _overlaps(rollout),
         judge_when(rollout),
         judge_gates(rollout),
-        judge_notify(rollout.notify),
+        judge_notify(rollout),
     )
 
 
@@ -48,7 +48,8 @@ def _limits(rollout: Rollout) -> Iterator[Remark]:
         yield warning(("rollout", "maxParallel"), message, "raise maxUnavailable, or lower maxParallel")
 
 
-def _chosen(waves: tuple[Wave, ...]) -> Iterator[Remark]:
+def _chosen(rollout: Rollout) -> Iterator[Remark]:
+    waves = rollout.waves
     for index, wave in enumerate(waves[:-1]):
         if wave.size is None and not wave.groups and not wave.hosts:
             message = "takes all nodes, so that the waves after it have none"
@@ -61,7 +62,8 @@ def _chosen(waves: tuple[Wave, ...]) -> Iterator[Remark]:
         yield error(WAVES, message, "lower their sizes to less than 100% together")
 
 
-def _last(waves: tuple[Wave, ...]) -> Iterator[Remark]:
+def _last(rollout: Rollout) -> Iterator[Remark]:
+    waves = rollout.waves
     if not waves:
         return
     last, path = waves[-1], (*WAVES, len(waves) - 1)
@@ -73,9 +75,9 @@ def _last(waves: tuple[Wave, ...]) -> Iterator[Remark]:
         yield warning(path, "nothing waits for the last wave: its soak and its gate have no effect", hint)
 
 
-def _overlaps(waves: tuple[Wave, ...]) -> Iterator[Remark]:
+def _overlaps(rollout: Rollout) -> Iterator[Remark]:
     seen: dict[tuple[str, str], int] = {}
-    for index, wave in enumerate(waves):
+    for index, wave in enumerate(rollout.waves):
         named = [("name", wave.name)] if wave.name else []
         hosts = [("host", host) for host in wave.hosts]
         groups = [("group", group) for group in wave.groups if wave.size is None]

@@ -6,54 +6,52 @@ caller knows where each key was written.
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from provision.spec.driver_rules import judge_driver
 from provision.spec.gpu_settings_rules import judge_gpu_settings
+from provision.spec.known_part import as_far_as_known
 from provision.spec.kueue_rules import judge_kueue
 from provision.spec.mig_rules import judge_mig
-from provision.spec.model import Engine, Entitlement
+from provision.spec.model import Engine, Entitlement, StackSpec
 from provision.spec.node_rules import judge_node
+from provision.spec.offers import judge_offers
 from provision.spec.plugin_rules import judge_plugin
-from provision.spec.remark import error, warning
+from provision.spec.remark import Remark, error, warning
 from provision.spec.rollout_rules import judge_rollout
 from provision.spec.scheduler_rules import judge_scheduler
 from provision.spec.tenancy_rules import judge_tenancy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from provision.spec.findings import KeyPath
-    from provision.spec.model import StackSpec
-    from provision.spec.remark import Remark
 
 
 def judge(spec: StackSpec) -> list[Remark]:
-    """Return every rule that the declaration does not keep, errors and warnings."""
-    return list(
-        chain(
-            judge_driver(spec.driver),
-            _runtime(spec),
-            judge_plugin(spec.plugin),
-            judge_mig(spec),
-            judge_node(spec),
-            judge_gpu_settings(spec),
-            judge_rollout(spec.rollout),
-            judge_scheduler(spec),
-            judge_tenancy(spec),
-            judge_kueue(spec.tenancy),
-        )
-    )
+    """Return every rule that the declaration does not keep, errors and warnings.
+
+    Of a spec that is known in part, those that can be judged by that.
+    """
+    return [remark for rule in _RULES for remark in as_far_as_known(partial(rule, spec))]
+
+
+def judge_with_offers(spec: StackSpec) -> list[Remark]:
+    """Return what `judge` does of a spec to which no inventory adds, and the amounts that its nodes do not offer."""
+    return [*judge(spec), *as_far_as_known(lambda: judge_offers(spec.tenancy, [spec]))]
+
+
+def _handlers(spec: StackSpec) -> Iterator[Remark]:
+    if spec.runtime.handler in spec.runtime.handler_aliases:
+        index = spec.runtime.handler_aliases.index(spec.runtime.handler)
+        message = f"'{spec.runtime.handler}' is the handler itself"
+        yield error(("runtime", "handlerAliases", index), message, "list other names only")
 
 
 def _runtime(spec: StackSpec) -> Iterator[Remark]:
     """With `kubelet`, the device plugin decides who has a GPU; with `env`, the container's own environment does."""
     path: KeyPath = ("runtime", "entitlement")
-    if spec.runtime.handler in spec.runtime.handler_aliases:
-        index = spec.runtime.handler_aliases.index(spec.runtime.handler)
-        message = f"'{spec.runtime.handler}' is the handler itself"
-        yield error(("runtime", "handlerAliases", index), message, "list other names only")
     if not spec.runtime.enabled:
         if spec.plugin.enabled:
             hint = "enable the runtime, or declare plugin.enabled: false"
@@ -70,3 +68,18 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
     elif not by_kubelet and spec.plugin.enabled:
         hint = "write entitlement: kubelet where a kubelet runs, or plugin.enabled: false where none does"
         yield warning(path, "any image can take GPUs that the plugin gave to others", hint)
+
+
+_RULES: Final[tuple[Callable[[StackSpec], Iterator[Remark]], ...]] = (
+    lambda spec: judge_driver(spec.driver),
+    _handlers,
+    _runtime,
+    lambda spec: judge_plugin(spec.plugin),
+    judge_mig,
+    judge_node,
+    judge_gpu_settings,
+    lambda spec: judge_rollout(spec.rollout),
+    judge_scheduler,
+    judge_tenancy,
+    lambda spec: judge_kueue(spec.tenancy),
+)

@@ -40,7 +40,7 @@ _KUBERNETES: Final = "kube-"
 def judge_tenancy(spec: StackSpec) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     tenancy = spec.tenancy
-    return chain(_once(tenancy), _priorities(tenancy), _nowhere(spec), *(_tenant(tenancy, i) for i in _all(tenancy)))
+    return chain(_once(tenancy), _priorities(tenancy), _nowhere(spec), chain.from_iterable(_tenants(tenancy)))
 
 
 def has_objects(tenancy: Tenancy) -> bool:
@@ -53,8 +53,10 @@ def without_names(tenancy: Tenancy) -> Tenancy:
     return msgspec.structs.replace(tenancy, namespaces=())
 
 
-def _all(tenancy: Tenancy) -> range:
-    return range(len(tenancy.tenants))
+def _tenants(tenancy: Tenancy) -> Iterator[Iterator[Remark]]:
+    """Yield the rules of each tenant: of one that is not known in part, those of the others are judged."""
+    for index in range(len(tenancy.tenants)):
+        yield _tenant(tenancy, index)
 
 
 def _once(tenancy: Tenancy) -> Iterator[Remark]:

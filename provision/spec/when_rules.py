@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.spec.findings import KeyPath
-    from provision.spec.model import Blackout, Rollout, Window, Zones
+    from provision.spec.model import Blackout, Rollout, Window
     from provision.spec.remark import Remark
 
 WINDOWS: Final[KeyPath] = ("rollout", "windows")
@@ -32,9 +32,9 @@ def judge_when(rollout: Rollout) -> Iterator[Remark]:
     return chain(
         _time_zones(rollout),
         _lengths(rollout),
-        _overlaps(rollout.windows),
-        _blackouts(rollout.blackouts),
-        _zones(rollout.zones),
+        _overlaps(rollout),
+        _blackouts(rollout),
+        _zones(rollout),
         _order(rollout),
         _maintenance(rollout),
     )
@@ -74,8 +74,8 @@ def _lengths(rollout: Rollout) -> Iterator[Remark]:
             yield error(path, message, "no node would ever begin in it: make it longer, or nodeMinutes shorter")
 
 
-def _overlaps(windows: tuple[Window, ...]) -> Iterator[Remark]:
-    for (index, first), (other, second) in combinations(enumerate(windows), 2):
+def _overlaps(rollout: Rollout) -> Iterator[Remark]:
+    for (index, first), (other, second) in combinations(enumerate(rollout.windows), 2):
         if first.time_zone == second.time_zone and any(
             start < until and begin < end for start, end in spans(first) for begin, until in spans(second)
         ):
@@ -85,7 +85,8 @@ def _overlaps(windows: tuple[Window, ...]) -> Iterator[Remark]:
             )
 
 
-def _blackouts(blackouts: tuple[Blackout, ...]) -> Iterator[Remark]:
+def _blackouts(rollout: Rollout) -> Iterator[Remark]:
+    blackouts = rollout.blackouts
     for path, each in _listed(BLACKOUTS, blackouts):
         zone = find_zone(each.time_zone)
         if zone is None:
@@ -126,7 +127,8 @@ def _end_to_end(blackouts: tuple[Blackout, ...]) -> Iterator[Remark]:
             return
 
 
-def _zones(zones: Zones | None) -> Iterator[Remark]:
+def _zones(rollout: Rollout) -> Iterator[Remark]:
+    zones = rollout.zones
     if zones is None:
         return
     if zones.node_label is not None and zones.groups:

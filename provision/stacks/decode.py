@@ -2,7 +2,7 @@
 
 Whoever may write a GpuStack is not somebody who may read what lies beside the controller, or run programs there: keys
 that name files or programs of the machine that runs grapnel are refused, but for files of one folder that the
-controller's own administrator fills.
+controller's own administrator fills, and says where they may be sent to.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import msgspec
 from provision import decoding
 from provision.spec.beside import Beside
 from provision.spec.findings import Place, Severity, dotted
+from provision.spec.known_part import as_far_as_known, known_part
 from provision.spec.label_selector import LabelSelector, Requirement
 from provision.spec.model import API_VERSION, StackSpec
-from provision.spec.offers import judge_offers
-from provision.spec.rules import judge
+from provision.spec.rules import judge_with_offers
 from provision.spec.validate import convert, examine
 from provision.stacks.local_keys import local_keys
 from provision.stacks.model import Stack, Unreadable, WhenDeleted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from provision.spec.findings import KeyPath
+    from provision.spec.findings import Finding, KeyPath
+    from provision.stacks.secret_hosts import SecretHosts
 
 SELECTOR: Final = "nodeSelector"
 WHEN_DELETED: Final = "whenDeleted"
@@ -49,12 +50,17 @@ class _Unplaced:
         return None
 
 
-def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
-    """Return a stack as the API server has it, or everything that is wrong with it; what it is, nothing is raised."""
+def decode_stack(document: Mapping[str, Any], hosts: SecretHosts | None = None) -> Stack | Unreadable:
+    """Return a stack as the API server has it, or everything that is wrong with it; what it is, nothing is raised.
+
+    ``hosts`` are those to which Secrets may be sent, None for who only looks: the controller alone knows them.
+    """
     metadata, spec = document["metadata"], document.get("spec")
     given = spec if isinstance(spec, dict) else {}
     content = {key: value for key, value in given.items() if key not in OF_CLUSTERS} if given else spec
-    reasons = [*_version(document.get("apiVersion", "")), *_examine(content)]
+    findings = examine(content, StackSpec, _Unplaced(), prefix=_SPEC) if isinstance(content, dict) else []
+    known = known_part(content, {each.key for each in findings}, prefix=_SPEC) if findings else None
+    reasons = [*_version(document.get("apiVersion", "")), *_told(content, findings)]
     selector, when_deleted = None, WhenDeleted.KEEP
     try:
         selector = read_selector(given.get(SELECTOR))
@@ -64,7 +70,8 @@ def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
         when_deleted = WhenDeleted(given.get(WHEN_DELETED) or WhenDeleted.KEEP)
     except ValueError:
         reasons.append(f"spec.{WHEN_DELETED}: is {' or '.join(WhenDeleted)}")
-    spec_of, warnings = (None, ()) if reasons else _judge(convert(content, StackSpec), reasons)
+    reasons += [] if known is None else unkept(known)
+    spec_of, warnings = (None, ()) if reasons else _judge(convert(content, StackSpec), reasons, hosts)
     name, uid, generation = metadata["name"], metadata.get("uid", ""), metadata.get("generation", 0)
     is_going = metadata.get("deletionTimestamp") is not None
     if spec_of is None or selector is None:
@@ -82,10 +89,13 @@ def decode_stack(document: Mapping[str, Any]) -> Stack | Unreadable:
     )
 
 
-def _judge(declared: StackSpec, reasons: list[str]) -> tuple[StackSpec | None, tuple[str, ...]]:
+def _judge(
+    declared: StackSpec, reasons: list[str], hosts: SecretHosts | None
+) -> tuple[StackSpec | None, tuple[str, ...]]:
     """Return what is declared, complete, with warnings; None where there are ``reasons`` not to, which are added."""
     reasons += local_keys(declared)
-    told = [*judge(declared), *judge_offers(declared.tenancy, [declared])]
+    reasons += () if hosts is None else hosts.refusals(declared.rollout)
+    told = judge_with_offers(declared)
     complete = declared
     if not reasons:  # else it names files, and nothing that a stack names is read
         beside = Beside(_NOWHERE)
@@ -102,11 +112,16 @@ def _version(found: str) -> Iterator[str]:
         yield f"apiVersion is {found}, and this grapnel reads {API_VERSION}: upgrade the controller"
 
 
-def _examine(content: object) -> Iterator[str]:
+def unkept(known: StackSpec) -> list[str]:
+    """Return the rules that a spec does not keep, as far as it is known (`known_part`); each begins with its key."""
+    errors = (_text(each) for each in judge_with_offers(known) if each.severity is Severity.ERROR)
+    return [*as_far_as_known(lambda: local_keys(known)), *errors]
+
+
+def _told(content: object, findings: Iterable[Finding]) -> Iterator[str]:
     if not isinstance(content, dict):
         yield "spec is missing"
-        return
-    for finding in examine(content, StackSpec, _Unplaced(), prefix=_SPEC):
+    for finding in findings:
         yield f"{finding.key}: {finding.message}{f' ({finding.hint})' if finding.hint else ''}"
 
 

@@ -8,6 +8,9 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from provision.printable import brief
 from provision.spec.excerpt import few
 from provision.stacks.model import Unreadable
 from provision.stacks.status import (
@@ -61,7 +64,9 @@ class Observed:
 
     ``nodes`` are those that the stack owns; of one that is deleted, those that are waited for. ``disputed`` are the
     stacks that select a Node besides it, by Node. ``trouble`` is what went wrong with the stack as a whole,
-    ``fingerprint`` what its nodes are brought to. ``tenancy`` is None where nothing is declared of it.
+    ``fingerprint`` what its nodes are brought to. ``tenancy`` is None where nothing is declared of it. ``host`` is the
+    Node with the pod of the leading controller where the stack selects it, empty where it does not, None where nobody
+    knows which that is.
     """
 
     nodes: Mapping[str, Stands] = field(default_factory=dict)
@@ -69,6 +74,7 @@ class Observed:
     trouble: str = ""
     tenancy: TenancyStands | None = None
     fingerprint: str = ""
+    host: str | None = None
 
 
 def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus, now: datetime) -> StackStatus:
@@ -88,7 +94,26 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
         troubles=tuple(islice(_troubles(observed), MAX_TROUBLES)),
         warnings="; ".join(stack.warnings)[:_LONGEST],
         tenancy=observed.tenancy,
+        host=observed.host,
     )
+
+
+def without_controller(former: StackStatus, now: datetime) -> StackStatus:
+    """Return the status of a stack whose controller was uninstalled: it claims nothing, since nobody looks."""
+    state = str(State.NO_CONTROLLER)
+    message = f"no controller is installed since {now:%Y-%m-%d %H:%M:%S} UTC: how its nodes stand is not known"
+    return StackStatus(
+        observed_generation=former.observed_generation,
+        state=state,
+        message=message,
+        driver=former.driver,
+        conditions=tuple(_unknown(each, state, message, now) for each in former.conditions),
+    )
+
+
+def _unknown(former: StackCondition, reason: str, message: str, now: datetime) -> StackCondition:
+    since = former.last_transition_time if former.status == "Unknown" else f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    return msgspec.structs.replace(former, status="Unknown", reason=reason, message=message, last_transition_time=since)
 
 
 def _counts(observed: Observed) -> NodeCounts:
@@ -113,11 +138,11 @@ def _state(stack: Stack, observed: Observed, counts: NodeCounts) -> tuple[State,
         return State.CHANGING, _sentence(counts, f"{_nodes(counts.changing)} being changed")
     waiting = [each for each in observed.nodes.values() if each.how is NodeIs.WAITING]
     why = next((each.reason for each in sorted(waiting, key=attrgetter("is_left"))), "")
-    waits = f"{_nodes(len(waiting))} waiting: {why}"
+    waits = f"{_nodes(len(waiting))} waiting: {brief(why)}"
     if waiting and not (failed and all(each.is_left for each in waiting)):
         return State.WAITING, _sentence(counts, waits)
     if failed:
-        what = f"{few(sorted(failed))} failed: {observed.nodes[failed[0]].reason}"
+        what = f"{few(sorted(failed))} failed: {brief(observed.nodes[failed[0]].reason)}"
         return State.DEGRADED, _sentence(counts, f"{what}; {waits}" if waiting else what)
     if counts.claimed_twice:
         return State.DEGRADED, _disputed(observed)
@@ -136,7 +161,7 @@ def _going(stack: Stack, observed: Observed) -> str:
         return "deleted: its nodes stay as they are, and are upgraded by nobody"
     what = f"grapnel is taken off {few(left)} first" if stack.is_removing else f"{few(left)} back in service first"
     why = observed.trouble or next((observed.nodes[name].reason for name in left if observed.nodes[name].reason), "")
-    return f"deleted: {what}{f': {why}' if why else ''}"[:_LONGEST]
+    return f"deleted: {what}{f': {brief(why)}' if why else ''}"[:_LONGEST]
 
 
 def _sentence(counts: NodeCounts, what: str) -> str:
@@ -161,7 +186,12 @@ def _troubles(observed: Observed) -> Iterator[NodeTrouble]:
         message = f"GpuStack {', '.join(others)} selects it as well: nothing is done until one of them lets it go"
         yield NodeTrouble(node=name, message=message)
     for _rank, name, reason in sorted(each for each in found if each[2] and each[0]):
-        yield NodeTrouble(node=name, message=reason[:_LONGEST])
+        yield NodeTrouble(node=name, message=brief(reason))  # of many nodes, or of one that failed and has it whole
+
+
+def _exposed(host: str) -> str:
+    keep = "keep it away by controller.nodeSelector or controller.affinity of the chart"
+    return f"the controller runs on {host}, so that root of this node has every node: {keep}"
 
 
 def _driver(stack: Stack) -> str:
@@ -189,6 +219,7 @@ class _Writer:
         troubles: tuple[NodeTrouble, ...] = (),
         warnings: str = "",
         tenancy: TenancyStands | None = None,
+        host: str | None = None,
     ) -> StackStatus:
         is_accepted = state is not State.REFUSED
         is_over = state in (State.AS_DECLARED, State.EMPTY)
@@ -214,6 +245,7 @@ class _Writer:
                 self._condition(ConditionType.PROGRESSING, str(state), message, holds=is_moving),
                 self._condition(ConditionType.DEGRADED, str(state), message if has_failed else "", holds=has_failed),
                 *self._tenancy(tenancy),
+                *self._apart(host),
             ),
         )
 
@@ -223,6 +255,13 @@ class _Writer:
         holds = tenancy.is_known and not tenancy.problems
         reason = "Applied" if holds else "Problem" if tenancy.problems else "Unknown"
         return (self._condition(ConditionType.TENANCY, reason, "; ".join(tenancy.problems)[:_LONGEST], holds=holds),)
+
+    def _apart(self, host: str | None) -> tuple[StackCondition, ...]:
+        if host is None:
+            return ()
+        reason = "OnNodeOfStack" if host else "OnOtherNode"
+        message = _exposed(host) if host else ""
+        return (self._condition(ConditionType.CONTROLLER_APART, reason, message, holds=not host),)
 
     def _condition(self, kind: ConditionType, reason: str, message: str, *, holds: bool) -> StackCondition:
         status = "True" if holds else "False"

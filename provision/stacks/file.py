@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.spec.document import UNREADABLE, read_document
 from provision.spec.findings import Finding, Severity, dotted
+from provision.spec.known_part import known_part
 from provision.spec.load import failed, read_file
 from provision.spec.model import GpuStack
 from provision.spec.validate import examine
-from provision.stacks.decode import OF_CLUSTERS, SELECTOR, decode_stack, read_selector
+from provision.stacks.decode import OF_CLUSTERS, SELECTOR, decode_stack, read_selector, unkept
 from provision.stacks.model import Stack, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from provision.spec.document import Document
@@ -48,7 +49,7 @@ def judge_stack(document: Document) -> tuple[Stack, list[Finding]]:
     content: Any = document.content
     findings = [*document.findings, *_examine(document)]
     if findings:
-        raise failed(findings)
+        raise failed([*findings, *_unkept(document, findings)])
     name = content["metadata"]["name"]
     found = decode_stack({**content, "metadata": {"name": name}})
     if isinstance(found, Unreadable):
@@ -75,6 +76,15 @@ def _examine(document: Document) -> Iterator[Finding]:
     except ValueError as error:
         path = ("spec", SELECTOR)
         yield Finding(Severity.ERROR, document.value_place(path), dotted(path), str(error))
+
+
+def _unkept(document: Document, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the rules across keys that what is right of the text does not keep."""
+    content: Any = document.content
+    spec = {key: value for key, value in content["spec"].items() if key not in OF_CLUSTERS}
+    known = known_part(spec, {each.key for each in findings}, prefix=("spec",))
+    for reason in () if known is None else unkept(known):
+        yield _placed(document, Severity.ERROR, reason)
 
 
 def _placed(document: Document, severity: Severity, reason: str) -> Finding:

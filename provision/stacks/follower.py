@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from provision.cluster.api import Api
     from provision.stacks.model import Stack
     from provision.stacks.objects import StackObject
+    from provision.stacks.secret_hosts import SecretHosts
 
 STACKS: Final = "/apis/grapnel.dev/v1alpha1/gpustacks"
 
@@ -52,10 +53,13 @@ class Followed:
 
 
 class StackBook:
-    """All GpuStacks; what a `Watcher` fills. ``wake`` is called when one has another spec, or goes."""
+    """All GpuStacks; what a `Watcher` fills. ``wake`` is called when one has another spec, or goes.
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    ``hosts`` are as `decode_stack` takes them.
+    """
+
+    def __init__(self, wake: Callable[[], None], hosts: SecretHosts | None = None) -> None:
+        self._wake, self._hosts = wake, hosts
         self._mutex = threading.Lock()
         self._stacks: dict[str, Followed] = {}
         self._listed: set[str] | None = None
@@ -75,7 +79,7 @@ class StackBook:
             return  # what we wrote ourselves was quicker than the watch
         identity = (meta.uid, meta.generation, meta.deletion_timestamp is not None)
         is_same = former is not None and _identity(former.stack) == identity
-        stack = former.stack if former is not None and is_same else _decode(thing)
+        stack = former.stack if former is not None and is_same else _decode(thing, self._hosts)
         found = Followed(stack, read_status(thing.status), version, meta.finalizers, meta.deletion_timestamp or "")
         with self._mutex:
             self._stacks[meta.name] = found
@@ -124,10 +128,10 @@ def read_status(found: object) -> StackStatus:
         return StackStatus()
 
 
-def _decode(thing: StackObject) -> Stack | Unreadable:
+def _decode(thing: StackObject, hosts: SecretHosts | None) -> Stack | Unreadable:
     """Return a stack; one that nobody foresaw is no reason for the others to be left alone."""
     try:
-        return decode_stack(msgspec.to_builtins(thing))
+        return decode_stack(msgspec.to_builtins(thing), hosts)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this stack
         meta = thing.metadata
         return Unreadable(

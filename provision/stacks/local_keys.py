@@ -6,13 +6,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.model import SchedulerKind
+from provision.stacks.secret_hosts import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.spec.model import Rollout, StackSpec
 
-FILES: Final = "/etc/grapnel/controller"  # of the controller's pod: what gates and notifications may read
 _SCHEDULERS: Final = frozenset({SchedulerKind.AUTO, SchedulerKind.KUBERNETES})
 
 

@@ -49,6 +49,10 @@ class Membership:
         """Return the Nodes that a stack selects, and another one as well."""
         return tuple(sorted(node for node, stacks in self.disputed.items() if stack in stacks))
 
+    def selects(self, stack: str, node: str) -> bool:
+        """Tell whether a stack selects a Node, be it alone or not."""
+        return node in self.owned.get(stack, ()) or stack in self.disputed.get(node, ())
+
 
 def members(
     stacks: Iterable[Stack | Unreadable], labels: Mapping[str, Mapping[str, str]], former: Membership | None = None

@@ -12,10 +12,17 @@ from provision.cluster.exchange import Request, StatusError
 from provision.rollout.status.model import StackSeen, StackTrouble
 from provision.stacks.decode import decode_stack
 from provision.stacks.follower import STACKS, Followed, read_status
+from provision.stacks.membership import members
+from provision.stacks.model import Stack
 from provision.stacks.objects import StackObject
+from provision.stacks.status import ConditionType
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from provision.cluster.api import Api
+    from provision.stacks.model import Unreadable
+    from provision.stacks.status import StackStatus
 
 GROUP: Final = "/apis/grapnel.dev"
 
@@ -31,8 +38,11 @@ def read_stacks(api: Api) -> dict[str, Followed] | None:
     }
 
 
-def see_stacks(api: Api) -> tuple[tuple[StackSeen, ...], str]:
-    """Return how every GpuStack says that it stands, in the order of names, and why that cannot be read."""
+def see_stacks(api: Api, labels: Mapping[str, Mapping[str, str]]) -> tuple[tuple[StackSeen, ...], str]:
+    """Return how every GpuStack says that it stands, in the order of names, and why that cannot be read.
+
+    ``labels`` are those of the cluster's Nodes, by their names.
+    """
     try:
         objects = _objects(api) or []
     except (ForbiddenError, RefusedError) as error:
@@ -40,7 +50,10 @@ def see_stacks(api: Api) -> tuple[tuple[StackSeen, ...], str]:
             return (), ""
         hint = f" ({error.hint})" if error.hint else ""
         return (), f"how GpuStacks stand is not known: {error.message}{hint}"
-    return tuple(_seen(each) for each in sorted(objects, key=lambda each: each.metadata.name)), ""
+    objects = sorted(objects, key=lambda each: each.metadata.name)
+    stacks = {each.metadata.name: decode_stack(msgspec.to_builtins(each)) for each in objects}
+    owned = members(stacks.values(), labels).owned
+    return tuple(_seen(each, stacks[each.metadata.name], owned) for each in objects), ""
 
 
 def _objects(api: Api) -> list[StackObject] | None:
@@ -62,7 +75,7 @@ def _is_known(api: Api) -> bool:
     return True
 
 
-def _seen(thing: StackObject) -> StackSeen:
+def _seen(thing: StackObject, stack: Stack | Unreadable, owned: Mapping[str, tuple[str, ...]]) -> StackSeen:
     status = read_status(thing.status)
     nodes = status.nodes
     return StackSeen(
@@ -80,4 +93,12 @@ def _seen(thing: StackObject) -> StackSeen:
         },
         troubles=tuple(StackTrouble(each.node, each.message) for each in status.troubles),
         is_outdated=status.observed_generation != thing.metadata.generation,
+        owned=frozenset(owned.get(stack.name, ())),
+        declared=stack.spec.driver if isinstance(stack, Stack) and not stack.is_going else None,
+        exposure=_exposure(status),
     )
+
+
+def _exposure(status: StackStatus) -> str:
+    apart = (each for each in status.conditions if each.type == ConditionType.CONTROLLER_APART)
+    return next((each.message for each in apart if each.status == "False"), "")

@@ -24,6 +24,7 @@ class State(StrEnum):
     REFUSED = "Refused"  # the declaration cannot be used as it is
     EMPTY = "Empty"  # no Node is selected
     GOING = "Going"  # deleted; what it brought about is left as it is
+    NO_CONTROLLER = "NoController"  # uninstalled: how its nodes stand is not known
 
 
 class ConditionType(StrEnum):
@@ -34,6 +35,7 @@ class ConditionType(StrEnum):
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
     TENANCY = "TenancyAsDeclared"  # of stacks that declare quotas, priorities, gangs or queues
+    CONTROLLER_APART = "ControllerApart"  # where the controller knows on which Node its pod is
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

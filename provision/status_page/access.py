@@ -15,6 +15,7 @@ import secrets
 import threading
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,6 +62,19 @@ def is_our_host(header: str, names: Collection[str]) -> bool:
 def is_from_elsewhere(headers: Headers) -> bool:
     """Tell whether a page of another site makes the browser ask: it gets nothing, not even to know that we are here."""
     return headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+
+
+def is_of_our_page(headers: Headers) -> bool:
+    """Tell whether a request that changes something comes from our own page, or from no browser.
+
+    What browsers say of the site counts before the origin: a proxy may have changed the Host that an origin is compared
+    with. ``Origin: null`` is anybody's: a frame in a sandbox sends it, and so may a page with data for an address.
+    """
+    site = headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site == "same-origin"
+    origin = headers.get("Origin")
+    return origin is None or (origin != "null" and urlsplit(origin).netloc == headers.get("Host"))
 
 
 def _without_port(host: str) -> str:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.printable import printable
 from provision.rollout.model import Phase
+from provision.rollout.status.advice import led
 from provision.rollout.status.situations import GIVE_UP
+from provision.runs.remedies import BARE
 from provision.status_page.rows import seconds
 
 if TYPE_CHECKING:
     from provision.rollout.model import Record
     from provision.rollout.status.model import NodeStatus, Seen
+    from provision.runs.remedies import Invocation
     from provision.status_page.feed import Log
 
 
@@ -19,16 +22,17 @@ _UNDER_WAY: Final = tuple(phase for phase in Phase if not phase.is_over)
 _ASIDE: Final = (Phase.JOBS, Phase.ROLLBACK)  # phases that not every node goes through
 
 
-def node_document(node: NodeStatus, seen: Seen, log: Log) -> dict[str, Any]:
+def node_document(node: NodeStatus, seen: Seen, log: Log, invocation: Invocation = BARE) -> dict[str, Any]:
     """Return everything that is known of one node as JSON."""
-    record, situation = node.record, node.situation
-    todo = situation.todo.replace("NODE", node.name)
+    record, situation = node.record, led(node.situation) if seen.is_led else node.situation
+    todo = invocation.complete(situation.todo, [node.name], is_whole=bool(node.domain))
+    give_up = invocation.complete(GIVE_UP, [node.name])
     return {
         "name": printable(node.name, limit=253),
         "state": situation.key,
         "reason": printable(node.reason),
         "todo": printable(todo),
-        "giveUp": printable(GIVE_UP.replace("NODE", node.name)) if situation.needs_somebody and record else "",
+        "giveUp": printable(give_up) if situation.needs_somebody and record else "",
         "origin": printable(record.origin) if record else "",
         "target": printable(record.target) if record else "",
         "began": seconds(record.began) if record else None,

@@ -19,12 +19,14 @@ import msgspec
 from provision.rollout.errors import ClusterError
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import render_metrics
+from provision.runs.remedies import BARE
 from provision.status_page.rows import Head, Row, head_document, head_of, row_of, states_document, steady_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.rollout.status.model import FleetStatus, NodeStatus, Reader, Seen
+    from provision.runs.remedies import Invocation
 
 FOLLOW_S: Final = 2.0
 RETRY_S: Final = 5.0
@@ -73,8 +75,16 @@ class _Known:
 class Feed:
     """How the fleet stands, with a version that grows. Safe to be asked by several threads."""
 
-    def __init__(self, reader: Reader, *, follow_s: float = FOLLOW_S, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        follow_s: float = FOLLOW_S,
+        clock: Callable[[], float] = time.time,
+        invocation: Invocation = BARE,
+    ) -> None:
         self._reader = reader
+        self.invocation = invocation
         self._follow_s = follow_s
         self._clock = clock
         self._news = threading.Condition()
@@ -105,8 +115,9 @@ class Feed:
         """Take note of what was seen."""
         status = fleet_status(seen)
         with self._news:
+            is_told_otherwise = self._status is not None and self._status.seen.is_led != seen.is_led
             self._status = status
-            if len(self._reasons) > MAX_REASONS:
+            if is_told_otherwise or len(self._reasons) > MAX_REASONS:
                 self._begin()
             if self._update(status):
                 self._cache.clear()
@@ -171,7 +182,7 @@ class Feed:
             known = self._known[name]
             if not known.is_gone:
                 known.is_gone, known.changed, is_new = True, version, True
-        head = steady_head(self._head, head_of(status))
+        head = steady_head(self._head, head_of(status, self.invocation))
         if head != self._head:
             self._head, self._head_changed, is_new = head, version, True
         self._version = version if is_new else self._version
@@ -232,7 +243,8 @@ class Feed:
         if self._head is not None and self._head_changed > before:
             document["head"] = head_document(self._head)
         if not before:
-            document["states"] = states_document()
+            is_led = self._status is not None and self._status.seen.is_led
+            document["states"] = states_document(self.invocation, is_led=is_led)
         return document
 
     def _packed(self, known: _Known) -> list[Any]:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.printable import printable
 from provision.rollout.pause import RESUME
+from provision.rollout.status.advice import led
 from provision.rollout.status.situations import SITUATIONS
+from provision.runs.remedies import BARE
 from provision.spec.excerpt import few
 from provision.status_page.looks import look_of
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen
+    from provision.runs.remedies import Invocation
 
 _STACK_TONES: Final = {  # as in `Look`
     "AsDeclared": "ok",
@@ -102,7 +105,7 @@ def row_of(node: NodeStatus, seen: Seen) -> Row:
     )
 
 
-def head_of(status: FleetStatus) -> Head:
+def head_of(status: FleetStatus, invocation: Invocation = BARE) -> Head:
     """Return what stands above the nodes."""
     seen = status.seen
     tenant = seen.tenant
@@ -111,7 +114,7 @@ def head_of(status: FleetStatus) -> Head:
         engine="" if tenant is None else printable(tenant.holder),
         engine_since=None if tenant is None else seconds(tenant.since),
         is_at_work=status.is_at_work,
-        notices=tuple(_notices(status)),
+        notices=tuple(_notices(status, invocation)),
         ends=None if status.left_s is None else round(seen.time.timestamp() + status.left_s),
         measured=status.measured,
         waves=tuple((printable(one.title), one.total, one.done, one.flying, one.failed) for one in status.waves),
@@ -145,19 +148,24 @@ def steady(before: int | None, after: int | None) -> int | None:
     return before if abs(after - before) < STEADY_S else after
 
 
-def states_document() -> dict[str, dict[str, Any]]:
-    """Return every state by its key, in the order in which they are shown: what needs somebody comes first."""
+def states_document(invocation: Invocation = BARE, *, is_led: bool = False) -> dict[str, dict[str, Any]]:
+    """Return every state by its key, in the order in which they are shown: what needs somebody comes first.
+
+    ``is_led``: a controller leads. In ``todo`` the page puts names of nodes, divided by spaces for ``{names}`` and by
+    commas for ``{limit}``; ``todoForMany`` is for nodes that are not to be named.
+    """
     return {
         each.key: {
             "title": each.title,
             "means": each.means,
             "follows": each.follows,
-            "todo": each.todo,
+            "todo": printable(invocation.template(each.todo, "{names}", "{limit}")),
+            "todoForMany": printable(invocation.template(each.todo, "NODE", "")),
             "needsSomebody": each.needs_somebody,
             "tone": look_of(each).tone,
             "mark": look_of(each).mark,
         }
-        for each in SITUATIONS
+        for each in (map(led, SITUATIONS) if is_led else SITUATIONS)
     }
 
 
@@ -185,13 +193,14 @@ def seconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.timestamp())
 
 
-def _notices(status: FleetStatus) -> list[Notice]:
+def _notices(status: FleetStatus, invocation: Invocation) -> list[Notice]:
     seen = status.seen
     found = []
     if seen.standing is not None and seen.standing.stop:
         found.append(Notice("bad", f"The rollout has stopped: {printable(seen.standing.stop)}"))
     if seen.pause is not None:
-        found.append(Notice("warn", f"Paused {printable(str(seen.pause))}; {RESUME}"))
+        resume = printable(invocation.complete(RESUME, ()))
+        found.append(Notice("warn", f"Paused {printable(str(seen.pause))}; {resume}"))
     tenant = seen.tenant
     if tenant is not None and not tenant.is_at_work:
         found.append(Notice("warn", f"{printable(tenant.holder)} has the lease, and has not been heard of for a while"))

@@ -1,26 +1,22 @@
 """Serves the page, its events and its node details over HTTP, on threads of their own.
 
 Nothing that a request says becomes a path, a command or HTML: files are read once at the start, and looked up by name.
-A client has so long to say what it wants and to take what it is sent; each has a thread of its own, and there is an end
-to their number. So none keeps another waiting, and none keeps the process busy.
+What a client may cost is bounded by `serving`: none keeps another waiting, and none keeps the process busy.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import threading
 import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from provision.rollout.status.metrics import CONTENT_TYPE
-from provision.status_page.access import COOKIE, Door, is_from_elsewhere, is_our_host
+from provision.serving import BoundedHandler, BoundedServer, Limits
+from provision.status_page.access import COOKIE, Door, is_from_elsewhere, is_of_our_page, is_our_host
 from provision.status_page.details import node_document
 
 if TYPE_CHECKING:
@@ -30,9 +26,10 @@ if TYPE_CHECKING:
     from provision.status_page.feed import Feed, Message
 
 MAX_CLIENTS: Final = 300
-ASK_S: Final = 15.0  # a client has so long to send its request
-TAKE_S: Final = 20.0  # and so long to take what fits into no buffer any more
+ASK_S: Final = 15.0  # a client has so long to send its request, head and body
+TAKE_S: Final = 20.0  # and so long to take its answer; of events, each that fits into no buffer any more
 HEARTBEAT_S: Final = 15.0
+LOOK_S: Final = 1.0  # after so long a stream notices that it had to go
 RETRY_MS: Final = 2000
 MAX_FORM: Final = 1024
 POLICY: Final = (
@@ -43,7 +40,7 @@ HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none at all, a form of ours would come from nowhere: `Origin: null`
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -69,23 +66,19 @@ class Settings:
     tls: ssl.SSLContext | None = None
     max_clients: int = MAX_CLIENTS
     ask_s: float = ASK_S
+    take_s: float = TAKE_S
 
 
-class PageServer(ThreadingHTTPServer):
+class PageServer(BoundedServer):
     """The page of one fleet. `serve_forever` runs until `shutdown`."""
 
-    daemon_threads = True
-    request_queue_size = 128
-
     def __init__(self, feed: Feed, settings: Settings) -> None:
-        self.address_family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
         self.feed = feed
         self.settings = settings
         self.door = Door(settings.token)
         self.static = _static_files()
-        self._mutex = threading.Lock()
-        self._clients: dict[socket.socket, float | None] = {}  # when each came, None once it has said what it wants
-        super().__init__((settings.address, settings.port), _Handler)
+        limits = Limits(clients=settings.max_clients, ask_s=settings.ask_s, take_s=settings.take_s)
+        super().__init__((settings.address, settings.port), _Handler, limits, settings.tls)
 
     @property
     def url(self) -> str:
@@ -94,76 +87,16 @@ class PageServer(ThreadingHTTPServer):
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"{'http' if self.settings.tls is None else 'https'}://{shown}:{port}/"
 
-    def server_bind(self) -> None:
-        """Bind without asking a resolver for this machine's name, as the base class would."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002 - the base class's types
-        """Take a client in unless there are too many already."""
-        with self._mutex:
-            if len(self._clients) >= self.settings.max_clients:
-                return False
-            self._clients[request] = time.monotonic()
-            return True
-
-    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's types
-        """Answer on the client's own thread; that is where TLS is agreed on, too."""
-        request.settimeout(self.settings.ask_s)
-        if self.settings.tls is None:
-            super().finish_request(request, client_address)
-            return
-        with contextlib.suppress(OSError):
-            secured = self.settings.tls.wrap_socket(request, server_side=True)
-            with self._mutex:
-                self._clients[secured] = self._clients.pop(request, time.monotonic())
-            try:
-                super().finish_request(secured, client_address)
-            finally:
-                self._forget(secured)
-                secured.close()
-
-    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - the base class's type
-        """Forget a client."""
-        self._forget(request)
-        super().shutdown_request(request)
-
-    def is_understood(self, connection: socket.socket) -> None:
-        """Note that a client has said what it wants: it is not asked to hurry any more."""
-        with self._mutex:
-            if connection in self._clients:
-                self._clients[connection] = None
-
-    def service_actions(self) -> None:
-        """End connections whose request does not come; called every half second. A drop at a time resets no clock."""
-        late = time.monotonic() - self.settings.ask_s
-        with self._mutex:
-            for client, came in self._clients.items():
-                if came is not None and came < late:  # whoever closes it forgets it before, so it is open
-                    with contextlib.suppress(OSError):  # not its own `shutdown`: see ``hang_up``
-                        socket.socket.shutdown(client, socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's types
-        """Say nothing: a client that goes away or talks nonsense is no news, and a bug shows on the page."""
-
-    def _forget(self, client: socket.socket) -> None:
-        with self._mutex:
-            self._clients.pop(client, None)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     """One connection, which is closed after its answer."""
 
     server: PageServer
-    server_version = "grapnel"
-    sys_version = ""
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         """Answer with a file, a node, or the events."""
-        self.server.is_understood(self.connection)
+        self.server.understood(self.connection)
         path = urlsplit(self.path).path
         if self._is_refused():
             return
@@ -182,22 +115,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 - the base class's name
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the base class's name
         """Log in or out."""
-        self.server.is_understood(self.connection)
-        if self._is_refused() or self._is_of_another_origin():
+        form = self._form()
+        if form is None:
+            return
+        self.server.understood(self.connection)
+        if self._is_refused() or self._is_of_another_page():
             return
         path = urlsplit(self.path).path
         if path == "/login":
-            self._log_in()
+            self._log_in(form)
         elif path == "/logout":
             self.server.door.log_out(self.headers)
             self._redirect("/login", cookie=f"{COOKIE}=; Max-Age=0")
         else:
             self._send(HTTPStatus.NOT_FOUND, b"")
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
-        """Keep no log: who looks is nobody's business."""
 
     def _is_refused(self) -> bool:
         if is_our_host(self.headers.get("Host") or "", self.server.settings.names):
@@ -209,9 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.MISDIRECTED_REQUEST, hint)
         return True
 
-    def _is_of_another_origin(self) -> bool:
-        origin = self.headers.get("Origin")  # "null": our own form, whose page sends no referrer
-        if origin in (None, "null") or urlsplit(origin).netloc == self.headers.get("Host"):
+    def _is_of_another_page(self) -> bool:
+        if is_of_our_page(self.headers):
             return False
         self._send(HTTPStatus.FORBIDDEN, b"a page of another site may not ask\n")
         return True
@@ -226,12 +158,17 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(HTTPStatus.UNAUTHORIZED, b"", {"WWW-Authenticate": "Bearer"})
 
-    def _log_in(self) -> None:
-        length = self.headers.get("Content-Length") or ""
+    def _form(self) -> bytes | None:
+        """Return the body of a request; None where it was answered, or did not come."""
+        length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > MAX_FORM:
             self._send(HTTPStatus.BAD_REQUEST, b"")
-            return
-        form = parse_qs(self.rfile.read(int(length)).decode(errors="replace"))
+            return None
+        body = self.rfile.read(int(length))
+        return body if len(body) == int(length) else None
+
+    def _log_in(self, body: bytes) -> None:
+        form = parse_qs(body.decode(errors="replace"))
         session = self.server.door.log_in(form.get("token", [""])[0])
         if session is None:
             time.sleep(0.5)  # a guess costs time; the token is too long to be guessed anyway
@@ -260,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.NOT_FOUND, b"")
             return
         node, status, log = found
-        body = json.dumps(node_document(node, status.seen, log)).encode()
+        body = json.dumps(node_document(node, status.seen, log, self.server.feed.invocation)).encode()
         self._send(HTTPStatus.OK, body, {"Content-Type": "application/json"})
 
     def _send(self, code: HTTPStatus, body: bytes, headers: Mapping[str, str] | None = None) -> None:
@@ -276,7 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_events(self) -> None:
         self.close_connection = True
-        self.connection.settimeout(TAKE_S)
+        self.connection.settimeout(self.server.settings.take_s)
+        self.server.streams(self.connection)
         self.send_response(HTTPStatus.OK)
         for name, value in {**HEADERS, "Content-Type": "text/event-stream", "Connection": "close"}.items():
             self.send_header(name, value)
@@ -287,10 +225,14 @@ class _Handler(BaseHTTPRequestHandler):
         asked = parse_qs(urlsplit(self.path).query).get("since", [""])[0]
         ident = self.headers.get("Last-Event-ID") or asked
         self.wfile.write(f"retry: {RETRY_MS}\n\n".encode())
-        while not self.server.feed.is_closed:
-            message = self.server.feed.wait(ident, HEARTBEAT_S)
+        told = time.monotonic()
+        while not self.server.feed.is_closed and self.server.holds(self.connection):
+            message = self.server.feed.wait(ident, LOOK_S)
+            if message is None and time.monotonic() - told < HEARTBEAT_S:
+                continue
             self.wfile.write(b": \n\n" if message is None else _event(message))
             ident = ident if message is None else message.ident
+            told = time.monotonic()
 
 
 def _event(message: Message) -> bytes:

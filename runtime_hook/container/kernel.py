@@ -102,15 +102,20 @@ class KernelSyscalls:
         return root
 
     def stage_file(self, source: str, kind: str = KIND_FILE) -> None:
-        """Clone something of the host as a detached mount, nosuid, nodev, and read-only unless it is a socket."""
+        """Clone something of the host as a detached mount, nosuid, nodev, and read-only unless it is a socket.
+
+        A folder of sockets is read-only, too: they can be used there, and nobody puts anything in their place.
+        """
         tree = libc.clone_path(source)
         mode = os.fstat(tree).st_mode
         if stat.S_IFMT(mode) not in _STAGED_TYPES[kind]:
             raise OSError(errno.EINVAL, f"not a {kind}", source)
         if stat.S_ISDIR(mode):
             self._staged_folders.add(source)
-        protection = MOUNT_ATTR_NOEXEC if kind == KIND_SOCKET else MOUNT_ATTR_RDONLY
-        libc.set_attributes(tree, protection | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+        attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+        attributes |= MOUNT_ATTR_NOEXEC if kind == KIND_SOCKET else 0
+        attributes |= 0 if stat.S_ISSOCK(mode) else MOUNT_ATTR_RDONLY
+        libc.set_attributes(tree, attributes)
         self._staged[source] = tree
 
     def stage_node(self, source: str, major: int, minor: int) -> None:

@@ -32,7 +32,9 @@ _IMPLIED = {"video": "compute", "display": "graphics"}
 _FLAGS_I386 = 0x0003  # glibc, sysdeps/generic/ldconfig.h: FLAG_ELF_LIBC6, no architecture
 _PROFILE_FOLDER = "/etc/nvidia/nvidia-application-profiles-rc.d"
 _PROFILE_NAME = "10-container.conf"
-_GDS_FILES = (("/run/udev", KIND_FOLDER), ("/etc/cufile.json", KIND_FILE))
+# cuFile reads udev's database. NVIDIA's toolkit mounts all of /run/udev, which includes udevd's control socket: udevd
+# accepts commands from any peer with UID 0, including root in a container without a user namespace.
+_GDS_FILES = (("/run/udev/data", KIND_FOLDER), ("/etc/cufile.json", KIND_FILE))
 
 
 class Planner:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from provision.bundle.errors import BundleError
+from provision.bundle.signature import sign, signature_beside
+from provision.payload.archive import write_file
 from provision.payload.errors import PayloadError
 from tasks.release.bill_of_materials import render_bill, render_constraints
 from tasks.release.notes import NotesError, notes_of
@@ -19,17 +23,24 @@ from tasks.release.wheel import ROOT, build_wheel, run_tool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+NAMESPACE: Final = "grapnel-release"
+
 
 def main(arguments: Sequence[str]) -> int:
     """Make the release; 1 when a part of it cannot be made."""
     parser = argparse.ArgumentParser(prog="python -m tasks.release", description="make a release")
     parser.add_argument("--output", type=Path, default=ROOT / "dist" / "release", metavar="DIR")
-    output = parser.parse_args(arguments).output.absolute()
+    key = os.environ.get("GRAPNEL_SIGNING_KEY")
+    parser.add_argument("--sign", type=Path, default=Path(key) if key else None, metavar="KEY")
+    args = parser.parse_args(arguments)
+    output = args.output.absolute()
     try:
         with tempfile.TemporaryDirectory(prefix="grapnel-release-") as folder:
             made = _make(Path(folder))
+            if args.sign is not None:
+                sign_sums(made / "SHA256SUMS", args.sign)
             _replace(output, made)
-    except (PayloadError, NotesError) as error:
+    except (PayloadError, NotesError, BundleError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
@@ -37,7 +48,15 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     for path in sorted(output.iterdir()):
         print(f"{path.stat().st_size:>12,} {path}")
+    if args.sign is None:
+        print("not signed: name a key with GRAPNEL_SIGNING_KEY", file=sys.stderr)
     return 0
+
+
+def sign_sums(sums: Path, key: Path) -> None:
+    """Sign the checksums, which stand for all files of the release; raises `BundleError`, OSError."""
+    with sums.open("rb") as stream:
+        write_file(signature_beside(sums), sign(stream, key, NAMESPACE))
 
 
 def _make(folder: Path) -> Path:

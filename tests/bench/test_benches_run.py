@@ -32,6 +32,7 @@ ONE_ROUND = {
     "scale": ("--nodes", "20", "--changes", "2", "--idle-seconds", "1", "--job-nodes", "2"),
     "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
+SLOWEST = {"fleet", "hook", "plugin", "provision", "scale", "shares"}
 VERDICTS = {
     "hook": ("at most",),
     "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),
@@ -50,7 +51,9 @@ def test_there_is_one_round_of_every_benchmark_that_needs_no_nodes() -> None:
     assert set(ONE_ROUND) == set(VERDICTS) == set(ALONE)
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.long) if each in SLOWEST else each for each in ALONE]
+)
 def test_a_benchmark_ends_with_its_verdict(name: str) -> None:
     if name == "hook" and os.geteuid() != 0:
         pytest.skip("containers are started: needs root")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -22,7 +20,8 @@ from bench.fleets.machines import Machines
 from bench.fleets.requests import count, parse_requests
 from provision.cluster.api import Api
 from provision.cluster.exchange import Answer, Request, Stream
-from provision.jobs.manifest import REQUEST
+from provision.jobs.manifest import JobKind, render_secret
+from provision.jobs.seal import Seal
 from provision.jobs.wire import LineReader, request_of
 from provision.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 
@@ -123,14 +122,23 @@ def test_only_pods_of_jobs_end_by_themselves() -> None:
     assert sum(found["heartbeat"]["delay"].values()) // 2 == pytest.approx(300_000, rel=0.01)
 
 
+class _EveryKey(frozenset[str]):
+    def __contains__(self, _key: object) -> bool:
+        return True
+
+
+EVERY_KEY = _EveryKey()
+
+
 def test_the_log_of_a_job_has_what_its_machine_answers_and_only_what_is_kept() -> None:
     request = RunRequest(
         playbook=Path("facts.yml"), inventory=(), nodes=("n00001",), keep=frozenset({"facts"}), timeout_s=60
     )
-    data = {REQUEST: base64.b64encode(gzip.compress(request_of(request, "n00001"))).decode()}
+    seal = Seal.fresh("0f6a")
+    data = render_secret(JobKind(image="x", namespace="work"), "grapnel-1", seal, request_of(request, "n00001"))["data"]
     server = Server(lambda _request: {"data": data})
     agents = Agents(Api(server), Machines(drivers={"n00001": objects.NEW}))
-    events = list(LineReader("n00001").read(agents.log("work", "grapnel-1-x7k2p")))
+    events = list(LineReader("n00001", seal, EVERY_KEY).read(agents.log("work", "grapnel-1-x7k2p")))
     assert [request.path for request in server.asked] == ["/api/v1/namespaces/work/secrets/grapnel-1"]
     assert isinstance(events[-1], RunFinished)
     (done,) = [event for event in events if isinstance(event, TaskDone)]

@@ -82,6 +82,14 @@ def test_the_chart_is_of_the_release() -> None:
             id="a path for the name of a Secret",
         ),
         pytest.param(
+            {
+                "image": {"repository": "a"},
+                "controller": {"secretHosts": {"gates": ["https://prometheus.example.com"]}},
+            },
+            ["controller", "secretHosts", "gates", 0],
+            id="a URL for a host",
+        ),
+        pytest.param(
             {"image": {"repository": "a"}, "nodeDaemon": {"kubeletRoot": "var/lib/kubelet"}},
             ["nodeDaemon", "kubeletRoot"],
             id="a folder that depends on where one is",

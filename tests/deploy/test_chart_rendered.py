@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from lab import golang, kubernetes_schemas
+from provision.stacks.secret_hosts import SecretHosts, parse_secret_hosts
 from tasks.chart import CHART, DEPLOY, ROLES
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ EVERYTHING = (
     *("--set", "image.pullSecrets={registry}", "--set", "controller.nodeSelector.pool=system"),
     *("--set", "nodeDaemon.enabled=true"),
 )
+RIGHTS = "rbac/uninstall.yaml"
 DAEMONSET = "daemonset/grapnel-node.yaml"
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # where every client looks for it
 OF_OTHERS = "ServiceMonitor,PrometheusRule"  # their schemas are not Kubernetes'
 
 
@@ -113,9 +117,17 @@ def test_another_namespace_has_the_account_and_its_bindings() -> None:
     assert {subject["namespace"] for subject in subjects} == {"gpus"}
 
 
-def test_the_controller_meets_the_restricted_standard() -> None:
-    (deployment,) = (each for each in objects(template(*IMAGE, *EVERYTHING)) if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]["spec"]
+@pytest.mark.parametrize(
+    ("kind", "mounts"),
+    [
+        ("Deployment", {"/tmp", ACCOUNT, "/etc/grapnel/controller/hooks", "/etc/grapnel/controller/gates"}),
+        ("Job", {"/tmp", ACCOUNT}),
+    ],
+    ids=["the controller", "its uninstallation"],
+)
+def test_its_pods_meet_the_restricted_standard(kind: str, mounts: set[str]) -> None:
+    (made,) = (each for each in objects(template(*IMAGE, *EVERYTHING)) if each["kind"] == kind)
+    pod = made["spec"]["template"]["spec"]
     (container,) = pod["containers"]
 
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -126,11 +138,126 @@ def test_the_controller_meets_the_restricted_standard() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert {"hostNetwork", "hostPID", "hostIPC"}.isdisjoint(pod)
-    assert {each["mountPath"] for each in container["volumeMounts"]} == {
-        "/tmp",
-        "/etc/grapnel/controller/hooks",
-        "/etc/grapnel/controller/gates",
+    assert {each["mountPath"] for each in container["volumeMounts"]} == mounts
+
+
+def pod_of(kind: str, *words: str) -> dict[str, Any]:
+    (made,) = (each for each in objects(template(*IMAGE, *words)) if each["kind"] == kind)
+    pod: dict[str, Any] = made["spec"]["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Job"])
+def test_its_token_is_of_one_pod_and_an_hour(kind: str) -> None:
+    """The API server makes the one that it mounts by itself, for 3607 s, valid for a year."""
+    pod = pod_of(kind)
+    sources = [source for each in pod["volumes"] if "projected" in each for source in each["projected"]["sources"]]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert [each["serviceAccountToken"] for each in sources if "serviceAccountToken" in each] == [
+        {"path": "token", "expirationSeconds": 3600}
+    ]
+
+
+def test_it_prefers_the_control_plane_then_nodes_without_a_gpu() -> None:
+    pod = pod_of("Deployment")
+    first, second = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+
+    assert first["preference"]["matchExpressions"] == [
+        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+    ]
+    assert {each["key"] for each in second["preference"]["matchExpressions"]} == {
+        "nvidia.com/gpu.present",
+        "nvidia.com/gpu.count",
+        "grapnel.dev/driver.kernel-module",
     }
+    assert first["weight"] > second["weight"]
+    control_plane = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+    assert control_plane in pod["tolerations"]
+    (container,) = pod["containers"]
+    fields = {each["name"]: each.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath") for each in container["env"]}
+    assert fields["NODE_NAME"] == "spec.nodeName", "so that the controller can say where it runs"
+
+
+MINE = '{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}}'
+
+
+@pytest.mark.parametrize(
+    ("words", "affinity"),
+    [
+        pytest.param(("--set-json", f"controller.affinity={MINE}"), yaml.safe_load(MINE), id="an affinity"),
+        pytest.param(("--set", "controller.nodeSelector.pool=system"), None, id="a node selector"),
+    ],
+)
+def test_where_somebody_says_where_it_runs_it_prefers_nothing(words: tuple[str, ...], affinity: object) -> None:
+    assert pod_of("Deployment", *words).get("affinity") == affinity
+
+
+def test_tolerations_of_somebody_replace_those_of_the_chart() -> None:
+    found = pod_of("Deployment", "--set-json", 'controller.tolerations=[{"key":"pool","operator":"Exists"}]')
+
+    assert found["tolerations"] == [{"key": "pool", "operator": "Exists"}]
+
+
+def test_the_controller_is_told_where_secrets_may_be_used() -> None:
+    values = {"gates": ["prometheus.example.com", "thanos.example.com:9090"], "hooks": ["alerts.test"]}
+    (container,) = pod_of("Deployment", "--set-json", f"controller.secretHosts={json.dumps(values)}")["containers"]
+    options = [each for each in container["args"] if each.startswith("--secret-hosts=")]
+
+    assert parse_secret_hosts(each.partition("=")[2] for each in options) == SecretHosts(
+        {name: frozenset(listed) for name, listed in values.items()}
+    )
+
+
+def test_an_image_by_digest_is_that_of_its_jobs_too() -> None:
+    digest = f"sha256:{'a' * 64}"
+    (container,) = pod_of("Deployment", "--set", f"image.digest={digest}")["containers"]
+
+    assert container["image"] == f"registry.example/grapnel@{digest}"
+    assert {"name": "GRAPNEL_IMAGE", "value": container["image"]} in container["env"]
+
+
+def hooks(*words: str) -> list[dict[str, Any]]:
+    """Return what helm makes at certain moments alone."""
+    made = objects(template(*IMAGE, *words))
+    return [each for each in made if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+
+
+def test_what_ends_the_controller_is_there_for_an_uninstallation_alone() -> None:
+    made = hooks()
+
+    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in made} == {"pre-delete"}
+    named = [f"{each['kind']} {each['metadata']['name']}" for each in made]
+    expected = {f"{each['kind']} {each['metadata']['name']}" for each in objects((DEPLOY / RIGHTS).read_text())}
+    assert set(named) == expected | {"Job grapnel-uninstall"}
+    assert len(named) == len({*named, "Role in kube-system", "RoleBinding in kube-system"})
+    (job,) = (each for each in made if each["kind"] == "Job")
+    weights = {int(each["metadata"]["annotations"].get("helm.sh/hook-weight", "0")) for each in made if each is not job}
+    assert weights == {-1}, "its rights are there before it"
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == "grapnel-uninstall"
+
+
+def test_an_uninstallation_that_waits_for_longer_has_a_job_that_may() -> None:
+    (job,) = (each for each in hooks("--set", "controller.uninstall.timeoutMinutes=60") if each["kind"] == "Job")
+
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert "--wait=60" in container["args"]
+    assert job["spec"]["activeDeadlineSeconds"] == 60 * 60 + 90
+
+
+def test_an_uninstallation_that_does_not_wait_has_no_hook() -> None:
+    assert hooks("--set", "controller.uninstall.enabled=false") == []
+
+
+def test_the_pods_of_both_may_reach_the_api_server() -> None:
+    made = objects(template(*IMAGE))
+    (policy,) = (each for each in made if each["kind"] == "NetworkPolicy")
+    (expression,) = policy["spec"]["podSelector"]["matchExpressions"]
+    labels = [each["spec"]["template"]["metadata"]["labels"] for each in made if each["kind"] in {"Deployment", "Job"}]
+
+    assert {each[expression["key"]] for each in labels} == set(expression["values"])
+    wanted = policy["spec"]["podSelector"]["matchLabels"]
+    assert all(wanted.items() <= each.items() for each in labels)
 
 
 def test_the_definition_is_kept_when_the_chart_goes() -> None:

@@ -46,8 +46,9 @@ def test_by_default_it_is_what_kubectl_applies_in_the_releases_namespace() -> No
     pod["nodeSelector"] = made["spec"]["template"]["spec"]["nodeSelector"] or {}
     assert made["spec"] == expected["spec"]
     account = "system:serviceaccount:gpus:grapnel-node"
-    (condition,) = found["ValidatingAdmissionPolicy", "grapnel-node"]["spec"]["matchConditions"]
-    assert condition["expression"] == f'request.userInfo.username == "{account}"'
+    for policy in ("grapnel-node", "grapnel-node-events"):
+        (condition,) = found["ValidatingAdmissionPolicy", policy]["spec"]["matchConditions"]
+        assert condition["expression"] == f'request.userInfo.username == "{account}"'
     assert found["ClusterRoleBinding", "grapnel-node"]["subjects"][0]["namespace"] == "gpus"
     assert ("ClusterRole", "grapnel-node") in found
     assert ("Namespace", "grapnel-system") not in found

@@ -94,7 +94,8 @@ def extended_scheduler(control_plane: ControlPlane, folder: Path) -> Iterator[Ex
             yield extender
         finally:
             extender.kill()
-            control_plane.kubectl(["delete", f"clusterrole/{ACCOUNT}", f"clusterrolebinding/{ACCOUNT}"])
+            control_plane.kubectl(["delete", "-f", str(FOLDER / "rbac.yaml")])
+            control_plane.kubectl(["delete", f"clusterrolebinding/{ACCOUNT}"])
             control_plane.kubectl(["delete", f"serviceaccount/{ACCOUNT}", "--namespace", NAMESPACE])
 
 

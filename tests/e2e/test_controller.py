@@ -85,7 +85,8 @@ class Running:
 @contextmanager
 def controller(cluster: Cluster, folder: Path) -> Iterator[Running]:
     """Run `grapnel controller` with its own account while inside."""
-    token = cluster.kubectl(["create", "token", "grapnel-controller", "-n", "grapnel-system"]).strip()
+    # a kubelet would renew it
+    token = cluster.kubectl(["create", "token", "grapnel-controller", "-n", "grapnel-system", "--duration=4h"]).strip()
     config = json.loads(cluster.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
     kubeconfig, log = folder / "controller.kubeconfig", folder / "controller.log"

@@ -11,6 +11,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.cluster.crio import WITHOUT
 from lab.machine.errors import CommandError
+from plugin.daemon.config_by_label import ANNOTATION
 from tests.e2e import controller_image, daemonset, numa
 from tests.e2e.conftest import NAME
 from tests.e2e.manifests import STAY, Manifest, container, pod
@@ -137,9 +138,11 @@ def test_a_pod_of_the_daemon_may_do_little(stage: Stage, node: LabNode, tmp_path
     own = kubeconfig_of(cluster, name, tmp_path)
     another = next(each.name for each in stage.nodes if each.name != node.name)
     annotate = ["annotate", "--dry-run=server", "--overwrite", f"--kubeconfig={own}", "node"]
-    cluster.kubectl([*annotate, node.name, "example.com/x=y"])
+    cluster.kubectl([*annotate, node.name, f"{ANNOTATION}=y"])
+    with pytest.raises(CommandError, match="the node daemon may change annotations of its own alone"):
+        cluster.kubectl([*annotate, node.name, "example.com/x=y"])
     with pytest.raises(CommandError, match="the node daemon may change the Node that it runs on, and no other"):
-        cluster.kubectl([*annotate, another, "example.com/x=y"])
+        cluster.kubectl([*annotate, another, f"{ANNOTATION}=y"])
 
 
 def kubeconfig_of(cluster: Cluster, pod: str, folder: Path) -> Path:

@@ -96,6 +96,7 @@ def test_deployments_live_through_an_upgrade(
         assert out == ["release", "apply", "resume"]
 
 
+@pytest.mark.long
 def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
     room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
 ) -> None:
@@ -175,7 +176,7 @@ def pause_in_the_middle(operator: Operator, stage: Stage, node: LabNode, apply: 
     assert shown.returncode == 1
     words = " ".join(shown.stdout.split())
     assert f"paused by {PERSON}@" in words
-    assert f"UTC: {WHY}; `grapnel resume` ends it" in words
+    assert f"UTC: {WHY}; `grapnel resume" in words
 
 
 def states(operator: Operator, *, code: int) -> dict[str, str]:

@@ -6,6 +6,7 @@ everything else that comes out is a finding.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
 import json
@@ -13,6 +14,7 @@ import os
 import re
 import sys
 import tarfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +32,13 @@ from provision.cluster.state_file import read_state
 from provision.fleet.errors import AnswerError, FactsError
 from provision.fleet.facts import parse_facts
 from provision.fleet.release_result import parse_release_result
+from provision.jobs.seal import Seal
+from provision.jobs.wire import MARK, LineReader, LogError
 from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.render import containerd, crio, docker
 from provision.render.errors import EngineConfigError
-from provision.runner import TaskDone
+from provision.runner import RunFinished, TaskDone
 from provision.runner.frames import Decoder, FrameError
 from provision.runner.translate import Translator
 from tests.provision.builds.samples import build_of
@@ -50,13 +54,15 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.answer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from provision.errors import GrapnelError
+    from provision.jobs.wire import Event
 
 # Without and with a kernel module of grapnel's: the second one looks at kernels, DKMS, signatures and space too.
 STACKS = (make_stack(), make_stack(driver={"kernelModule": "auto"}))
 HANDLER = "nvidia"
+JOB_SEAL = Seal(bytes(range(32)), "0f6a")
 BUILD = build_of("6.12")
 BUILT = re.compile(
     r"\./(?:dkms_binaries_only/(?:PACKAGE_NAME|PACKAGE_VERSION|dkms\.conf)|dkms_main_tree/6\.12/x86_64/module/[\w+-]+\.ko[.\w]*)"
@@ -214,10 +220,36 @@ def runs(data: bytes) -> None:
     module_answer(data)
 
 
+def job_log(data: bytes) -> None:
+    """A line is believed where the agent of the Job has sealed it, and nothing in it is about another node.
+
+    Root of a node has the key: the same bytes are read as a log that somebody has written into, and as events that an
+    agent has sealed, one piece of them each up to `--`: packed, or JSON.
+    """
+    assert not list(_told(data.splitlines())), "nobody has sealed it"
+    lines = []
+    start = JOB_SEAL.start("a")
+    for number, piece in enumerate(data.split(b"\n--\n")):
+        end = "+" if piece.endswith(b"+") else "."
+        packed = zlib.compress(piece) if piece.startswith(b"{") else piece.removesuffix(b"+")
+        sealed = base64.b64encode(start.seal(number, end, packed)).decode()
+        lines.append(f"{MARK} a {number} {end} {sealed}".encode())
+    for event in _told(lines):
+        assert isinstance(event, RunFinished) or event.node == "n1"
+        assert not isinstance(event, TaskDone) or event.values.keys() <= {"facts"}
+
+
+def _told(lines: list[bytes]) -> Iterator[Event]:
+    """Yield what is read before the log is refused."""
+    with contextlib.suppress(LogError):
+        yield from LineReader("n1", JOB_SEAL, frozenset({"facts"})).read(lines)
+
+
 CONTROLLER: dict[str, Callable[[bytes], Any]] = {
     "node-facts": node_facts,
     "node-documents": documents,
     "engine-files": engine_files,
     "run-events": runs,
+    "job-log": job_log,
     "built-modules": built_modules,
 }

@@ -100,6 +100,15 @@ class Controller:
         assert done.returncode == 0, done.stdout + done.stderr
         assert self.plan_items(node) == []
 
+    def converge_as_planned(self, node: str) -> None:
+        """Apply; require as many reported changes as were planned, and an empty plan afterwards."""
+        planned = self.plan_items(node)
+        done = self.grapnel("apply", "--yes", "--json", "--limit", node)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (result,) = json.loads(done.stdout)["nodes"]
+        assert result["changes"] == len(planned), f"{done.stdout}\n{planned}"
+        assert self.plan_items(node) == []
+
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
@@ -132,14 +141,17 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which ``uv tool install`` of the release's wheel puts grapnel's commands, and none of Ansible's.
 
-    The other packages are those that the release was tested with; all come from uv's cache.
+    The other packages are those that the release was tested with, out of uv's cache. Where nothing but the checkout's
+    environment has filled that, what they need is not in it yet: it is asked for once.
     """
     home = tmp_path_factory.mktemp("installed")
     uv = str(uv_path(Progress(log_dir=cache_dir() / "logs")))
     places = {"UV_TOOL_DIR": str(home / "tools"), "UV_TOOL_BIN_DIR": str(home / "bin")}
     pinned = ["--constraints", str(release / "constraints.txt")]
-    words = ["--quiet", "--offline", "--python", sys.executable, *pinned, str(next(release.glob("*.whl")))]
-    subprocess.run([uv, "tool", "install", *words], check=True, cwd=home, env={**os.environ, **places})
+    words = ["--quiet", "--python", sys.executable, *pinned, str(next(release.glob("*.whl")))]
+    install = [uv, "tool", "install", *words]
+    if subprocess.run([*install, "--offline"], check=False, cwd=home, env={**os.environ, **places}).returncode:
+        subprocess.run(install, check=True, cwd=home, env={**os.environ, **places})
     subprocess.run([uv, "pip", "check", "--python", str(home / "tools/grapnel/bin/python")], check=True, cwd=home)
     return home / "bin"
 
@@ -152,7 +164,7 @@ def gpu_node(site: Site, installed: Path, tmp_path_factory: pytest.TempPathFacto
     folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)
     controller = Controller(folder, programs=installed)
     controller.declare()
-    controller.converge("n1")
+    controller.converge_as_planned("n1")
     return node
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
+from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
 from provision.jobs.wire import SCHEMA, LineReader
 from provision.runner import RunFinished, RunStatus, TaskDone
 from tests.journey.conftest import VERSION
@@ -48,11 +49,14 @@ def _agent(folder: Path, pid: int) -> dict[str, dict[str, str]]:
     """Have the agent gather the node's facts, as in a Job."""
     request = folder / "request.json.gz"
     document = {"schema": SCHEMA, "node": NAME, "playbook": "facts", "keep": ["facts"]}
+    seal = Seal.fresh("0f6a")
+    (folder / SEAL_KEY).write_bytes(seal.key)
+    (folder / JOB_UID).write_text(seal.job)
     request.write_bytes(gzip.compress(json.dumps(document).encode()))
     script = "import sys; from provision.cli import main; sys.exit(main())"
     command = [sys.executable, "-P", "-c", script, "agent", "--request", str(request), "--host-pid", str(pid)]
     found = subprocess.run(command, capture_output=True, check=True)
-    events = list(LineReader(NAME).read(found.stdout.splitlines()))
+    events = list(LineReader(NAME, seal, frozenset({"facts"})).read(found.stdout.splitlines()))
     assert isinstance(events[-1], RunFinished)
     assert events[-1].status is RunStatus.SUCCESSFUL, events[-1]
     (gathered,) = [event.values["facts"] for event in events if isinstance(event, TaskDone) and "facts" in event.values]

@@ -85,7 +85,7 @@ def test_drift_is_planned_with_its_reason_and_mended(gpu_node: Node, controller:
     gpu_node.run(["apt-mark", "unhold", "libcuda1"])
 
     items, found = controller.plan_items("n1"), found_by_the_timer(gpu_node)
-    controller.converge("n1")
+    controller.converge_as_planned("n1")
 
     assert found == {"hold": ["libcuda1"]}
     assert found_by_the_timer(gpu_node) == {}
@@ -113,6 +113,7 @@ def test_a_rebooted_node_is_still_as_declared(gpu_node: Node, site: Site, contro
     assert gpu_node.run(["nvidia-smi", "-L"]).stdout.count("GPU-") == len(gpu_node.gpus)
 
 
+@pytest.mark.long
 def test_ansible_playbook_does_the_same_on_debian_12(site: Site, controller: Controller) -> None:
     node = site.up(NodeSpec("old", suite="bookworm", gpus=1, driver_module=OLD_VERSION))
     controller.declare(OLD_VERSION)

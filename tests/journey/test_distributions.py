@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # four driver changes with a real package manager
 
-ALWAYS = ("ubuntu2404", "sles15")  # and dnf from a bundle, which another node has collected: test_offline
+# Beside apt on Debian everywhere, and dnf from a bundle, which another node has collected: test_offline.
+ALWAYS = ("sles15", "ubuntu2404")
+LONG = ("ubuntu2404",)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = CASES if metafunc.config.getoption("--all-systems") else ALWAYS
-    metafunc.parametrize("case", [CASES[name] for name in names], ids=names)
+    metafunc.parametrize("case", [as_case(name) for name in names])
+
+
+def as_case(name: str) -> object:
+    return pytest.param(CASES[name], id=name, marks=[pytest.mark.long] if name in LONG else [])
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION
+from tests.journey.foreseen import look, not_done, not_shown, steps_of
 from tests.journey.test_driver_swap import is_there, works_with
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # four changes of a 
 NAME = "back"
 PROGRAM = "/usr/lib/grapnel/driver"
 HOME = "/var/lib/grapnel/driver"
+NOTES = "/var/lib/grapnel/"  # of what was done, by grapnel-driver and the node daemon
 PIN = "/etc/apt/preferences.d/00-grapnel-nvidia"
 PLAYBOOK = ROOT / "playbooks" / "driver.yml"
 
@@ -40,6 +43,12 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     apply(controller, node, OLD_VERSION)
     apply(controller, node, VERSION)
     node.install_module(OLD_VERSION)  # as the packages of a managed module do
+    undone = current_change(node)
+
+    foreseen = controller.grapnel("rollback", NAME, "--no-cluster", "--plan", "--json")
+    assert foreseen.returncode == 0, foreseen.stdout + foreseen.stderr
+    steps = steps_of(foreseen.stdout, NAME)
+    untouched = look(node, steps)
 
     returned = controller.call("rollback", NAME)
 
@@ -50,6 +59,18 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     assert f"the declaration still names driver {VERSION} for {NAME}" in said
     assert works_with(node, OLD_VERSION)
     assert f"Pin: version {OLD_VERSION}" in node.run(["cat", PIN]).stdout
+    now = look(node, steps)
+    changed = not_shown(steps, untouched, now)
+    assert {path: what for path, what in changed.items() if not path.startswith(NOTES)} == {}
+    assert not_done(steps, untouched, now) == []
+    assert {("unload", "kernel module nvidia"), ("load", "kernel module nvidia"), ("restore", PIN)} <= {*steps}
+
+    # Who carries a way back out may be ended just after it, and its successor begins again.
+    words = ["-e", "grapnel_driver_verb=back", "-e", f"grapnel_driver_undone={undone}"]
+    again = controller.run("ansible-playbook", "-i", "inventory.yaml", "--limit", NAME, str(PLAYBOOK), *words)
+
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert works_with(node, OLD_VERSION), "it did not go further back"
 
     removed = controller.call("remove", "--driver", "--limit", NAME)
 
@@ -66,6 +87,12 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     assert "1 node: 1 unchanged" in again.stdout
 
 
+def current_change(node: Node) -> str:
+    """Return the name of the driver change that a node has."""
+    return str(json.loads(node.run([f"{PROGRAM}/grapnel-driver", "status"]).stdout)["current"])
+
+
+@pytest.mark.long
 def test_after_a_removal_an_apply_installs_the_driver_again_and_the_playbook_removes_it(
     controller: Controller, node: Node
 ) -> None:

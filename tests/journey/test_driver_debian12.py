@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lab.nodes import Site
 
 # With --all-systems two drivers, one after the other.
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nodes, pytest.mark.long, pytest.mark.timeout(1200)]
 
 BOOKWORM_VERSION = "535.261.03"
 

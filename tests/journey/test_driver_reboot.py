@@ -44,6 +44,7 @@ def last_run(node: Node) -> tuple[dict[str, object], list[tuple[str, str]]]:
     return status["run"], [(each["step"], each["state"]) for each in status["steps"]]
 
 
+@pytest.mark.long
 def test_a_pinned_module_is_exchanged_with_a_reboot_there_and_back(controller: Controller, node: Node) -> None:
     installed(controller)
     cut_by_mig(node)

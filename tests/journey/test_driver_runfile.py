@@ -121,6 +121,7 @@ def assert_has_the_file_s(node: Node, version: str) -> None:
     assert not is_there(node, "/usr/bin/nvidia-settings")
 
 
+@pytest.mark.long
 def test_a_driver_of_an_installer_file_is_a_driver_of_packages(
     operator: Controller, node: Node, tmp_path: Path
 ) -> None:

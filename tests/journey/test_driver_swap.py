@@ -156,7 +156,7 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
     assert f"-kernel module nvidia {swap.has}" in checked.stdout
     assert f"+kernel module nvidia {swap.next}" in checked.stdout
     assert "not staged" not in checked.stdout
-    warned = next(line for line in checked.stderr.splitlines() if "the driver cannot be swapped now" in line)
+    warned = next(line for line in checked.stderr.splitlines() if "the driver cannot be changed now" in line)
     assert f"{job}) has /dev/nvidia0 open" in warned
     for done in (refused, by_role):
         said = done.stdout + done.stderr

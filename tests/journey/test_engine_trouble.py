@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +55,8 @@ def test_an_edited_drop_in_is_left_alone_until_somebody_says_to_overwrite_it(
     refused = controller.grapnel("apply", "--yes", "--limit", "n1")
     by_playbook = playbook(controller)
     after = fingerprint(gpu_node)
-    forced = controller.grapnel("apply", "--yes", "--limit", "n1", "--force")
+    report = json.loads(controller.grapnel("report", "--json").stdout)
+    forced = controller.run(*shlex.split(report["troubles"][0]["command"]), "--yes")
 
     assert (refused.returncode, by_playbook.returncode) == (1, 2), refused.stdout + by_playbook.stdout
     for done in (refused, by_playbook):

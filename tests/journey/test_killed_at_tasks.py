@@ -28,7 +28,7 @@ pytestmark = [
 
 CALLBACKS = Path(__file__).with_name("callback_plugins")
 SKIPPED = " (skipped)"
-SAMPLE = 3
+SAMPLE = 2
 # What an apply leaves behind: packages and holds, every file of grapnel's and of the engine, units that run. The driver
 # inventory is made again whenever the driver's files change, and says when they did. The lock of a run that was killed
 # is there until the next one that changes something, and keeps nobody off.

@@ -111,7 +111,13 @@ def is_up(node: Node) -> bool:
     return "ok" in asked.stdout
 
 
-@pytest.mark.parametrize("more", [f"--config-dir={FOLDER}", ""], ids=["in its folder", "in its own file"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(f"--config-dir={FOLDER}", id="in its folder"),
+        pytest.param("", id="in its own file", marks=pytest.mark.long),
+    ],
+)
 def test_settings_come_and_go(node: Node, controller: Controller, more: str) -> None:
     start_kubelet(node, more)
     declare(controller, PINNED)

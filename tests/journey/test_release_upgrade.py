@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lab.nodes import Node, Site
     from tests.journey.conftest import Controller
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nodes, pytest.mark.long, pytest.mark.timeout(600)]
 
 NAME = "older"
 MAIN = "/etc/containerd/config.toml"

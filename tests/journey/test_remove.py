@@ -10,6 +10,7 @@ import pytest
 
 from lab.nodes import NodeSpec
 from tests.journey.conftest import VERSION
+from tests.journey.foreseen import look, not_done, not_shown, steps_of
 from tests.journey.snapshot import take_snapshot
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ NAME = "gone"
 MAIN = "/etc/containerd/config.toml"
 DAEMON_JSON = "/etc/docker/daemon.json"
 NODE_JSON = "/etc/grapnel/node.json"
+STATE = "/var/lib/grapnel/node/"  # what the daemon notes while it runs
 WITH_ENGINE = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
@@ -60,16 +62,26 @@ def bare(site: Site) -> Node:
 def test_a_removed_node_is_as_it_was_and_keeps_what_was_edited(site: Site, controller: Controller, bare: Node) -> None:
     before = take_snapshot(bare)
     succeed(controller, "apply")
+    applied = take_snapshot(bare)
     foreseen = controller.grapnel("remove", "--no-cluster", "--plan", "--json")
-    untouched = take_snapshot(bare)
-    found = json.loads(foreseen.stdout)["nodes"][0]
-    assert ("restore", MAIN) in {(step["action"], step["target"]) for step in found["steps"]}
+    found, steps = json.loads(foreseen.stdout)["nodes"][0], steps_of(foreseen.stdout, NAME)
+    untouched = look(bare, steps)
     assert (foreseen.returncode, found["notes"], found["problems"]) == (0, [], [])
+    since = [path for path in applied.difference(untouched.snapshot) if not path.startswith(STATE)]
+    assert since == [], "a plan only looks"
 
     assert f"{NAME}  " in succeed(controller, "remove")
 
-    assert before.difference(take_snapshot(bare)) == {}
-    assert before.difference(untouched) != {}
+    after = look(bare, steps)
+    assert before.difference(after.snapshot) == {}
+    assert not_shown(steps, untouched, after) == {}
+    assert not_done(steps, untouched, after) == []
+    assert "packages" in not_shown([step for step in steps if step[0] != "purge"], untouched, after)
+    assert not_done([("remove", MAIN)], untouched, after), "it is still there"
+    assert {("restore", MAIN), ("unload", "kernel module nvidia"), ("remove", "/var/lib/grapnel/driver")} <= {*steps}
+    assert [target for action, target in steps if action == "purge"]
+    status = controller.grapnel("status", "--no-cluster", "--json")
+    assert [one["state"] for one in json.loads(status.stdout)["nodes"]] == ["idle"]
 
     controller.folder.joinpath("grapnel.yaml").write_text(WITHOUT_DRIVER)
     succeed(controller, "apply")
@@ -90,6 +102,7 @@ def test_a_removed_node_is_as_it_was_and_keeps_what_was_edited(site: Site, contr
     site.remove(NAME)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["docker", "podman"])
 def test_an_engine_that_grapnel_installed_goes_with_its_settings(
     engine: str, site: Site, controller: Controller

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lab.nodes import Site
 
 # Eleven driver changes of DKMS packages on two cores.
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.nodes, pytest.mark.long, pytest.mark.timeout(1500)]
 
 TIMEOUT_S = 900  # of a command: a first installation unpacks a lot, on three nodes at once
 

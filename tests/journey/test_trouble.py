@@ -177,7 +177,13 @@ def test_a_broken_engine_configuration_is_refused_with_the_parsers_words(
     assert controller.plan_items("n1") == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "control-c"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="kill -9"),
+        pytest.param(signal.SIGINT, id="control-c", marks=pytest.mark.long),
+    ],
+)
 def test_a_killed_apply_converges_when_it_is_run_again(how: signal.Signals, site: Site, controller: Controller) -> None:
     name = f"cut-{how.value}"
     node = site.up(NodeSpec(name, suite="trixie", gpus=1))

@@ -71,7 +71,12 @@ def with_newer(*, is_all: bool) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("is_all", "said"),
     [
-        pytest.param(False, "the version of branch 550 that nodes with the same declaration were given", id="has it"),
+        pytest.param(
+            False,
+            "the version of branch 550 that nodes with the same declaration were given",
+            id="has it",
+            marks=pytest.mark.long,
+        ),
         pytest.param(True, f"were given {DECLARED}, and n2 can have {NEWEST} of driver branch 550", id="has it not"),
     ],
 )

@@ -105,6 +105,7 @@ def test_the_module_tells_its_flavour(banner: str, flavour: str, machine: Machin
         "refcount": 2,
         "holders": ["nvidia_uvm"],
         "on_disk": "570.133.07",
+        "parameters": {},
     }
 
 
@@ -118,6 +119,22 @@ def test_a_node_without_the_module_has_facts_too(machine: Machine) -> None:
         "refcount": 0,
         "holders": [],
         "on_disk": None,
+        "parameters": {},
+    }
+
+
+def test_the_numbers_among_the_parameters_in_force_have_the_names_of_modprobe(machine: Machine) -> None:
+    listed = 'ResmanDebugLevel: 4294967295\nEnableGpuFirmware: 18\nRegistryDwords: "RmProfiling=1"\nbroken\nHuge: 1e9\n'
+    machine.write("/proc/driver/nvidia/params", listed)
+    machine.teach("modprobe", return_code=1, stderr="modprobe: FATAL: Module nvidia not found in directory\n")
+
+    before = read_module(machine.host)["parameters"]
+    machine.write("/sys/module/nvidia/version", "550.163.01\n")
+
+    assert before == {}, "a module that is not loaded has none"
+    assert read_module(machine.host)["parameters"] == {
+        "NVreg_ResmanDebugLevel": 4_294_967_295,
+        "NVreg_EnableGpuFirmware": 18,
     }
 
 

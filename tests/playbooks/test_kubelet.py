@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import peers
 from tests.playbooks.fakes import Machine
 
 if TYPE_CHECKING:
@@ -261,3 +262,23 @@ def test_the_command_line_says_where_settings_are(
 
     assert (place.config, place.config_dir, place.root_dir) == (config, folder, root)
     assert machine.calls == []
+
+
+@pytest.mark.parametrize("way", ["status line", "headers", "continue"])
+def test_who_answers_in_its_place_without_end_is_given_up(way: str) -> None:
+    """Any process may have the port of a stopped kubelet: a byte now and then held the run on its node for ever."""
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import ask_health  # noqa: PLC0415
+
+    with peers.peer(peers.ENDLESS[way]) as port:
+        address = f"127.0.0.1:{port}"
+        assert ask_health(address, 0.3) == f"http://{address}/healthz does not answer: timed out"
+
+
+def test_a_kubelet_is_asked_how_it_is() -> None:
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import ask_health  # noqa: PLC0415
+
+    for status, said in ((b"200 OK", ""), (b"500 x", "answers 500")):
+        with peers.peer(peers.saying(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % status)) as port:
+            assert ask_health(f"127.0.0.1:{port}").endswith(said)
+    assert ask_health("127.0.0.1:1").endswith("Connection refused")
+    assert ask_health("") == ""

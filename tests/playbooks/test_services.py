@@ -16,6 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileT
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import LAUNCHER
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
+    is_daemon_reload_due,
     is_restart_due,
     mark_restart,
 )
@@ -136,6 +137,27 @@ def test_a_restart_that_a_killed_run_left_due_is_made_up_for(machine: Machine) -
     mark_restart(machine.host, UNIT)
 
     assert pending_steps(machine.host, service(restart=False)) == ["restart"]
+
+
+def test_units_that_a_killed_run_has_written_are_read_before_the_restart_that_it_left(machine: Machine) -> None:
+    """The service was restarted with what systemd had read before, and nothing told of that any more."""
+    Systemd(machine, UNIT, active="active", enabled="enabled")
+
+    def be_killed() -> Finished:
+        raise KeyboardInterrupt
+
+    machine.teach("systemctl daemon-reload", be_killed)
+    with pytest.raises(KeyboardInterrupt):
+        apply_changes(machine.host, service(), changes(machine, path=UNIT_FILE), no_sleep)
+    machine.teach("systemctl daemon-reload")
+    machine.calls.clear()
+
+    assert changes(machine, path=UNIT_FILE) == []
+    apply_changes(machine.host, service(restart=False), [], no_sleep)
+
+    told = [call for call in machine.calls if " show " not in call]
+    assert told == ["systemctl daemon-reload", f"systemctl restart {UNIT}"]
+    assert not is_daemon_reload_due(machine.host)
 
 
 def test_a_daemon_is_reloaded_once_its_program_has_read_the_new_files(machine: Machine) -> None:

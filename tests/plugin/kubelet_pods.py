@@ -76,13 +76,15 @@ class NodeOfPods:
                 raise AllocationRefused(error.message) from error
 
         def preferred(available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
-            return prefer(self.table, available, required, size).chosen
+            return prefer(self.table, self.view.reliable(available, required, size), required, size).chosen
 
         self.device_manager.admit(one, Plugin(lambda: tuple(self.table.entries), preferred, answer))
         return tuple(given)
 
     async def _allocate(self, device_ids: Sequence[str]) -> tuple[str, ...]:
-        return allocate(self.table, device_ids, await self.view.holdings(device_ids)).device_ids
+        given = allocate(self.table, device_ids, await self.view.holdings(device_ids)).device_ids
+        self.view.changed(given)
+        return given
 
 
 def unreachable() -> bytes:

@@ -18,7 +18,7 @@ HOOK = REPOSITORY / "runtime_hook/__main__.py"
 BUSYBOX = "/bin/busybox"
 MULTIARCH = "usr/lib/x86_64-linux-gnu" if os.uname().machine == "x86_64" else "usr/lib/aarch64-linux-gnu"
 CAPABILITIES = ["CAP_CHOWN", "CAP_MKNOD", "CAP_SETUID"]
-WORKER = re.compile(r"/(popen-gw\d+)/")  # in the temporary folders of pytest-xdist
+OTHERS = re.compile(r"/(popen-gw\d+|grapnel-bench-\w+)/")  # the temporary folders of pytest-xdist and of benches
 HOOK_ENVIRONMENT = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 # crun refuses a hybrid cgroup hierarchy whose v2 half has controllers: it runs where that half is not mounted.
@@ -186,10 +186,10 @@ def as_runtime(folder: Path, words: list[str], child: list[str], stdin: str = ""
 
 
 def host_mounts() -> list[str]:
-    """Return what is mounted on the host, but for the folders of tests that run beside this one."""
+    """Return what is mounted on the host, but for the temporary folders of tests and benches that run beside this."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     own = f"popen-{os.environ.get('PYTEST_XDIST_WORKER', '')}"
-    return [line for line in lines if not WORKER.search(line) or own in WORKER.findall(line)]
+    return [line for line in lines if not OTHERS.search(line) or own in OTHERS.findall(line)]
 
 
 def snapshot(root: Path) -> dict[str, tuple[object, ...]]:

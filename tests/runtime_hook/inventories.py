@@ -103,6 +103,9 @@ FULL = Inventory(
 )
 
 
+UDEV_ENTRY = "/run/udev/data/b8:0"
+
+
 def changed(inventory: Inventory, **fields: object) -> Inventory:
     """Return an inventory with other fields."""
     return Inventory(**{**vars(inventory), **fields})
@@ -111,10 +114,11 @@ def changed(inventory: Inventory, **fields: object) -> Inventory:
 def make_files(inventory: Inventory, root: Path) -> None:
     """Make every file, socket and device node of an inventory below a root; each file holds its own path."""
     files = [*inventory.libraries, *inventory.binaries, *(file for file in inventory.files if file.kind != "socket")]
-    for path in [file.path for file in files] + ["/etc/cufile.json", "/run/udev/data"]:
+    for path in [file.path for file in files] + ["/etc/cufile.json", UDEV_ENTRY]:
         place = root / path[1:]
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"{path}\n")
+    bind_socket(root / "run/udev/control")
     for file in inventory.files:
         if file.kind == "socket" and file.path.endswith("/socket"):
             bind_socket(root / file.path[1:])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 from pathlib import Path
 
 from tests.runtime_hook.containers import HOOK
+from tests.waiting import wait_until
 
 # Podman's own limits are higher than what root may have here (CAP_SYS_RESOURCE).
 LIMITS = ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096"]
@@ -19,6 +21,16 @@ umount /sys/fs/cgroup/unified 2>/dev/null
 mount -t tmpfs tmpfs /run && mkdir /run/cdi && cp "$0"/*.json /run/cdi/ 2>/dev/null
 exec "$@"
 """
+
+
+def _is_named(folder: Path) -> bool:
+    """Tell whether a process has the folder among its arguments."""
+    name = os.fsencode(folder)
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if name in each.read_bytes():
+                return True
+    return False
 
 
 class Podman:
@@ -57,7 +69,8 @@ class Podman:
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
 
     def close(self) -> None:
-        """Take away what it mounted for itself."""
+        """Take away what it mounted for itself, once its last process, a clean-up of conmon, is gone."""
+        wait_until(lambda: not _is_named(self.folder))
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
         for mount in reversed([each for each in mounts if each.startswith(f"{self.folder}/")]):
             subprocess.run(["umount", mount], check=True)

@@ -13,6 +13,7 @@ import os
 import selectors
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -60,7 +61,8 @@ class Server:
         self.uid, self.threads, self.memory = uid, threads, dict(memory)
         self.pids: list[int] = []
         program = Path(__file__).resolve().with_name("nvidia-cuda-mps-server")
-        self._process = subprocess.Popen([str(program)], stdin=subprocess.DEVNULL)
+        user = uid if os.geteuid() == 0 else None
+        self._process = subprocess.Popen([str(program)], stdin=subprocess.DEVNULL, user=user)
         self.pid = self._process.pid
 
     @property
@@ -227,19 +229,28 @@ def answer(control: Control, connection: socket.socket, line: str) -> bool:
     return said is not None
 
 
+def open_recorder() -> int:
+    """Make the pipe for the logs of servers, and open it. As NVIDIA's does, take what has its name for it."""
+    with suppress(FileExistsError):
+        os.mkfifo(PIPE / "log", 0o777)
+    recorder = os.open(PIPE / "log", os.O_RDWR | os.O_CLOEXEC)
+    if not stat.S_ISFIFO(os.fstat(recorder).st_mode):
+        os.write(recorder, f"Using log directory: {LOG}\n".encode())
+    return recorder
+
+
 def run(ready: Callable[[], None]) -> int:
     """Be the daemon."""
-    lock = os.open(PIPE / "control_lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    lock = os.open(PIPE / "control_lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         print("An instance of this daemon is already running", flush=True)
         return 1
-    listener = listen()
-    with suppress(FileExistsError):
-        os.mkfifo(PIPE / "log", 0o777)
-    PID_FILE.write_text(f"{os.getpid()}\n")
     control = Control()
+    recorder = open_recorder()
+    listener = listen()
+    os.write(os.open(PID_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), f"{os.getpid()}\n".encode())
     control.log("Start")
 
     def on_signal(*_: object) -> NoReturn:
@@ -249,6 +260,7 @@ def run(ready: Callable[[], None]) -> int:
     signal.signal(signal.SIGTERM, on_signal)
     ready()
     serve(listener, control)
+    os.close(recorder)
     control.end()
     return 0
 
@@ -298,8 +310,8 @@ def converse() -> int:
 def main() -> int:
     """Run the program."""
     os.umask(0)
-    for folder in (PIPE, LOG):
-        folder.mkdir(parents=True, exist_ok=True)
+    PIPE.mkdir(parents=True, exist_ok=True)
+    LOG.mkdir(mode=0o700, parents=True, exist_ok=True)
     if sys.argv[1:] == ["-d"]:
         return run_in_background()
     return run(lambda: None) if sys.argv[1:] == ["-f"] else converse()

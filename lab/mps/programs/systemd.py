@@ -7,6 +7,7 @@ what a unit's program starts stays in it, and all of it is killed when the main 
 
 from __future__ import annotations
 
+import ctypes
 import fnmatch
 import json
 import os
@@ -21,6 +22,7 @@ from typing import NamedTuple
 UNITS = Path(__file__).resolve().with_name("units")
 MOUNT = "mount"  # is noted and not done
 STOP_S = 2.0
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Note(NamedTuple):
@@ -46,6 +48,14 @@ def processes(session: int) -> list[int]:
                 if int(fields[3]) == session and fields[0] not in "ZX":
                     found.append(int(folder.name))
     return found
+
+
+def children() -> list[int]:
+    """Return our child processes: of a daemon in the background the one that is left when its parents have ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
 
 
 def kill_all(session: int, number: int) -> None:
@@ -87,10 +97,17 @@ def start(options: list[str], command: list[str]) -> int:
         return fail(f"Failed to start transient service unit: Unit {unit} was already loaded or has a fragment file.")
     environment = {"PATH": "/usr/bin:/bin", **dict(each.partition("=")[::2] for each in variables)}
     timeout_s = float(properties["TimeoutStartSec"])
+    before = children()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, timeout=timeout_s, check=False)
     if done.returncode:
         return fail(f"Job for {unit} failed because the control process exited with error code.")
-    pid = int(Path(properties["PIDFile"]).read_text())
+    left = [child for child in children() if child not in before]
+    if len(left) != 1:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        return fail(f"Job for {unit} failed: {len(left)} processes are left, and none is named by a file.")
+    pid = left[0]
     beside = file_of(unit).with_suffix(".new")
     beside.write_text(json.dumps(Note(pid, os.getsid(pid), " ".join(variables))))
     beside.rename(file_of(unit))

@@ -11,11 +11,11 @@ _MAX_FINDINGS = 50
 
 
 class ActionModule(CheckedAction):
-    RETURNS: ClassVar = {"id": str, "status": dict, "staged": dict, "problems": list, "reboot": str}
+    RETURNS: ClassVar = {"id": str, "status": dict, "staged": dict, "problems": list, "reboot": str, "foreseen": dict}
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return a warning for each line."""
-        lines = [f"the driver cannot be swapped now: {line}" for line in _texts(answer.get("problems"))]
+        lines = [f"the driver cannot be changed now: {line}" for line in _texts(answer.get("problems"))]
         if answer.get("reboot"):
             lines.append(f"the node has to reboot for its driver: {answer['reboot']}")
         run = _mapping(_mapping(answer.get("status")).get("run"))

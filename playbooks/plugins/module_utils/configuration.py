@@ -37,8 +37,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     DAEMON_UNIT,
     UnitState,
+    clear_daemon_reload,
     clear_restart,
+    is_daemon_reload_due,
     is_restart_due,
+    mark_daemon_reload,
     mark_restart,
     unit_state,
 )
@@ -120,7 +123,7 @@ def apply_changes(
     if service.engine in CONFIG_FOLDERS:
         remove_leftovers(host, CONFIG_FOLDERS[service.engine])
     _swap_in(host, service, changes, state)
-    failure = _set_unit_state(host, service, changes, sleep)
+    failure = _set_unit_state(host, service, sleep)
     if failure is not None:
         failure += told_by(host, service.unit, service.engine)
         raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
@@ -148,26 +151,35 @@ def _remember(host: Host, service: Service, changes: list[Change], state: UnitSt
 
 def _swap_in(host: Host, service: Service, changes: list[Change], state: UnitState | None) -> None:
     """Swap the files in under the mark of a restart; without them there is nothing to restart for."""
-    was_due = state is None or is_restart_due(host, service.unit)
+    was_due, was_unread = state is None or is_restart_due(host, service.unit), is_daemon_reload_due(host)
     if state is not None and _STARTS & set(_steps(host, service, state)):
         mark_restart(host, service.unit)
+    if _has_units(changes):
+        mark_daemon_reload(host)
     try:
         swap_in(host, changes)
     except FileSetError as error:
         if error.is_undone and not was_due:
             clear_restart(host, service.unit)
+        if error.is_undone and not was_unread:
+            clear_daemon_reload(host)
         raise
 
 
-def _set_unit_state(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
+def _has_units(changes: list[Change]) -> bool:
+    return any(change.after.path.startswith(_UNIT_FILES) for change in changes)
+
+
+def _set_unit_state(host: Host, service: Service, sleep: Callable[[float], None]) -> str | None:
     """Return why the unit is not in its state, None when it is."""
-    if any(change.after.path.startswith(_UNIT_FILES) for change in changes):
+    if is_daemon_reload_due(host):  # also where a run was killed before it came to this
         if "enable" in pending_steps(host, service):  # before systemd reads its units, which it does for each otherwise
             enabling = ["systemctl", "--no-reload", "enable", service.unit, *service.timers]
             done = host.run(enabling, _SYSTEMCTL_TIMEOUT_S)
             if done.return_code:
                 return f"systemctl enable {service.unit} failed: {done.complaints}"
-        host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
+        if host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S).return_code == 0:
+            clear_daemon_reload(host)
     steps = pending_steps(host, service)
     if "reload" in steps and service.unit == DAEMON_UNIT and (flaw := daemon_flaw(host)) is not None:
         return flaw  # it would go on with what it had, and only its journal would say so
@@ -201,11 +213,13 @@ def _put_back(host: Host, service: Service, changes: list[Change], failure: str,
     """Restore the files and restart the service with them; returns the message."""
     if not changes:
         return failure
+    if _has_units(changes):
+        mark_daemon_reload(host)
     try:
         swap_back(host, changes)
     except FileSetError as error:
         return f"{failure}; the new files stay in place, because {error}"
-    again = _set_unit_state(host, service, changes, sleep)
+    again = _set_unit_state(host, service, sleep)
     if again is not None:
         return f"{failure}; the files were put back, but {again}"
     clear_restart(host, service.unit)

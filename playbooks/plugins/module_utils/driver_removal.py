@@ -28,20 +28,21 @@ SOURCES = (
 # That the GPUs are out of service ends with the driver: else those of the next driver would not be offered.
 _OF_RELEASE = (RELEASED, SITE_MARK)
 # A node without its driver is not as `apply` left it, and not to be told so: the next one writes this again.
-_RECORD = ("/etc/grapnel/declared.json", "/var/lib/grapnel/drift/result.json")
+RECORD = ("/etc/grapnel/declared.json", "/var/lib/grapnel/drift/result.json")
 _RESTART_TIMEOUT_S = 90.0
 _RELEASES = "/usr/lib/grapnel/releases"
 _PROGRAM = "/usr/lib/grapnel/driver"
 
 
 def find_leftovers(host: Host) -> list[str]:
-    """Return what is there to be removed, in the order in which it goes."""
+    """Return what is there to be removed, in the order in which it goes.
+
+    The record of a node that has nothing for drivers says nothing of one, and stays: it is the node daemon's.
+    """
     releases = [f"{_RELEASES}/{name}" for name in host.names(_RELEASES) if name.startswith(("driver-", ".driver-"))]
-    return [
-        path
-        for path in (*_OF_RELEASE, *_RECORD, *SOURCES, HOME, *releases, _PROGRAM)
-        if os.path.lexists(host.path(path))
-    ]
+    found = [path for path in (*SOURCES, HOME, *releases, _PROGRAM) if os.path.lexists(host.path(path))]
+    first = (*_OF_RELEASE, *RECORD) if found else _OF_RELEASE
+    return [*(path for path in first if os.path.lexists(host.path(path))), *found]
 
 
 def remove_leftovers(host: Host) -> list[str]:

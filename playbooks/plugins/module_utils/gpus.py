@@ -5,6 +5,8 @@ Nothing here asks the driver: a node without one has facts too.
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 _PCI_DEVICES = "/sys/bus/pci/devices"
 _MODULE = "/sys/module/nvidia"
 _NVRM = "/proc/driver/nvidia/version"
+_PARAMETERS = "/proc/driver/nvidia/params"
+_PARAMETER = re.compile(r"([A-Za-z0-9_]{1,100}): ([0-9]{1,10})")
+_MAX_PARAMETERS = 256
 _NVIDIA = "10de"
 _MELLANOX = "15b3"
 _DISPLAY_CLASS = "03"
@@ -87,7 +92,18 @@ def read_module(host: Host, kernels: Sequence[Mapping[str, Any]] = ()) -> dict[s
         "refcount": int(host.read_text(f"{_MODULE}/refcnt") or 0),
         "holders": host.names(f"{_MODULE}/holders"),
         "on_disk": version_on_disk(host, "nvidia", known),
+        "parameters": _read_parameters(host) if loaded else {},
     }
+
+
+def _read_parameters(host: Host) -> dict[str, int]:
+    """Return the numbers among the module's parameters that are in force, by their names in modprobe.d.
+
+    The driver lists them itself, without ``NVreg_``; in ``/sys/module`` they are not (NVIDIA's nv-reg.h gives each the
+    permissions 0). Texts are left out: nobody says whether the driver shows them as they were written.
+    """
+    lines = (_PARAMETER.fullmatch(line.strip()) for line in (host.read_text(_PARAMETERS) or "").splitlines())
+    return {f"NVreg_{one[1]}": int(one[2]) for one in islice(filter(None, lines), _MAX_PARAMETERS)}
 
 
 def _flavour(banner: str | None) -> str | None:

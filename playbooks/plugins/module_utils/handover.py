@@ -17,6 +17,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder i
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import LIST
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError, open_store
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import has_digest
+from ansible_collections.grapnel.node.plugins.module_utils.plain_tar import open_plain, plain_members
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def take_files(host: Host, identifier: str, files: Mapping[str, str], archive: s
     for place in (host.path(INCOMING), host.path(folder)):
         place.mkdir(exist_ok=True, mode=0o700)
     try:
-        with tarfile.open(host.path(archive), "r:") as opened:
-            for member in opened:
+        with open_plain(host.path(archive), "r:") as opened:
+            for member in plain_members(opened):
                 stream = opened.extractfile(member) if member.isreg() else None
                 if stream is None or member.name not in files:
                     raise HandoverError(f"{printable(member.name)} was sent, but is not a file of the bundle")

@@ -124,6 +124,11 @@ def _load_again(host: Host, names: list[str]) -> list[str]:
     return [*words, *(f"{name} was unloaded and cannot be loaded again: {why}" for name, why in complaints.items())]
 
 
+def modules_to_load(before: Before) -> list[str]:
+    """Return the modules that are loaded with a driver, in their order."""
+    return list(dict.fromkeys((*_ALWAYS, *reversed(before.modules))))
+
+
 def load_all(host: Host, before: Before, version: str) -> None:
     """Load a version of the driver's module, and the others that were loaded; raises `KernelModuleError`."""
     complaint = "" if is_loaded(host, _NVIDIA) else load(host, _NVIDIA)
@@ -133,7 +138,7 @@ def load_all(host: Host, before: Before, version: str) -> None:
     found = loaded_version(host, _NVIDIA)
     if found != version:
         raise KernelModuleError(f"kernel module {found} was loaded instead of {version}")
-    others = [name for name in dict.fromkeys((*_ALWAYS, *reversed(before.modules))) if not is_loaded(host, name)]
+    others = [name for name in modules_to_load(before) if not is_loaded(host, name)]
     complaints = [f"{name}: {complaint}" for name in others if (complaint := load(host, name))]
     if complaints:
         raise KernelModuleError(f"kernel module {version} is loaded, but not {'; '.join(complaints)}")

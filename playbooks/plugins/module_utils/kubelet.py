@@ -9,7 +9,10 @@ is stopped, and before it can read other settings: a kubelet refuses to start wi
 from __future__ import annotations
 
 import http.client
+import socket
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
@@ -143,19 +146,38 @@ def _last_words(host: Host, kubelet: Kubelet) -> str:
     return f" (its log: {errors[-1].strip()[:400]})" if errors else f"; see journalctl -u {kubelet.unit}"
 
 
-def ask_health(address: str) -> str:
-    """Ask the kubelet whether it works; returns what it says against it. Without an address it is not asked."""
+def ask_health(address: str, patience_s: float = _HEALTH_TIMEOUT_S) -> str:
+    """Ask the kubelet whether it works; returns what it says against it. Without an address it is not asked.
+
+    Any process may have its port while it is stopped, so an answer ends in time even where it comes byte by byte.
+    """
     if not address:
         return ""
-    connection = http.client.HTTPConnection(address, timeout=_HEALTH_TIMEOUT_S)
+    connection = http.client.HTTPConnection(address, timeout=patience_s)
+    late = threading.Event()
     try:
-        connection.request("GET", "/healthz")
-        status = connection.getresponse().status
+        connection.connect()
+        timer = threading.Timer(patience_s, _hang_up, (connection.sock, late))
+        timer.start()
+        try:
+            connection.request("GET", "/healthz")
+            status = connection.getresponse().status
+        finally:
+            timer.cancel()
+            timer.join()
     except (OSError, http.client.HTTPException) as error:
-        return f"http://{address}/healthz does not answer: {error}"
+        return f"http://{address}/healthz does not answer: {'timed out' if late.is_set() else error}"
     finally:
         connection.close()
+    if late.is_set():  # what had come by then passes for an answer
+        return f"http://{address}/healthz does not answer: timed out"
     return "" if status == _OK else f"http://{address}/healthz answers {status}"
+
+
+def _hang_up(sock: socket.socket, late: threading.Event) -> None:
+    late.set()
+    with suppress(OSError):  # it has ended already
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _after_failed_swap(host: Host, kubelet: Kubelet, waiting: Waiting, error: FileSetError) -> str:

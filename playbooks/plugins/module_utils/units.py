@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 RESTART_MARKS = "/run/grapnel/restart"
+DAEMON_RELOAD_MARK = "/run/grapnel/daemon-reload"
 RELOAD_MARK = "/run/grapnel/kernel-module.json"  # an exchange of the kernel module is not finished
 RELEASED = "/var/lib/grapnel/node/released.json"  # the node daemon's own: the GPUs are out of service
 SITE_MARK = "/var/lib/grapnel/site-upgrade"  # it was site.yml that took them out
@@ -110,6 +111,23 @@ def mark_restart(host: Host, unit: str) -> None:
 def clear_restart(host: Host, unit: str) -> None:
     """Remove the mark: the service has restarted since, or nothing was changed after all."""
     host.path(f"{RESTART_MARKS}/{unit}").unlink(missing_ok=True)
+
+
+def is_daemon_reload_due(host: Host) -> bool:
+    """Tell whether unit files were changed that systemd may not have read."""
+    return host.path(DAEMON_RELOAD_MARK).exists()
+
+
+def mark_daemon_reload(host: Host) -> None:
+    """Note, before unit files are changed, that systemd will have to read them; a boot does that as well."""
+    path = host.path(DAEMON_RELOAD_MARK)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    path.touch(mode=0o644)
+
+
+def clear_daemon_reload(host: Host) -> None:
+    """Remove the mark: systemd has read its units since."""
+    host.path(DAEMON_RELOAD_MARK).unlink(missing_ok=True)
 
 
 def unit_states(host: Host, units: Sequence[str]) -> list[UnitState]:

@@ -21,6 +21,9 @@ class AllocationObserver(Protocol):
     ) -> None:
         """Hear what was preferred for a container."""
 
+    def reliable(self, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
+        """Return which devices to choose from, of those that the kubelet takes for free."""
+
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
         """Return who has any of these devices, as far as anybody can say within half a second."""
 
@@ -38,6 +41,11 @@ class NoAllocationObserver:
         self, resource: str, available: Sequence[str], required: Sequence[str], preference: Preference, size: int
     ) -> None:
         """Do nothing."""
+
+    def reliable(self, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
+        """Return all of them."""
+        del required, size
+        return available
 
     async def holdings(self, _device_ids: Sequence[str]) -> Holdings:
         """Return that nobody has any."""

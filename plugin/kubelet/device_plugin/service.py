@@ -86,17 +86,12 @@ class DevicePluginService:
         near = self._nearby.units(self._publisher.current)
         try:
             for asked in request.container_requests:
-                preferred = prefer(
-                    table,
-                    asked.available_deviceIDs,
-                    asked.must_include_deviceIDs,
-                    asked.allocation_size,
-                    Limits(is_late=lambda: time.monotonic() > deadline),
-                    near=near,
-                )
+                required, size = asked.must_include_deviceIDs, asked.allocation_size
+                available = self._observer.reliable(asked.available_deviceIDs, required, size)
+                limits = Limits(is_late=lambda: time.monotonic() > deadline)
+                preferred = prefer(table, available, required, size, limits, near=near)
                 responses.append(api.ContainerPreferredAllocationResponse(deviceIDs=tuple(preferred.chosen)))
-                available, required = asked.available_deviceIDs, asked.must_include_deviceIDs
-                self._observer.preferred(table.resource, available, required, preferred, asked.allocation_size)
+                self._observer.preferred(table.resource, available, required, preferred, size)
                 if preferred.cut_off:
                     self._log.info("preference bounded", devices=",".join(preferred.chosen), why=preferred.cut_off)
         except RequestError as error:

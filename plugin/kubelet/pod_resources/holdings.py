@@ -2,7 +2,8 @@
 
 The kubelet names no pod when it allocates, and devices that a pod may use again itself (of its own init containers) are
 not listed while it may. So a device that is listed now is another pod's; docs/device-plugin/explain.md has the cases.
-A view that is old only ever leads to a question, and no answer to none of them counts against a pod.
+A view that is old only ever leads to a question, and no answer to none of them counts against a pod. What was given
+away since the kubelet listed it last is in no view: it leads to a question as well, and is preferred last.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from plugin.log import Logger
 
 DOUBT_S = 0.4  # a pod's admission waits for it, and all others behind it
+LISTED_S = 5.0  # after an allocation the kubelet has listed it, however busy it is
 _ASK_S = 5.0
 
 
@@ -106,6 +108,7 @@ class HoldingsView:
         self._is_waiting = is_waiting
         self._log = logger
         self._pace = pace or Pace()
+        self._given: dict[str, float] = {}  # what no answer can have listed yet, and when it was given away
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Future[None] | None = None
         self._delays: tuple[float, ...] = ()  # until the questions that are to follow
@@ -125,9 +128,10 @@ class HoldingsView:
         """Ask at once: a kubelet has registered the devices."""
         self._follow_up(0.0)
 
-    def changed(self) -> None:
-        """Ask soon: devices were given away. Each further allocation puts it off, for a while."""
+    def changed(self, device_ids: Iterable[str] = ()) -> None:
+        """Ask soon: these devices were given away. Each further allocation puts it off, for a while."""
         now = asyncio.get_running_loop().time()
+        self._given.update(dict.fromkeys(device_ids, now))
         if self._latest is None:
             self._latest = now + self._pace.latest_s
         self._follow_up(max(0.0, min(self._pace.first_s, self._latest - now)))
@@ -185,7 +189,7 @@ class HoldingsView:
 
     async def ask_now(self, deadline_s: float) -> bool:
         """Ask, whatever is being asked already: an answer that was on its way may be older than the question."""
-        asked_at = time.time()
+        asked_at, since = time.time(), asyncio.get_running_loop().time()
         self._asked += 1
         question = self._asked
         try:
@@ -202,6 +206,7 @@ class HoldingsView:
             return True  # overtaken by a newer one
         self._answered = question
         self.held = Held(assignments)
+        self._given = {each: at for each, at in self._given.items() if at + LISTED_S > since}
         self._listed(assignments, asked_at)
         return True
 
@@ -210,6 +215,26 @@ class HoldingsView:
 
         A daemon that has just started may offer GPUs in another way than the one before it did.
         """
-        if self._was_asked and not any(map(self.held.holder, device_ids)):
+        is_doubtful = any(map(self.held.holder, device_ids)) or (
+            not self.problem and any(map(self._is_new, device_ids))
+        )
+        if self._was_asked and not is_doubtful:
             return NoHoldings()
         return self.held if await self.ask_now(DOUBT_S) else NoHoldings()
+
+    def reliable(self, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
+        """Return which devices to choose from, of those that the kubelet takes for free.
+
+        It may have forgotten what was given away a moment ago: if there are enough others, that is not among them.
+        """
+        if not self._given or self.problem:  # a kubelet that does not answer says of nothing that it is listed
+            return available
+        kept = [each for each in available if each in required or not self._is_new(each)]
+        return kept if len(kept) >= size else available
+
+    def _is_new(self, device_id: str) -> bool:
+        """Tell whether a device, or a part of it in another way, was given away since the kubelet listed devices."""
+        if device_id in self._given:
+            return True
+        device, kind = device_of(device_id), kind_of(device_id)
+        return any(device_of(each) == device and kind_of(each) != kind for each in self._given)

@@ -54,9 +54,13 @@ class _ClientConnection(Connection):
             self._fail(_CODE_OF_HTTP.get(status, Code.UNKNOWN), f"http status {status.decode('latin-1')!a}")
 
     def on_data(self, stream_id: int, data: bytes) -> None:  # noqa: ARG002 - there is one
-        """Collect the answer."""
+        """Collect the answer: one message, so that no peer makes a call hold more than that."""
+        if self.answer.done():
+            return
         try:
             self._messages += self._reader.feed(data)
+            if len(self._messages) > 1:
+                self._fail(Code.INTERNAL, "several answers instead of one")
         except CallError as error:
             self._fail(error.code, error.detail)
 

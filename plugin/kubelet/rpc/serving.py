@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _RESPONSE: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _OK: Headers = [(b"grpc-status", b"0")]
 _MAX_SHOWN = 100
+_NOT_ONE = "the request is not exactly one message"
 _NOT_GRPC: Headers = [(b":status", b"415")]
 
 
@@ -60,6 +61,12 @@ class _Call:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     is_answering: bool = False  # headers are sent: an error goes into trailers
+
+    def collect(self, data: bytes) -> None:
+        """Take a part of the request; raises CallError, at its second message too: no call holds more than one."""
+        self.messages += self.reader.feed(data)
+        if len(self.messages) > 1:
+            raise CallError(Code.INTERNAL, _NOT_ONE)
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ class ServerConnection(Connection):
         if call is None or call.task is not None:
             return
         try:
-            call.messages += call.reader.feed(data)
+            call.collect(data)
         except CallError as error:
             self._end(call)
             self._refuse(stream_id, error)
@@ -207,7 +214,7 @@ class ServerConnection(Connection):
 
     async def _serve(self, call: _Call) -> None:
         if len(call.messages) != 1 or not call.reader.is_between_messages:
-            raise CallError(Code.INTERNAL, "the request is not exactly one message")
+            raise CallError(Code.INTERNAL, _NOT_ONE)
         try:
             request = decode(call.method.request, call.messages[0])
         except DecodeError as error:

@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import ssl
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from plugin import __version__
 from plugin.errors import ClusterError
 from plugin.node_object.api.messages import Answer
 from plugin.node_object.api.proxy import find_proxy
-from plugin.node_object.api.wire import Wire
+from plugin.node_object.api.wire import Patience, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,7 +97,6 @@ class Connection:
         self._api = api
         self._limits = limits or Limits()
         access = api.access
-        self._is_cut = False
         self._server = server_text(access.host, access.port)
         environment = os.environ if environment is None else environment
         proxy = find_proxy(access.host, access.port, access.proxy_url, environment)
@@ -106,42 +104,48 @@ class Connection:
 
     def call(self, request: Request) -> Answer:
         """Return the answer, whatever its status; raises ClusterError where there is none."""
-        self._is_cut = False
-        stopper = threading.Timer(self._limits.call_s, self._cut)
-        stopper.daemon = True
-        stopper.start()
+        patience = Patience(self._http.wire, self._limits.call_s)
         try:
-            return self._call(request)
+            with patience:
+                return self._call(request, patience)
         except ssl.SSLCertVerificationError as error:
             self.close()
             words = error.verify_message or str(error)
             raise ClusterError(f"{self._server}: certificate refused: {words.lower()}", _CERTIFICATE_HINT) from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            words = f"no answer within {self._limits.call_s:g} s" if self._is_cut else _words(error)
+            words = f"no answer within {self._limits.call_s:g} s" if patience.is_over else _words(error)
             raise ClusterError(f"{self._server}: {words}", _NETWORK_HINT) from error
         except ClusterError:
             self.close()
             raise
-        finally:
-            stopper.cancel()
 
     def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
         """Have each line of an answer without end heard until the server ends it, which takes as long as it likes.
 
         What is heard first is an empty line: the server answers. The answer that is returned has a body where it is no
-        success. Raises ClusterError where it breaks off, or nothing comes for as long as a part of an answer may take.
+        success. Raises ClusterError where it breaks off, or a line takes longer than a part of an answer may.
         """
-        self._is_cut = False
         try:
-            response = self._send(request)
-            if response.status != http.client.OK:
-                return Answer(response.status, response.read(_MAX_BYTES), response.headers.get("Retry-After", ""))
-            hear(b"")
-            while line := response.readline(_MAX_BYTES + 1):
-                if len(line) > _MAX_BYTES:
-                    raise ClusterError(f"{self._server}: a line is larger than {_MAX_BYTES} bytes")
-                hear(line)
+            with Patience(self._http.wire, self._limits.call_s) as patience:
+                response = self._send(request)
+                if patience.is_over:  # what had come of a head passes for all of it
+                    raise ClusterError(f"{self._server}: no answer within {self._limits.call_s:g} s", _NETWORK_HINT)
+                if response.status != http.client.OK:
+                    return Answer(response.status, response.read(_MAX_BYTES), response.headers.get("Retry-After", ""))
+                patience.rest()
+                hear(b"")
+            with Patience(self._http.wire, self._limits.read_s) as patience:
+                while line := response.readline(_MAX_BYTES + 1):
+                    if len(line) > _MAX_BYTES:
+                        raise ClusterError(f"{self._server}: a line is larger than {_MAX_BYTES} bytes")
+                    if patience.is_over:
+                        break  # it is what had come of one
+                    patience.rest()
+                    hear(line)
+                    patience.again()
+            if patience.is_over:
+                raise ClusterError(f"{self._server}: no answer in time", _NETWORK_HINT)
         except (OSError, http.client.HTTPException) as error:
             raise ClusterError(f"{self._server}: {_words(error)}", _NETWORK_HINT) from error
         finally:
@@ -163,22 +167,17 @@ class Connection:
         self._http.request(request.method, path, body=request.body or None, headers=headers)
         return self._http.getresponse()
 
-    def _call(self, request: Request) -> Answer:
+    def _call(self, request: Request, patience: Patience) -> Answer:
         response = self._send(request)
         limit = self._limits.answer_bytes
         body = response.read(limit + 1)
         if len(body) > limit:
             raise ClusterError(f"{self._server}: the answer is larger than {limit} bytes", "is this an API server?")
-        if self._is_cut or response.length:
+        if patience.is_over or response.length:
             raise http.client.IncompleteRead(b"", response.length)
         if self._http.sock is None:  # the server wanted it closed
             self.close()
         return Answer(response.status, body, response.headers.get("Retry-After", ""))
-
-    def _cut(self) -> None:
-        """End a call that takes too long, in another thread: what waits for bytes sees the end of them."""
-        self._is_cut = True
-        self._http.wire.cut()
 
 
 def _words(error: OSError | http.client.HTTPException) -> str:

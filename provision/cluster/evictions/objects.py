@@ -17,6 +17,7 @@ REQUESTER: Final = "grapnel.dev/drain"  # who asks; also a label of the Eviction
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "grapnel"
 OF_NODE: Final = "grapnel.dev/node"  # annotation of our requests: a node's name may be too long for a label
+PodKey = tuple[str, str]  # namespace and uid: whoever may write in one namespace speaks of no pod of another one
 
 
 class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,13 +44,10 @@ class Target(_Object, frozen=True, kw_only=True):
 
 
 class TargetSpec(_Object, frozen=True, kw_only=True):
-    """What is to leave. Of an Eviction, names say nothing: it is found by its target."""
+    """What is to leave, and who asks. Of an Eviction, names say nothing: it is found by its target."""
 
     target: Target = Target()
-
-
-class RequestMetadata(Metadata, frozen=True, kw_only=True):
-    creation_timestamp: datetime | None = None
+    requester: str = ""
 
 
 class RequestStatus(_Object, frozen=True, kw_only=True):
@@ -60,9 +58,19 @@ class RequestStatus(_Object, frozen=True, kw_only=True):
 
 
 class EvictionRequest(_Object, frozen=True, kw_only=True):
-    metadata: RequestMetadata
+    metadata: Metadata
     spec: TargetSpec = TargetSpec()
     status: RequestStatus = RequestStatus()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether grapnel made it: its label is written by others as well, and there is one of ours for a pod."""
+        return self.spec.requester == REQUESTER and self.metadata.name == request_name(self.spec.target.pod.uid)
+
+    @property
+    def about(self) -> PodKey:
+        """The pod: one in the request's own namespace, whatever uid it names."""
+        return self.metadata.namespace, self.spec.target.pod.uid
 
 
 class TargetResponder(_Object, frozen=True, kw_only=True):
@@ -96,13 +104,19 @@ class ProgressStatus(_Object, frozen=True, kw_only=True):
 class Progress(_Object, frozen=True, kw_only=True):
     """An Eviction of lifecycle.k8s.io: how far the eviction of a pod is."""
 
+    metadata: Metadata = Metadata()
     spec: TargetSpec = TargetSpec()
     status: ProgressStatus = ProgressStatus()
 
+    @property
+    def about(self) -> PodKey:
+        """The pod: one in the Eviction's own namespace, whatever uid it names."""
+        return self.metadata.namespace, self.spec.target.pod.uid
 
-def request_name(pod: GpuPod) -> str:
-    """Return the name of our request for a pod: there is one at most."""
-    return f"grapnel-{pod.uid}"
+
+def request_name(uid: str) -> str:
+    """Return the name of our request for a pod of that uid: there is one at most."""
+    return f"grapnel-{uid}"
 
 
 def render_request(pod: GpuPod) -> dict[str, Any]:
@@ -111,7 +125,7 @@ def render_request(pod: GpuPod) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "EvictionRequest",
         "metadata": {
-            "name": request_name(pod),
+            "name": request_name(pod.uid),
             "namespace": pod.namespace,
             "labels": {MANAGED_BY: MANAGER},
             "annotations": {OF_NODE: pod.node},

@@ -67,11 +67,12 @@ class Replacements:
             return None, Impossible(reason)
         place = f"/apis/apps/v1/namespaces/{quote(pod.namespace, safe='')}"
         replica_set = self._read(f"{place}/replicasets/{quote(owner, safe='')}", ReplicaSet)
-        if replica_set is None or not replica_set.deployment:
+        if replica_set is None or replica_set.deployment is None:
             return None, Impossible(f"ReplicaSet {owner} is not of a Deployment")
-        deployment = self._read(f"{place}/deployments/{quote(replica_set.deployment, safe='')}", Deployment)
-        if deployment is None:
-            return None, Impossible(f"Deployment {replica_set.deployment} is gone")
+        maker = replica_set.deployment
+        deployment = self._read(f"{place}/deployments/{quote(maker.name, safe='')}", Deployment)
+        if deployment is None or deployment.metadata.uid != maker.uid:
+            return None, Impossible(f"Deployment {maker.name} is gone")
         labels = render_selector(deployment.spec.selector)
         replicas = self._api.list_all(
             f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods", Replica, labels=labels
@@ -79,6 +80,8 @@ class Replacements:
         found = next((each for each in replicas if each.metadata.uid == pod.uid), None)
         if found is None:
             return deployment, None
+        if found.owner != replica_set.metadata.uid:  # whoever makes a pod may write into it that it is of another's
+            return None, Impossible(f"ReplicaSet {owner} has not made it")
         return deployment, next_step(found, replica_set, deployment, replicas)
 
     def _restart(self, pod: GpuPod, deployment: Deployment) -> Eviction:

@@ -26,22 +26,23 @@ from provision.cluster.evictions.objects import (
     ApiResources,
     EvictionRequest,
     Progress,
-    RequestMetadata,
     render_request,
 )
 from provision.cluster.exchange import Request, StatusError
+from provision.cluster.objects import Metadata
 from provision.rollout.cluster import Eviction, EvictionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.cluster.api import Api
+    from provision.cluster.evictions.objects import PodKey
     from provision.rollout.model import GpuPod
 
 _BASE: Final = f"/apis/{API_VERSION}"
 _KIND: Final = "evictionrequests"
 _REST_S: Final = 2.0  # between two looks: many pods are asked at a time
-_NEW: Final = RequestMetadata()
+_NEW: Final = Metadata()
 _REFUSALS: Final = (400, FORBIDDEN, NOT_FOUND, CONFLICT, 422)
 
 
@@ -56,8 +57,8 @@ class EvictionRequests:
         self._mutex = threading.Lock()
         self._is_used: bool | None = None if is_used else False  # None: not known yet
         self._looked: float | None = None
-        self._mine: dict[str, EvictionRequest] = {}  # by UIDs of pods
-        self._progress: dict[str, Progress] = {}
+        self._mine: dict[PodKey, EvictionRequest] = {}
+        self._progress: dict[PodKey, Progress] = {}
         self._given_up: set[str] = set()
 
     def ask(self, pod: GpuPod) -> Eviction | None:
@@ -67,15 +68,16 @@ class EvictionRequests:
                 if not self._is_ready() or pod.uid in self._given_up:
                     return None
                 self._look()
-            request = self._mine.get(pod.uid) or self._create(pod)
+            key = (pod.namespace, pod.uid)
+            request = self._mine.get(key) or self._create(pod)
             if request is None:
                 return None
-            answer = read_answer(request, self._progress.get(pod.uid), self._api.now())
+            answer = read_answer(request, self._progress.get(key), self._api.now())
             if isinstance(answer, UnderWay):
                 return Eviction(outcome=EvictionOutcome.BLOCKED, reason=answer.reason)
             self._is_used = not isinstance(answer, Unanswered)
             self._given_up.add(pod.uid)
-            self._take_back(pod.uid)
+            self._take_back(key)
         except ForbiddenError:
             self._is_used = False
         return None
@@ -89,8 +91,8 @@ class EvictionRequests:
                 is_used = self._is_ready()
                 if is_used and self._looked is None:
                     self._look()
-                for uid in [uid for uid in self._mine if not is_used or not is_wanted(uid)]:
-                    self._take_back(uid)
+                for key in [key for key in self._mine if not is_used or not is_wanted(key[1])]:
+                    self._take_back(key)
             except ForbiddenError:
                 self._is_used, self._mine = False, {}
 
@@ -114,9 +116,9 @@ class EvictionRequests:
         if self._looked is not None and now - self._looked < _REST_S:
             return
         mine = _list(self._api)
-        self._mine = {each.spec.target.pod.uid: each for each in mine}
+        self._mine = {each.about: each for each in mine}
         found = self._api.list_all(f"{_BASE}/evictions", Progress, labels=REQUESTER) if mine else []
-        self._progress = {each.spec.target.pod.uid: each for each in found}
+        self._progress = {each.about: each for each in found}
         self._looked = now
 
     def _create(self, pod: GpuPod) -> EvictionRequest | None:
@@ -131,11 +133,11 @@ class EvictionRequests:
                 return EvictionRequest(metadata=_NEW)
             self._given_up.add(pod.uid)
             return None
-        self._mine[pod.uid] = made
+        self._mine[pod.namespace, pod.uid] = made
         return made
 
-    def _take_back(self, uid: str) -> None:
-        request = self._mine.pop(uid, None)
+    def _take_back(self, key: PodKey) -> None:
+        request = self._mine.pop(key, None)
         if request is not None:
             _delete(self._acting, request)
 
@@ -152,7 +154,8 @@ def take_back(api: Api, node: str) -> None:
 
 
 def _list(api: Api) -> list[EvictionRequest]:
-    return api.list_all(f"{_BASE}/{_KIND}", EvictionRequest, labels=f"{MANAGED_BY}={MANAGER}")
+    found = api.list_all(f"{_BASE}/{_KIND}", EvictionRequest, labels=f"{MANAGED_BY}={MANAGER}")
+    return [each for each in found if each.is_ours]
 
 
 def _delete(api: Api, request: EvictionRequest) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from provision.cluster.objects import Condition, LabelSelector, Metadata, Toleration
+from provision.cluster.objects import Condition, LabelSelector, Metadata, OwnerReference, Toleration
 
 REVISION: Final = "deployment.kubernetes.io/revision"  # of a Deployment and of its ReplicaSets; the newest is highest
 
@@ -20,10 +20,10 @@ class ReplicaSet(_Object, frozen=True, kw_only=True):
     metadata: Metadata
 
     @property
-    def deployment(self) -> str:
-        """The name of the Deployment that it is of, empty for none."""
-        owners = self.metadata.owner_references
-        return next((each.name for each in owners if each.controller and each.kind == "Deployment"), "")
+    def deployment(self) -> OwnerReference | None:
+        """The Deployment that it is of, None for none."""
+        owner = self.metadata.controller
+        return owner if owner is not None and owner.is_a("apps", "Deployment") else None
 
 
 class RollingUpdate(_Object, frozen=True, kw_only=True):
@@ -107,9 +107,9 @@ class Replica(_Object, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """The name of its ReplicaSet, empty for none."""
-        owners = self.metadata.owner_references
-        return next((each.name for each in owners if each.controller and each.kind == "ReplicaSet"), "")
+        """The uid of its ReplicaSet, empty for none."""
+        owner = self.metadata.controller
+        return owner.uid if owner is not None and owner.is_a("apps", "ReplicaSet") else ""
 
     @property
     def is_alive(self) -> bool:

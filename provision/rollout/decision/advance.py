@@ -10,9 +10,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.leaving import again, has_to_leave, held, waits_for_jobs
-from provision.rollout.decision.snapshot import Action, RequestMaintenance, RunStep, Write
-from provision.rollout.model import UNTOUCHED, Phase, Record
+from provision.rollout.decision.leaving import again, has_to_leave, held, outdated, to_restart, waits_for_jobs
+from provision.rollout.decision.snapshot import Action, Evict, RequestMaintenance, RunStep, Write
+from provision.rollout.decision.turning import put_back, turn_round
+from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Phase, Record
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -59,6 +60,7 @@ def begin(node: NodeState, now: datetime) -> Action:
         kind=node.kind,
         boot=node.boot,
         is_touched=node.is_released,  # by an upgrade whose record is gone
+        back_for=node.back_for,
     )
     return Write(node.name, fresh, cordoned=None if fresh.is_requested else True)
 
@@ -69,7 +71,7 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime, dom
     step = node.step if node.step is not None and node.step.phase is record.phase else None
     pods = has_to_leave(node)
     if not record.is_returning:  # whatever is declared by now, a node on its way back comes to its end first
-        elsewhere = _turn_elsewhere(node, record, step, pods, now, domain)
+        elsewhere = turn_round(node, record, now, domain) or _turn_elsewhere(node, record, step, pods, now, domain)
         if elsewhere is not None:
             return elsewhere, ""
     if step is not None and step.is_unreachable:
@@ -107,24 +109,43 @@ def _turn_elsewhere(  # noqa: PLR0913, PLR0917 - what `advance` knows
         return _restart(node, record, now)
     if node.is_as_declared and record.phase in _BEFORE_VERIFY:
         return _enter(node, record, Phase.VERIFY, now)
+    if record.phase is Phase.DRAIN and _has_yet_to_wait(node, record, now):
+        return _enter(node, record, Phase.JOBS, now)
+    if record.phase in BEFORE_SWAP and record.is_tainted is not node.drain.taints:
+        tainted = replace(record, is_tainted=node.drain.taints)
+        return Write(node.name, tainted, cordoned=None if record.phase is Phase.CORDON else True)
     return None
+
+
+def _has_yet_to_wait(node: NodeState, record: Record, now: datetime) -> bool:
+    """Tell whether jobs are on a node whose time is not up: they are waited for only since its drain has begun.
+
+    Otherwise it would not have begun before they had ended, or their time was up.
+    """
+    if not node.drain.waits or all(job.is_terminating for job in node.view.jobs):
+        return False
+    return node.drain.jobs is None or record.began <= now < record.began + node.drain.jobs
 
 
 def _leave_phase(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:
     """Go on from a phase that is done; in a domain, together with the others."""
+    if record.is_called_off and record.phase is Phase.RESUME:
+        return put_back(node, record, record.reason), ""
+    if pods := to_restart(node, record):
+        return Evict(node.name, pods), "pods that have the libraries of the former driver are restarted"
     if domain is not None and record.is_returning and record.phase is Phase.RESUME:
         reason = domain.why_not_back(record.origin)  # as where the domain was declared while it was on its way
         return _quarantine(node, record, reason, now) if reason else _go_on(node, record, now), ""
     reason = "" if domain is None or record.is_returning else domain.why_wait(record.phase)
     if domain is None or not reason:
-        return _go_on(node, record, now), ""
+        return replace(_go_on(node, record, now), remark=outdated(node, record)), ""
     return _wait_for_domain(domain, node, record, now, began), reason
 
 
 def give_up(node: NodeState, record: Record, now: datetime) -> Write:
     """Return the end of a node that cannot go on, for a reason that was found before this process began."""
     is_unrelated = not record.phase.may_be_undone
-    failed = replace(record, phase=Phase.FAILED, since=now, reason=node.obstacle, failed_in=record.phase)
+    failed = replace(record.entering(Phase.FAILED, now), reason=node.obstacle, failed_in=record.phase)
     return Write(node.name, replace(failed, is_unrelated=is_unrelated), cordoned=None)
 
 
@@ -266,6 +287,7 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
         is_touched=_is_touched(record),
         kind=node.kind,
         boot=record.boot if record.kind is node.kind else node.boot,
+        back_for=node.back_for,
     )
     again = replace(again, is_tainted=node.drain.taints)
     if record.phase is Phase.FAILED:  # what was requested ended with the failure
@@ -283,6 +305,8 @@ def _is_touched(record: Record) -> bool:
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:
     after = record.entering(phase, now)
+    if phase is Phase.DONE and node.back_for:
+        after = record.sent_back(node.back_from, node.back_for, now)
     if phase is Phase.CORDON:  # not before it is granted
         return Write(node.name, after, cordoned=None)
     if not phase.is_in_service:
@@ -316,7 +340,10 @@ def _fail(node: NodeState, record: Record, reason: str, now: datetime, domain: D
 def _quarantine(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
     """Leave a node out of service. Before the swap it was not the change that made it ill, or made it go."""
     where, is_unrelated = record.phase, record.is_unrelated
-    if record.is_returning:
+    if record.is_called_off:
+        reason = f"{record.reason}; and it could not be put back into service with what it has: {reason}"
+        record = replace(record, is_returning=False)
+    elif record.is_returning:
         cause = f"{record.because_of} of its domain" if record.because_of else record.failed_in
         reason = f"{cause} failed: {record.reason}; the way back failed in {where}: {reason}"
         where = Phase.ROLLBACK

@@ -18,6 +18,7 @@ from provision.rollout.decision.domains import Domains
 from provision.rollout.decision.hours import opening_hours, outside_hours
 from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
 from provision.rollout.decision.snapshot import Decision, Write
+from provision.rollout.decision.turning import turn_round
 from provision.rollout.decision.waves import patience_of, whose_turn
 from provision.rollout.model import Phase
 
@@ -129,9 +130,10 @@ def _go_on(
             continue
         if node.is_busy or node.record is None:
             continue
-        action, held = _move(node, node.record, now, began, domains.of(node))
+        domain = domains.of(node)
+        action, held = _move(node, node.record, now, began, domain)
         if not hours.is_open:
-            action, held = outside_hours(node, node.record, action, held, hours.closed)
+            action, held = outside_hours(node, node.record, action, held, hours.closed, domain)
         if action is not None:
             actions.append(action)
         if held:
@@ -148,7 +150,7 @@ def _move(node: NodeState, record: Record, now: datetime, began: datetime, domai
     if node.is_missing:
         return None, node.obstacle
     if node.obstacle and not record.is_returning:  # the way back needs no plan
-        return give_up(node, record, now), ""
+        return turn_round(node, record, now, domain) or give_up(node, record, now), ""
     return advance(node, record, now, began, domain)
 
 

@@ -11,7 +11,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import has_to_leave
-from provision.rollout.model import Phase
+from provision.rollout.decision.turning import why_called_off
+from provision.rollout.model import BEFORE_SWAP, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +49,8 @@ class Domain:
     ``waiting`` are those that have to begin, ``flying`` those that are on their way to the target. ``failed`` is one
     that failed in this process, or is on its way back. ``absent`` is one that would have to take part and cannot,
     ``why_absent`` says why. ``has_done``: one of them is in service with the target already. ``serving`` are all that
-    are in service, with whichever driver.
+    are in service, with whichever driver. ``called_off`` is one that is not to be changed any more. ``is_changing``:
+    one has yet to be. ``is_committed``: the driver of one may be another by now, so that all of them go on.
     """
 
     title: str
@@ -60,6 +62,9 @@ class Domain:
     serving: list[NodeState] = field(default_factory=list)
     slowest: NodeState | None = None
     progress: Progress = Progress.RESUMED
+    called_off: NodeState | None = None
+    is_changing: bool = False
+    is_committed: bool = False
 
     @property
     def why_absent(self) -> str:
@@ -140,18 +145,19 @@ def look(title: str, nodes: Iterable[NodeState]) -> Domain:
         record = node.record
         if (record is None or record.phase.is_in_service) and not (node.is_missing or node.view.is_cordoned):
             domain.serving.append(node)
-        if node.wants_to_begin and not node.is_changed:
+        if domain.called_off is None and node.is_disruptive and not node.has_failed and why_called_off(node):
+            domain.called_off = node
+        if node.wants_to_begin:  # also one that was done, and has had its driver changed since
             domain.waiting.append(node)
-        elif node.has_failed or (node.is_in_flight and record is not None and record.is_returning):
+        elif node.has_failed:
             _count_failed(domain, node)
         elif node.is_in_flight and record is not None:
             _count_flying(domain, node, record)
         elif node.is_changed:
-            domain.has_done = True
+            domain.has_done = domain.is_committed = True
         elif node.obstacle and not node.is_as_declared:
             domain.absent = domain.absent or node
-        elif node.wants_to_begin:
-            domain.waiting.append(node)
+    domain.is_changing = any(node.is_disruptive for node in (*domain.waiting, *domain.flying))
     return domain
 
 
@@ -166,7 +172,14 @@ def _count_failed(domain: Domain, node: NodeState) -> None:
 
 
 def _count_flying(domain: Domain, node: NodeState, record: Record) -> None:
+    if record.is_called_off:  # on a way of its own, which is short
+        return
+    if record.is_returning:
+        _count_failed(domain, node)
+        return
     domain.flying.append(node)
+    if record.phase not in BEFORE_SWAP or record.is_touched or node.is_half_done:
+        domain.is_committed = True
     progress = _progress(node, record)
     if domain.slowest is None or progress < domain.progress:
         domain.slowest, domain.progress = node, progress

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from provision.rollout.decision.domains import Domain
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState
     from provision.rollout.model import Record
@@ -47,18 +48,22 @@ def opening_hours(nodes: Iterable[NodeState], policy: Policy, now: datetime) -> 
     return OpeningHours(is_open=calendar.closes(now) is not None, closed=calendar.why_closed(now, needed))
 
 
-def outside_hours(
-    node: NodeState, record: Record, action: Action | None, held: str, closed: str
+def outside_hours(  # noqa: PLR0913, PLR0917 - what a move is, and what it depends on
+    node: NodeState, record: Record, action: Action | None, held: str, closed: str, domain: Domain | None = None
 ) -> tuple[Action | None, str]:
-    """Return what is done to a node in flight instead of ``action``, and what keeps it in its phase."""
+    """Return what is done to a node in flight instead of ``action``, and what keeps it in its phase.
+
+    One that only waits is put back, unless another node of its domain may serve with another driver by now.
+    """
     is_verified_next = isinstance(action, Write) and action.record.phase is Phase.VERIFY
     if node.obstacle or is_verified_next:
         return action, held
     is_asking = record.phase is Phase.CORDON and has_to_be_granted(node, record)
     is_waiting = is_asking or record.phase is Phase.JOBS or any(not pod.is_terminating for pod in has_to_leave(node))
-    if record.phase in UNTOUCHED and not record.is_touched and is_waiting:
+    is_bound = domain is not None and (domain.is_committed or bool(domain.why_not_back(record.origin)))
+    if record.phase in UNTOUCHED and not record.is_touched and is_waiting and not is_bound:
         return Withdraw(node.name, None if record.was_cordoned else False), ""
-    if isinstance(action, Evict):
+    if isinstance(action, Evict) and record.phase is not Phase.RESUME:  # of what does not work any more
         return None, f"no pod is evicted now: {closed}"
     return action, held
 

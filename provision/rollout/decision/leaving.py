@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.snapshot import Action, Evict, RunStep, Write
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,6 +31,46 @@ def has_to_leave(node: NodeState) -> tuple[GpuPod, ...]:
 def evictable(node: NodeState) -> tuple[GpuPod, ...]:
     """Return the pods that are asked to leave."""
     return tuple([pod for pod in has_to_leave(node) if not pod.only_waited])
+
+
+def to_restart(node: NodeState, record: Record) -> tuple[GpuPod, ...]:
+    """Return the pods that stayed through the exchange of the driver, and are asked to leave once it is over.
+
+    They have the libraries of the former driver, which do not work with the new one; whoever made them starts them
+    again. Where all that are left were refused, nobody waits: no node stays out of service for it.
+    """
+    pods = tuple(pod for pod in _outlived(node, record) if pod.is_restarted)
+    return pods if any(pod.uid not in node.blocked for pod in pods) else ()
+
+
+def outdated(node: NodeState, record: Record) -> str:
+    """Return which pods go on with the libraries of the former driver, and what ends that, empty where none does."""
+    pods = _outlived(node, record)
+    if not pods:
+        return ""
+    named = ", ".join(f"pod {pod}{_why_not(pod, node)}" for pod in pods[:_NAMED])
+    first = pods[0]
+    remedy = f"restart what can be, such as by `kubectl delete pod -n {first.namespace} {first.name}`"
+    return (
+        f"still with the libraries of {record.origin}, since before the exchange: {named}{_more(len(pods))}; {remedy}"
+    )
+
+
+def _why_not(pod: GpuPod, node: NodeState) -> str:
+    why = node.blocked.get(pod.uid, pod.stays)
+    return f" ({why})" if why else ""
+
+
+def _outlived(node: NodeState, record: Record) -> tuple[GpuPod, ...]:
+    """Return the pods that were there when the driver was exchanged, as the cluster says when it made them."""
+    if record.phase is not Phase.RESUME or record.is_returning or record.kind is not ChangeKind.DRIVER:
+        return ()
+    if not record.origin or record.origin == record.target:
+        return ()
+    found = [pod for pod in node.view.gpu_pods if pod.is_mirror_or_daemon or pod.stays]
+    return tuple(
+        pod for pod in found if pod.created is not None and pod.created < record.since and not pod.is_terminating
+    )
 
 
 def waits_for_jobs(node: NodeState, until: datetime | None) -> str:
@@ -99,8 +139,20 @@ def _holder(holder: Holder, node: NodeState) -> str:
     if holder.pod_uid:
         pod = pods.get(holder.pod_uid)
         of = f"pod with UID {holder.pod_uid}" if pod is None else f"pod {pod}"
-        of = f"{of}, left alone: {pod.stays}" if pod is not None and pod.stays else of
+        of = of if pod is None else f"{of}{_why_left_alone(pod)}"
     return f"{holder.command} ({holder.pid}{', ' + of if of else ''})"
+
+
+def _why_left_alone(pod: GpuPod) -> str:
+    """Return why a pod that holds a GPU is not evicted, and what ends it; empty where it is."""
+    if pod.stays:
+        return f", left alone: {pod.stays}"
+    if not pod.is_mirror_or_daemon:
+        return ""
+    kind, _, name = pod.controller.partition("/")
+    if kind == "DaemonSet":
+        return f" of DaemonSet {name}, left alone: keep it off the node, or declare `daemonSets: evict`"
+    return ", left alone: it is a static pod, which its file on the node ends"
 
 
 def _more(count: int) -> str:

@@ -88,9 +88,10 @@ def prepare(  # noqa: PLR0913 - what an apply knows of its nodes, the last by ke
 ) -> Prepared:
     """Sort the nodes of an apply; ``stacks`` and ``views`` have the same nodes. ``groups`` are the inventory's.
 
-    A node without an answer is as declared: whoever asked the others knows that. ``unnamed`` are nodes of the fleet
-    that are left out, of which some may be in a domain with one that is not. Of those that are ``barred``, one that an
-    earlier rollout left failed counts as failed in this one: it is not tried again.
+    A node without an answer is as declared: whoever asked the others knows that. Of one that is in flight, nobody does.
+    ``unnamed`` are nodes of the fleet that are left out, of which some may be in a domain with one that is not. Of
+    those that are ``barred``, one that an earlier rollout left failed counts as failed in this one: it is not tried
+    again.
     """
     found = [
         _barred(_state(view, answers.get(name), stacks[name]), is_barred=name in barred)
@@ -187,13 +188,18 @@ def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec
     target = (stack.driver.version or "") if stack.driver.enabled else ""
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
     drain = drain_policy(stack.rollout, stack.scheduler)
+    if answer is None and view.record is not None and not view.record.phase.is_over:  # nobody has asked it
+        return _unreached(view, view.record, target or view.record.target, timeout, drain)
     if answer is None:
         return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, is_as_declared=True)
     if isinstance(answer, Failure):
-        if answer.status is Status.UNREACHABLE and view.record is not None and not view.record.phase.is_over:
+        if view.record is not None and _says_nothing(answer, view.record.phase):
             return _unreached(view, view.record, target or view.record.target, timeout, drain)
         return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module
+    if obstacle is not None and view.record is not None and _is_mid_change(answer, view.record.phase):
+        found = _unreached(view, view.record, target or view.record.target, timeout, drain)
+        return replace(found, is_half_done=True)  # its next step waits for the end of that, and plans it then
     kind = _kind(answer.plan, view.record)
     return NodeState(
         view=view,
@@ -210,6 +216,17 @@ def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec
         is_released=answer.facts.is_released,
         is_half_done=answer.facts.driver.run is not None and answer.facts.driver.run.is_open,
     )
+
+
+def _says_nothing(failure: Failure, phase: Phase) -> bool:
+    """Tell whether a look that failed says nothing of a node in flight: the change of its driver goes on without us."""
+    return not phase.is_over and (failure.status is Status.UNREACHABLE or phase in {Phase.SWAP, Phase.ROLLBACK})
+
+
+def _is_mid_change(answer: Assessment, phase: Phase) -> bool:
+    """Tell whether the facts of a node in flight are those of a moment in the middle of a change of its driver."""
+    run = answer.facts.driver.run
+    return not phase.is_over and run is not None and run.state == "running"
 
 
 def _unreached(view: NodeView, record: Record, target: str, timeout: timedelta, drain: DrainPolicy) -> NodeState:

@@ -68,6 +68,8 @@ class NodeState:
     machine was registered again, as a new object that does not have the record yet. ``is_replaced``: another machine
     was registered under its name. ``is_released``: its node daemon does not offer the GPUs, whatever records say.
     ``is_half_done``: a change of its driver had not come to its end when it was looked at, and may go on by itself.
+    ``back_for`` is who wants it to have its former driver again, instead of ``back_from``, and to be left with that.
+    ``called_off`` is why it is to have no change any more, empty where it is.
 
     Derived from these, as every decision asks for it of every node: ``name`` is the inventory's, ``record`` what is
     remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
@@ -106,6 +108,9 @@ class NodeState:
     is_half_done: bool = False
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
+    back_for: str = ""
+    back_from: str = ""
+    called_off: str = ""
 
     name: str = field(init=False, repr=False, compare=False)
     record: Record | None = field(init=False, repr=False, compare=False)
@@ -128,7 +133,8 @@ class NodeState:
         derive(self, "record", record)
         derive(self, "is_in_flight", phase is not None and not phase.is_over and not self.has_failed)
         is_wanted = self.is_disruptive if is_in_service else phase is Phase.FAILED
-        derive(self, "wants_to_begin", is_wanted and not self.has_failed and not self.obstacle)
+        is_barred = self.has_failed or self.obstacle or self.called_off
+        derive(self, "wants_to_begin", is_wanted and not is_barred)
         derive(self, "has_failed_before", phase is Phase.FAILED and not self.has_failed)
         is_same = record is not None and record.target == self.target
         if self.kind is ChangeKind.REBOOT:  # an earlier reboot is not the one that is wanted
@@ -159,6 +165,11 @@ class NodeState:
         if self.is_half_done:
             return None
         return self.target if self.is_changed or self.is_as_declared else self.origin
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether it is in service, whatever its record says: it was never cordoned, or somebody has uncordoned it."""
+        return not self.view.is_cordoned and not self.is_released
 
     @property
     def kept_out(self) -> str:
@@ -198,11 +209,15 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Remember a record and (``cordoned`` is not None) cordon or uncordon the node, in one."""
+    """Remember a record and (``cordoned`` is not None) cordon or uncordon the node, in one.
+
+    ``remark`` is what people should know of the node from then on.
+    """
 
     node: str
     record: Record
     cordoned: bool | None
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +239,15 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Put a node back into service to which nothing was done yet, and forget its record.
+    """Put a node back into service whose driver was not touched, and forget its record.
 
-    ``cordoned``: False to uncordon it, None to leave its cordon, which is somebody else's.
+    ``cordoned``: False to uncordon it, None to leave its cordon, which is somebody else's. ``why`` is why its change is
+    not wanted any more, empty where it is put off.
     """
 
     node: str
     cordoned: bool | None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

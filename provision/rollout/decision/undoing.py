@@ -32,16 +32,17 @@ def part_of(driver: Driver, record: Record | None) -> Part:
     if record is None:
         return Part.NONE
     if record.phase is Phase.RETURNED:
-        return Part.RETURNED if _is_declared(driver, record.target) else Part.NONE
+        return Part.RETURNED if is_declared(driver, record.target) else Part.NONE
     if not record.phase.is_in_service and record.kind is not ChangeKind.REBOOT:  # of which its versions tell nothing
         return Part.TO_RETURN
-    is_there, was_there = _is_declared(driver, record.target), _is_declared(driver, record.origin)
+    is_there, was_there = is_declared(driver, record.target), is_declared(driver, record.origin)
     if is_there and record.target != record.origin:
         return Part.TO_RETURN
     return Part.RETURNED if was_there and not is_there else Part.NONE
 
 
-def _is_declared(driver: Driver, version: str) -> bool:
+def is_declared(driver: Driver, version: str) -> bool:
+    """Tell whether a version is the declared one, or of the declared branch; no driver is never."""
     if not driver.enabled or not version:
         return False
     if driver.version is not None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.undoing import is_declared
 from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.status import situations
 from provision.rollout.status.estimate import Measures, left_of_fleet, measure
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from provision.rollout.status.model import Seen
 
 
+_SERVES: Final = "it is not cordoned, and takes pods"
+_NO_DRIVER: Final = "no driver"
 _LEFT_ALONE: Final = "it is skipped, so that no run begins with it"
 
 
 def fleet_status(seen: Seen) -> FleetStatus:
     """Return how the fleet stands, its nodes in their order."""
+    if seen.is_led and not _is_at_work(seen):  # it would go on if anything was left: what was published is long over
+        seen = replace(seen, standing=None)
     standing = seen.standing
     records = [view.record for view in seen.nodes.values() if not isinstance(view, NodeProblem) and view.record]
     measures = measure(records, standing)
@@ -129,10 +134,14 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
 
 def _remarked(node: NodeStatus, view: NodeView | NodeProblem, seen: Seen) -> NodeStatus:
     """Return a node with what else there is to know of it; few have anything."""
-    if isinstance(view, NodeProblem) or not (view.remarks or view.told):
+    if isinstance(view, NodeProblem):
         return node
-    left = _left_behind(view, seen)
-    return replace(node, remarks=(*view.remarks, left) if left else view.remarks)
+    has_failed = view.record is not None and view.record.phase is Phase.FAILED
+    serves = _SERVES if has_failed and not view.is_cordoned else ""
+    if not (view.remarks or view.told or serves):
+        return node
+    more = [each for each in (serves, _left_behind(view, seen)) if each]
+    return replace(node, remarks=(*view.remarks, *more))
 
 
 def _left_behind(view: NodeView, seen: Seen) -> str:
@@ -144,12 +153,13 @@ def _left_behind(view: NodeView, seen: Seen) -> str:
     if record is not None and not is_under_way and _is_at_work(seen):
         return ""  # it is about to say so
     until = "goes on, and corrects it" if is_under_way else "corrects it"
-    return f"left by an engine that is gone: condition {', '.join(view.told)}; the next `grapnel apply` {until}"
+    who = "the controller" if seen.is_led else "the next `grapnel apply`"
+    return f"left by an engine that is gone: condition {', '.join(view.told)}; {who} {until}"
 
 
 def _stage(record: Record) -> Phase:
     """Return the phase to explain: all of the way back is one to people."""
-    return Phase.ROLLBACK if record.is_returning else record.phase
+    return Phase.ROLLBACK if record.is_returning and not record.is_called_off else record.phase
 
 
 def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus:
@@ -163,16 +173,66 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
         return NodeStatus(name=name, situation=situation, reason=waits, record=record)
     if not view.is_ready:
         return NodeStatus(name=name, situation=situations.NOT_READY, record=record)
-    if record is not None and record.phase is Phase.RETURNED:
+    other = _is_not_declared(name, view, seen)
+    if other and (record is None or record.phase is Phase.DONE):
+        situation = situations.WAITING if _is_at_work(seen) else situations.NOT_BEGUN
+        return NodeStatus(name=name, situation=situation, reason=_told_by_stacks(name, seen) or other, record=record)
+    if record is not None and record.phase is Phase.RETURNED and (other or not _is_declared_again(name, record, seen)):
         reason = record.complaint
         if view.is_skipped:
             return NodeStatus(name=name, situation=situations.SKIPPED, since=since, reason=reason, record=record)
         ended = situations.RETURNED if record.is_returning else situations.PUT_BACK
         return NodeStatus(name=name, situation=ended, since=since, reason=reason, record=record)
+    if record is not None and _is_left_bare(record) and not view.driver:
+        return NodeStatus(name=name, situation=situations.WITHOUT_DRIVER, since=since, record=record)
     if record is not None:
-        return NodeStatus(name=name, situation=situations.DONE, since=since, record=record)
+        left_with = _left_with(record) or (_NO_DRIVER if _is_left_bare(record) else "")
+        if view.driver and left_with not in ("", view.driver):
+            reason = f"its last upgrade left it with {left_with}, and its node daemon reports {view.driver}"
+            return NodeStatus(name=name, situation=situations.CHANGED_SINCE, since=since, reason=reason, record=record)
+        asked = f"{record.back_for} has asked for the driver before (`grapnel rollback`)" if record.back_for else ""
+        return NodeStatus(name=name, situation=situations.DONE, since=since, reason=asked, record=record)
     situation = situations.CORDONED if view.is_cordoned else situations.IDLE
     return NodeStatus(name=name, situation=situation, reason=view.held_by or _perhaps(seen))
+
+
+def _is_not_declared(name: str, view: NodeView, seen: Seen) -> str:
+    """Return that a node has another driver than it is to have, in words; empty where it has, or nobody knows.
+
+    The node daemon's word is the later one: a record tells what an upgrade came to, and not what was done since.
+    """
+    record, declared = view.record, seen.declared.get(name)
+    if declared is None or not declared.enabled:
+        return ""
+    has = view.driver or ("" if record is None else _left_with(record))
+    is_bare = not has and record is not None and _is_left_bare(record)
+    if not is_bare and (not has or is_declared(declared, has)):
+        return ""
+    wanted = declared.version or (f"branch {declared.branch}" if declared.branch else "one")
+    return f"it has {_NO_DRIVER if is_bare else f'driver {has}'}, and {wanted} is declared"
+
+
+def _is_left_bare(record: Record) -> bool:
+    """Tell whether an upgrade, or a removal that did not get to end its record, has left a node without a driver."""
+    return record.kind is ChangeKind.DRIVER and record.phase.is_in_service and not _left_with(record)
+
+
+def _left_with(record: Record) -> str:
+    """Return the driver with which an upgrade has left a node; empty where it was about something else."""
+    if record.kind is not ChangeKind.DRIVER:
+        return ""
+    return record.origin if record.phase is Phase.RETURNED else record.target
+
+
+def _is_declared_again(name: str, record: Record, seen: Seen) -> bool:
+    """Tell whether the driver that a node went back to is the one that it is to have by now: its failure is over."""
+    declared = seen.declared.get(name)
+    return declared is not None and bool(record.origin) and is_declared(declared, record.origin)
+
+
+def _told_by_stacks(name: str, seen: Seen) -> str:
+    """Return what a controller says that a node waits for."""
+    return next((each.message for stack in seen.stacks for each in stack.troubles if each.node == name), "")
 
 
 def _perhaps(seen: Seen) -> str:

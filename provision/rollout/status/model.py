@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from provision.rollout.status.advice import led, unled
 from provision.rollout.status.situations import WAITING
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
     from provision.rollout.status.situations import Situation
+    from provision.spec.model import Driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """Who holds the lease. ``heard`` is the last sign of life; ``is_at_work`` is false when that is too long ago."""
+    """Who holds a lease. ``heard`` is the last sign of life; ``is_at_work`` is false when that is too long ago."""
 
     holder: str
     since: datetime | None = None
@@ -38,10 +40,12 @@ class StackTrouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSeen:
-    """How a GpuStack of the cluster says that it stands.
+    """How a GpuStack of the cluster says that it stands, and what it declares.
 
     ``state`` is empty where no controller has looked at it yet, and what is said ``is_outdated`` where it is about an
     earlier declaration. ``nodes`` are numbers by how nodes stand, and ``total``; ``troubles`` name some of the nodes.
+    ``owned`` are the Nodes that it selects and no other stack does, ``declared`` is the driver that they are to have.
+    ``exposure`` says that the controller runs on one of its nodes, empty where it does not.
     """
 
     name: str
@@ -51,6 +55,9 @@ class StackSeen:
     nodes: Mapping[str, int] = field(default_factory=dict)
     troubles: tuple[StackTrouble, ...] = ()
     is_outdated: bool = False
+    owned: frozenset[str] = frozenset()
+    declared: Driver | None = None
+    exposure: str = ""
 
     @property
     def progress(self) -> str:
@@ -76,9 +83,11 @@ class Seen:
     """What was read at ``time``, by the clock of the place that keeps it.
 
     ``tenant`` is None when nobody holds the lease, ``standing`` when nothing was published, ``pause`` when
-    nobody has paused it. ``complaints`` are what
-    could not be read, and why; ``is_lease_known`` is false when that was the lease. ``stacks`` are the GpuStacks of a
-    cluster, in the order of their names.
+    nobody has paused it. ``controller`` is the replica of a controller that leads, whether nodes are changed or not;
+    None where there is none, or that cannot be known. ``complaints`` are what
+    could not be read, and why; ``is_lease_known`` is false when that was the lease, ``is_leader_known``
+    when it was who leads. ``stacks`` are the GpuStacks of a cluster, in the order of their names. ``declared`` are the
+    drivers that nodes are to have, as far as that is known.
     """
 
     place: str
@@ -89,7 +98,20 @@ class Seen:
     pause: Pause | None = None
     complaints: tuple[str, ...] = ()
     is_lease_known: bool = True
+    is_leader_known: bool = True
     stacks: tuple[StackSeen, ...] = ()
+    declared: Mapping[str, Driver] = field(default_factory=dict)
+    controller: Tenant | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether there are GpuStacks and no controller: it was uninstalled, or does not run."""
+        return bool(self.stacks) and self.is_leader_known and not self.is_led
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a controller leads, so that nodes of GpuStacks are brought to their declaration by it."""
+        return self.controller is not None and self.controller.is_at_work
 
 
 class Reader(Protocol):
@@ -148,6 +170,12 @@ class FleetStatus:
     def is_at_work(self) -> bool:
         """Whether an engine is upgrading nodes now."""
         return self.seen.tenant is not None and self.seen.tenant.is_at_work
+
+    def told(self, situation: Situation) -> Situation:
+        """Return a situation in the words that are true here: a controller is told otherwise than an `apply`."""
+        if self.seen.is_led:
+            return led(situation)
+        return unled(situation) if self.seen.is_abandoned else situation
 
     @property
     def needs_somebody(self) -> bool:

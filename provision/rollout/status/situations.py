@@ -1,7 +1,7 @@
 """Says what each state means in which a person may find a node, what follows, and what to type.
 
-One table for `grapnel status` and for ``docs/upgrade-incidents.md``. `python -m provision.rollout.status.situations`
-prints the page's part of it.
+One table for `grapnel status` and for ``docs/upgrade-incidents.md``. Not here: what is otherwise where a controller
+leads, or has gone (`advice`).
 """
 
 from __future__ import annotations
@@ -78,10 +78,25 @@ NOT_BEGUN: Final = Situation(
     needs_somebody=True,
 )
 DONE: Final = Situation("done", "done", "it is in service with the driver that was declared", "nothing")
+WITHOUT_DRIVER: Final = Situation(
+    "without-driver",
+    "without a driver",
+    "its driver was taken away, by `grapnel remove` or the way back from its first one; it is in service without one",
+    "nothing, unless a driver is declared",
+)
+CHANGED_SINCE: Final = Situation(
+    "changed-since",
+    "changed since",
+    "it is in service with another driver than its last upgrade brought it to: somebody has changed it past grapnel",
+    "nothing, until the next run",
+    "`grapnel plan` shows what differs, `grapnel apply` mends it",
+    needs_somebody=True,
+)
 RETURNED: Final = Situation(
     "returned",
     "returned",
-    "its upgrade failed; it is in service with its former driver, which was verified",
+    "its upgrade failed, or somebody has asked for the way back; it is in service with its former driver, which was "
+    "verified",
     "the next run tries it again",
     "correct what the reason names, then `grapnel apply`; or declare the driver that it has, and apply",
     needs_somebody=True,
@@ -277,6 +292,7 @@ SITUATIONS: Final = (
     FAILED_MIG,
     FAILED,
     UNRELATED,
+    CHANGED_SINCE,
     RETURNED,
     PUT_BACK,
     UNCLEAR,
@@ -289,21 +305,6 @@ SITUATIONS: Final = (
     SKIPPED,
     CORDONED,
     DONE,
+    WITHOUT_DRIVER,
     IDLE,
 )
-
-
-def render_page() -> str:
-    """Return the states as a table in Markdown."""
-    lines = ["| state | what it means | what follows | what to do |", "|---|---|---|---|"]
-    lines += [
-        f"| **{each.title}** (`{each.key}`) | {each.means} | {each.follows} | {each.todo or 'nothing'} |"
-        for each in SITUATIONS
-    ]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    import sys
-
-    sys.stdout.write(render_page())

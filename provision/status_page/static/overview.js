@@ -7,6 +7,7 @@ const TONES = [["ok", "done"], ["work", "out of service"], ["wait", "waiting"], 
 const STACK_MARKS = { ok: "✓", work: "●", bad: "✕" };
 const SHOWN = 5;
 const NAMED = 4;
+const ADDRESSED = 20; // nodes that a command names; for more it is for all of them
 
 export class Overview {
   constructor(store, open, reveal) {
@@ -127,11 +128,10 @@ export class Overview {
 
   #needs({ state: key, reason, nodes }) {
     const state = this.store.states[key];
-    const named = nodes.length === 1 ? nodes[0].name : "NODE";
     return element("li", {}, mark(state),
       element("p", {}, this.#names(nodes), ` ${state.title}`),
       element("p", { class: "why" }, ...(nodes.length === 1 && nodes[0].reason ? [nodes[0].reason] : reason ? [reason] : prose(state.means))),
-      state.todo && element("p", { class: "why todo muted" }, ...prose(state.todo.replaceAll("NODE", named))));
+      state.todo && element("p", { class: "why todo muted" }, ...prose(todo(state, nodes))));
   }
 
   #flying(node) {
@@ -158,6 +158,14 @@ export class Overview {
     if (rest) made.append(element("i", {}, ` and ${rest.toLocaleString("en")} more`));
     return made;
   }
+}
+
+/** What to do about nodes that are alike: with their names, where they are few and no domain is changed as one. */
+function todo(state, nodes) {
+  const names = nodes.map((node) => node.name);
+  const plain = names.every((name) => /^[\w.-]+$/.test(name));
+  if (!plain || names.length > ADDRESSED || nodes.some((node) => node.domain)) return state.todoForMany;
+  return state.todo.replaceAll("{names}", names.join(" ")).replaceAll("{limit}", names.join(","));
 }
 
 function byId(id) {

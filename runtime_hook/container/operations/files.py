@@ -18,9 +18,10 @@ _TEXT_LIMIT_BYTES = 1 << 16
 
 @value
 class BindFile:
-    """Show something of the host in the container: a file or folder read-only, a socket (or its folder) for use.
+    """Show something of the host in the container: a file or folder read-only, a socket (or those of a folder) for use.
 
-    Attributes of the mounts are those of NVIDIA's toolkit (``internal/discover``, its IPC mounts).
+    Attributes of the mounts are those of NVIDIA's toolkit (``internal/discover``, its IPC mounts), but for a folder of
+    sockets: it is read-only, as it was there until 1.18.2.
     """
 
     source: str

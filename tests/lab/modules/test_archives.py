@@ -80,6 +80,7 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 
 
 @pytest.mark.nodes
+@pytest.mark.long
 def test_a_node_installs_and_loads_the_real_modules_without_compiling(builder: Node) -> None:
     archive = archives.archive(VERSION, "proprietary", builder.kernel_release)
     target = builder.root / PLACE.lstrip("/")

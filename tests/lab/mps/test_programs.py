@@ -91,6 +91,7 @@ class Machine:
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     folder = Path(tempfile.mkdtemp(prefix="mps", dir="/tmp"))
+    folder.chmod(0o711)  # servers run as the users of their clients
     made = Machine(folder)
     yield made
     made.end()

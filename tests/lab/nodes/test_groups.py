@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.nodes  # cgroups of the machine
 
-SLEEP = "import time; print(flush=True); time.sleep(600)"
+PAUSE = "import signal; print(flush=True); signal.pause()"
 END_S = 20
 
 
 @contextmanager
 def process(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process that does nothing, with these arguments."""
-    with subprocess.Popen([sys.executable, "-c", SLEEP, *arguments], stdout=subprocess.PIPE) as made:
+    with subprocess.Popen([sys.executable, "-c", PAUSE, *arguments], stdout=subprocess.PIPE) as made:
         assert made.stdout is not None
         made.stdout.readline()
         try:

@@ -75,6 +75,7 @@ class FakeMachine:
     mig_errors: set[str] = field(default_factory=set)  # versions that cannot cut
     ends_with_service: Path | None = None  # a process in /proc
     initramfs: tuple[str, str] | None = None  # the module that the next boot loads; None: the one on the disk
+    _shown: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("apt-get", "nvidia-smi", "update-initramfs"):
@@ -155,7 +156,12 @@ class FakeMachine:
         self.show()
 
     def show(self) -> None:
-        """Write what the kernel and dpkg show."""
+        """Write what the kernel and dpkg show, unless nothing of it has changed."""
+        packages = "\n".join(self._paragraph(name) for name in sorted(self.packages))
+        shown = (*self.loaded.items(), *sorted(self.pinned), self.flavour_loaded, packages, self.interrupted)
+        if shown == self._shown:
+            return
+        self._shown = shown
         shutil.rmtree(self.root / "sys/module", ignore_errors=True)
         for name, version in self.loaded.items():
             users = [each for each, needed in NEEDS.items() if needed == name and each in self.loaded]
@@ -165,7 +171,7 @@ class FakeMachine:
                 self.write(f"sys/module/{name}/holders/{user}")
         word = "Open Kernel Module" if self.flavour_loaded == "open" else "Kernel Module"
         self.write("proc/driver/nvidia/version", f"NVRM version: NVIDIA UNIX {word}  {self.loaded.get('nvidia')}\n")
-        self.write("var/lib/dpkg/status", "\n".join(self._paragraph(name) for name in sorted(self.packages)))
+        self.write("var/lib/dpkg/status", packages)
         shutil.rmtree(self.root / "var/lib/dpkg/updates", ignore_errors=True)
         if self.interrupted:
             self.write("var/lib/dpkg/updates/0001")

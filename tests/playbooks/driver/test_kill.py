@@ -1,7 +1,11 @@
-"""A run that is killed at any moment, with or without a reboot, is brought to its end by the next one."""
+"""A run that is killed at any moment, with or without a reboot, is brought to its end by the next one.
+
+`make test` kills at every fourth moment; `make crashes` at every one (``CRASHES=all``).
+"""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from contextlib import contextmanager
 from itertools import count
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 CHUNKS = 8  # of the moments of a run, for workers to share
+EVERY = 1 if os.environ.get("CRASHES") == "all" else 4
 MEMORY = "/dev/shm"  # thousands of fsyncs wait for no disk there
 TRIES = 4
 
@@ -37,6 +42,11 @@ def a_node(*, driver: bool = True, reboot: bool = False) -> Iterator[Staged]:
             put_driver(machine, OLD)
         before = make_change(OLD, files=(), services=()) if driver else None
         yield stage(machine, make_change(NEW, reboot=reboot), before)
+
+
+def moments(chunk: int) -> Iterator[int]:
+    """Return the moments of a chunk, without an end."""
+    return count(chunk * EVERY, CHUNKS * EVERY)
 
 
 def kill(staged: Staged, verb: str, at: int, *, files: bool = True) -> bool:
@@ -68,7 +78,7 @@ def continue_(staged: Staged, verb: str, *, reboots: bool) -> RunRecord:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_swap_that_is_killed_ends_with_the_new_driver(chunk: int) -> None:
-    for at in count(chunk, CHUNKS):
+    for at in moments(chunk):
         with a_node() as staged:
             is_over = kill(staged, "swap", at)
 
@@ -83,7 +93,7 @@ def test_a_swap_that_is_killed_ends_with_the_new_driver(chunk: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_failing_swap_that_is_killed_ends_with_the_old_driver(chunk: int) -> None:
-    for at in count(chunk * 2, CHUNKS * 2):
+    for at in moments(chunk):
         with a_node() as staged:
             staged.machine.unloadable = {NEW}
             is_over = kill(staged, "swap", at)
@@ -100,7 +110,7 @@ def test_a_failing_swap_that_is_killed_ends_with_the_old_driver(chunk: int) -> N
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_way_back_that_is_killed_ends_with_the_old_driver(chunk: int) -> None:
-    for at in count(chunk * 2, CHUNKS * 2):
+    for at in moments(chunk):
         with a_node() as staged:
             staged.run("swap")
             is_over = kill(staged, "back", at)
@@ -117,7 +127,7 @@ def test_a_way_back_that_is_killed_ends_with_the_old_driver(chunk: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_failing_first_installation_that_is_killed_ends_with_a_clean_node(chunk: int) -> None:
-    for at in count(chunk * 3, CHUNKS * 3):
+    for at in moments(chunk):
         with a_node(driver=False) as staged:
             staged.machine.broken_smi = {NEW}
             is_over = kill(staged, "swap", at)
@@ -133,7 +143,7 @@ def test_a_failing_first_installation_that_is_killed_ends_with_a_clean_node(chun
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_removal_that_is_killed_ends_with_a_clean_node(chunk: int) -> None:
-    for at in count(chunk * 2, CHUNKS * 2):
+    for at in moments(chunk):
         with a_node(driver=False) as staged:
             staged.run("swap")
             is_over = kill(staged, "remove", at)
@@ -163,7 +173,7 @@ def come_to_reboot(staged: Staged, verb: str, times: int) -> None:
 @pytest.mark.parametrize("rounds", [0, 1], ids=["before the reboot", "after it"])
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_swap_with_a_reboot_that_is_killed_ends_with_the_new_driver(chunk: int, rounds: int) -> None:
-    for at in count(chunk, CHUNKS):
+    for at in moments(chunk):
         with a_node(reboot=True) as staged:
             pin(staged)
             come_to_reboot(staged, "swap", rounds)
@@ -180,7 +190,7 @@ def test_a_swap_with_a_reboot_that_is_killed_ends_with_the_new_driver(chunk: int
 @pytest.mark.parametrize("rounds", [0, 1, 2], ids=["before the first reboot", "between them", "after the second"])
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_failing_swap_with_reboots_that_is_killed_ends_with_the_old_driver(chunk: int, rounds: int) -> None:
-    for at in count(chunk, CHUNKS):
+    for at in moments(chunk):
         with a_node(reboot=True) as staged:
             pin(staged)
             staged.machine.broken_smi = {NEW}

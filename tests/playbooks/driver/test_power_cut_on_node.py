@@ -21,6 +21,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_log import
 
 from tests.playbooks.driver.driven_node import PackagedNode, driven_node
 from tests.playbooks.staging.small_driver import NEW, OLD
+from tests.sampled import every_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def test_the_steps_that_are_cut_are_all_that_are_written_down(node: DrivenNode, 
     node.assert_has(OLD)
 
 
-@pytest.mark.parametrize("place", [*FORWARD_STEPS, *SCRIPTS])
+@pytest.mark.parametrize("place", every_second([*FORWARD_STEPS, *SCRIPTS]))
 def test_a_swap_and_a_way_back_that_are_killed_come_to_their_end(node: DrivenNode, newer: str, place: str) -> None:
     node.cut(place, "swap", newer)
     there = node.swap(newer)

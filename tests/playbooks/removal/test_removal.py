@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import Service, apply_changes
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
@@ -15,70 +14,23 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     read_originals,
     remember_packages,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS
-from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import (
-    RemovalError,
-    install,
-    not_installed,
-    packages_to_come,
-)
-from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import PARTS
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import document, find_removal
 
 from tests.playbooks.fakes import Systemd
+from tests.playbooks.removal.node import (
+    ALL,
+    HOOKS,
+    NODE_JSON,
+    UNIT,
+    remove,
+    set_up,
+    teach_packages,
+    tree,
+    write,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from tests.playbooks.fakes import Machine
-
-ALL = frozenset(PARTS)
-UNIT, DAEMON = "podman.service", "grapnel-node.service"
-HOOKS, NODE_JSON = "/etc/oci/99-hook.json", "/etc/grapnel/node.json"
-CONFFILES = """ /etc/docker.conf 0cc175b9c0f1b6a831c399e269772661
- /etc/default/docker 0cc175b9c0f1b6a831c399e269772661
-"""
-TIMER = "/etc/systemd/system/grapnel-drift.timer"
-DAEMON_UNIT = f"/etc/systemd/system/{DAEMON}"
-
-
-@pytest.fixture
-def engine(machine: Machine) -> Systemd:
-    for path in ("/etc/systemd/system", "/usr/lib", "/var/lib", "/run"):
-        (machine.root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
-    for unit in (*UNITS["daemon"], *UNITS["hook"]):
-        Systemd(machine, unit, active="inactive", enabled="")
-        machine.teach(f"systemctl disable --now {unit}")
-    machine.teach("systemctl show --property LoadState --value kubelet.service", "not-found\n")
-    return Systemd(machine, UNIT, active="active", enabled="enabled")
-
-
-def tree(root: Path) -> dict[str, str]:
-    return {str(path): path.read_text() if path.is_file() else "" for path in sorted(root.rglob("*"))}
-
-
-def write(machine: Machine, files: dict[str, str], unit: str = UNIT, engine: str = "podman") -> None:
-    changes = find_changes(machine.host, [FileText(path, text, 0o644) for path, text in files.items()])
-    apply_changes(machine.host, Service(unit, engine, True, bool(unit), 1.0), changes)
-
-
-def set_up(machine: Machine) -> None:
-    """Bring a node to what an apply leaves."""
-    write(machine, {HOOKS: "ours\n", "/etc/main.conf": "theirs\nours\n"})
-    write(machine, {NODE_JSON: "{}\n", DAEMON_UNIT: "[Unit]\n", TIMER: "[Timer]\n"}, unit="", engine="")
-    machine.write("/var/lib/grapnel/drift/result.json", "{}\n")
-    machine.write("/etc/grapnel/hook.json", "{}\n")
-    for part in ("hook", "node"):
-        machine.write(f"/usr/lib/grapnel/releases/{part}-0123/RELEASE", "0123\n")
-        (machine.root / f"usr/lib/grapnel/{part}").symlink_to(f"releases/{part}-0123")
-    machine.write("/var/lib/grapnel/node/health.json", "{}\n")
-    machine.write("/run/grapnel/inventory.json", "{}\n")
-
-
-def remove(machine: Machine, parts: Iterable[str] = ALL) -> None:
-    wanted = frozenset(parts)
-    carry_out(machine.host, find_removal(machine.host, wanted), wanted)
 
 
 def test_everything_is_as_it_was(machine: Machine, engine: Systemd) -> None:
@@ -119,6 +71,48 @@ def test_a_removal_that_was_killed_is_done_by_the_next_one(machine: Machine, eng
     assert tree(machine.root) == before
 
 
+CDI = '{"containerEdits": {"hooks": [{"hookName": "createRuntime", "path": "%s"}]}}'
+OUR_HOOK = "/usr/lib/grapnel/hook/grapnel-hook"
+
+
+def test_the_file_for_cdi_goes_from_where_the_hook_s_configuration_has_it(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    set_up(machine)
+    machine.write("/etc/grapnel/hook.json", '{"cdi": "/srv/cdi/ours.json"}\n')
+    machine.write("/srv/cdi/ours.json", CDI % OUR_HOOK)
+    remove(machine)
+    assert list((machine.root / "srv/cdi").iterdir()) == []
+
+
+@pytest.mark.parametrize("named", ["/srv/data", "/srv/data/theirs.json", "/srv/data/link", "/srv/data/note", "/srv/"])
+def test_nothing_else_goes_that_a_hook_s_configuration_names(machine: Machine, engine: Systemd, named: str) -> None:
+    """A folder that was named there by mistake went with all that was in it."""
+    assert engine
+    set_up(machine)
+    machine.write("/etc/grapnel/hook.json", f'{{"cdi": "{named}"}}\n')
+    machine.write("/srv/data/theirs.json", CDI % "/usr/bin/nvidia-cdi-hook")
+    machine.write("/srv/data/note", "a note\n")
+    machine.write("/srv/ours.json", CDI % OUR_HOOK)
+    (machine.root / "srv/data/link").symlink_to("../ours.json")
+    before = tree(machine.root / "srv")
+    remove(machine)
+    assert tree(machine.root / "srv") == before
+    assert (machine.root / "srv/data/link").is_symlink()
+
+
+def test_what_was_mounted_for_mps_is_unmounted_before_its_folder_goes(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    set_up(machine)
+    places = ["/run/grapnel/mps/GPU-0/shm", "/run/grapnel/mps/GPU-0/log"]
+    others = ["/run/grapnel-other", "/run/lock"]
+    machine.write("/proc/self/mounts", "".join(f"tmpfs {place} tmpfs rw 0 0\n" for place in (*places, *others)))
+    machine.teach("umount")
+    remove(machine)
+    assert [call for call in machine.calls if call.startswith("umount")] == [
+        f"umount -- {place}" for place in reversed(places)
+    ]
+
+
 def test_one_part_leaves_the_others(machine: Machine, engine: Systemd) -> None:
     assert engine
     machine.write("/etc/main.conf", "theirs\n")
@@ -144,10 +138,12 @@ def test_an_engine_that_was_stopped_before_is_stopped_again(machine: Machine, en
     engine.active, engine.enabled = "inactive", "disabled"
     set_up(machine)
     assert (engine.active, engine.enabled) == ("active", "enabled")
+    shown = [step.action for step in find_removal(machine.host, ALL).steps if step.target == UNIT]
 
     remove(machine)
 
     assert (engine.active, engine.enabled) == ("inactive", "disabled")
+    assert shown == ["disable", "stop"], "a restart was shown"
 
 
 @pytest.mark.parametrize(
@@ -177,6 +173,32 @@ def test_what_cannot_be_given_back_is_said_first(
     assert not saved.exists() if text is None else saved.read_text() == text
 
 
+def test_a_text_that_is_kept_is_nobody_elses_to_read_or_to_send_elsewhere(
+    machine: Machine, engine: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user read a password out of a file that only root may read, and a link led out of the folder."""
+    assert engine
+    set_up(machine)
+    machine.write(NODE_JSON, "a password").chmod(0o600)
+    victim = machine.write("/etc/victim", "untouched")
+    saved = machine.root / f"{NODE_JSON}.saved".lstrip("/")
+    saved.symlink_to(victim)
+    opened: list[tuple[str, int]] = []
+    really = os.open
+
+    def watched(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:  # noqa: ANN401 - as os.open has it
+        if flags & os.O_CREAT:
+            opened.append((os.fspath(path), mode))
+        return really(path, flags, mode, **more)
+
+    monkeypatch.setattr(os, "open", watched)
+    remove(machine)
+
+    assert (saved.read_text(), saved.is_symlink(), saved.stat().st_mode & 0o777) == ("a password", False, 0o600)
+    assert victim.read_text() == "untouched"
+    assert {mode for path, mode in opened if "node.json" in path} == {0o600}
+
+
 def test_an_edited_drop_in_of_crio_is_kept_where_crio_does_not_read_it(machine: Machine, engine: Systemd) -> None:
     assert engine
     drop_in = "/etc/crio/crio.conf.d/99-nvidia.conf"
@@ -190,89 +212,6 @@ def test_an_edited_drop_in_of_crio_is_kept_where_crio_does_not_read_it(machine: 
     assert any("its text is kept as /etc/crio/99-nvidia.conf.saved" in note for note in told["notes"])
     assert [path.name for path in (machine.root / "etc/crio/crio.conf.d").iterdir()] == ["10-site.conf"]
     assert machine.read("/etc/crio/99-nvidia.conf.saved") == "[crio.runtime]\npids_limit = 9\n"
-
-
-def teach_packages(machine: Machine, *, also: str = "", kubelet: str = "not-found") -> None:
-    machine.teach("systemctl show --property LoadState --value kubelet.service", f"{kubelet}\n")
-    machine.teach("dpkg-query --show", "installed")
-    machine.teach("dpkg-query --show --showformat ${Conffiles}", CONFFILES)
-    machine.teach("apt-get --simulate purge", f"Purg docker.io [26]\nPurg runc:amd64 [1.1]\n{also}")
-    machine.teach("env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get")
-
-
-def test_packages_that_came_with_an_engine_go_with_its_data(machine: Machine, engine: Systemd) -> None:
-    assert engine
-    teach_packages(machine)
-    machine.teach("groupdel docker")
-    remember_packages(
-        machine.host, "docker", Packages(("docker.io", "runc"), ("/var/lib/docker",), ("docker", "other"))
-    )
-    machine.write("/var/lib/docker/image")
-    machine.write("/etc/group", "root:x:0:\nother:x:7:ada\ndocker:x:8:\n")
-
-    remove(machine)
-
-    purged, deleted = (call for call in machine.calls if call.startswith(("groupdel", "env")))
-    assert purged.endswith(" purge docker.io runc")
-    assert deleted == "groupdel docker"
-    assert not (machine.root / "var/lib/docker").exists()
-    assert not (machine.root / PLACE.lstrip("/")).exists()
-
-
-@pytest.mark.parametrize(
-    ("also", "kubelet", "why"),
-    [
-        pytest.param(
-            "Remv somebodys-tool [1]\n", "not-found", "somebodys-tool would go with it", id="needed by others"
-        ),
-        pytest.param("", "loaded", "the node has a kubelet", id="a kubelet"),
-    ],
-)
-def test_an_engine_that_is_needed_stays(machine: Machine, engine: Systemd, also: str, kubelet: str, why: str) -> None:
-    assert engine
-    teach_packages(machine, also=also, kubelet=kubelet)
-    remember_packages(machine.host, "docker", Packages(("docker.io", "runc")))
-
-    removal = find_removal(machine.host, ALL)
-
-    assert any(why in note for note in removal.notes)
-    assert [step.action for step in removal.steps] == ["forget"]
-
-
-def test_an_engine_with_running_containers_is_refused(machine: Machine, engine: Systemd) -> None:
-    assert engine
-    teach_packages(machine)
-    remember_packages(machine.host, "docker", Packages(("docker.io", "runc")))
-    machine.write("/proc/12/comm", "containerd-shim\n")
-
-    assert "end them first" in find_removal(machine.host, ALL).problems[0]
-
-
-def test_packages_that_were_there_before_are_not_counted(machine: Machine) -> None:
-    machine.teach(
-        "apt-get --simulate", "Inst runc (1.1 Debian:13 [amd64])\nInst libc6 [2.40] (2.41 Debian:13 [amd64])\n"
-    )
-    assert packages_to_come(machine.host, ["containerd"]) == ["runc"]
-
-    machine.teach("apt-get --simulate", return_code=100, stderr="E: Unable to locate package containerd")
-    with pytest.raises(RemovalError, match="Unable to locate"):
-        packages_to_come(machine.host, ["containerd"])
-
-
-def test_only_what_is_not_installed_to_the_end_is_installed(machine: Machine) -> None:
-    machine.teach("dpkg-query --show", "runc installed\ncontainerd half-configured\n")
-    machine.teach("env DEBIAN_FRONTEND=noninteractive", "")
-
-    wanted = not_installed(machine.host, ["runc", "containerd", "podman"])
-    install(machine.host, wanted, 120)
-
-    assert wanted == ["containerd", "podman"]
-    assert machine.calls[-1].endswith(" install containerd podman")
-    assert "--no-install-recommends -o DPkg::Lock::Timeout=120" in machine.calls[-1]
-
-    machine.teach("env DEBIAN_FRONTEND=noninteractive", return_code=100, stderr="E: Could not get lock")
-    with pytest.raises(RemovalError, match="apt cannot install podman: E: Could not get lock"):
-        install(machine.host, ["podman"], 120)
 
 
 def test_what_a_release_without_records_has_left_goes_as_far_as_it_is_known(machine: Machine, engine: Systemd) -> None:

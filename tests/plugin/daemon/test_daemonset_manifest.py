@@ -88,11 +88,35 @@ def test_it_stays_on_a_node_that_is_drained() -> None:
     assert "grapnel.dev/node-daemon" in of_kind("DaemonSet")["spec"]["template"]["metadata"]["labels"]
 
 
-def test_the_account_may_change_its_own_node_alone() -> None:
+def labels_of(policy: dict[str, Any]) -> str:
+    """Return which labels a policy says are the daemon's."""
+    (found,) = (
+        each["expression"].partition("key in ['grapnel.dev/driver")[2].rstrip(")")
+        for each in policy["spec"]["validations"]
+        if "nvidia[.]com" in each["expression"]
+    )
+    return str(found)
+
+
+def test_an_object_of_feature_discovery_may_have_the_same_labels_as_the_node() -> None:
+    documents = yaml.safe_load_all((REPOSITORY / "deploy/rbac/node-feature.yaml").read_text())
+    (other,) = (each for each in documents if each["kind"] == "ValidatingAdmissionPolicy")
+    (own,) = (
+        each for each in DOCUMENTS if each["kind"] == other["kind"] and each["metadata"]["name"] == "grapnel-node"
+    )
+    assert labels_of(other) == labels_of(own)
+    assert labels_of(own).startswith(".kernel-module'")
+
+
+def test_the_policies_are_about_the_account_and_in_force() -> None:
+    """What they let it do is asked of a real API server."""
     account = of_kind("ServiceAccount")["metadata"]
-    policy = of_kind("ValidatingAdmissionPolicy")
-    (condition,) = policy["spec"]["matchConditions"]
-    assert f'"system:serviceaccount:{account["namespace"]}:{account["name"]}"' in condition["expression"]
-    assert of_kind("ValidatingAdmissionPolicyBinding")["spec"]["policyName"] == policy["metadata"]["name"]
+    policies = [each for each in DOCUMENTS if each["kind"] == "ValidatingAdmissionPolicy"]
+    for policy in policies:
+        (condition,) = policy["spec"]["matchConditions"]
+        assert f'"system:serviceaccount:{account["namespace"]}:{account["name"]}"' in condition["expression"]
+    bindings = [each["spec"] for each in DOCUMENTS if each["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert [each["policyName"] for each in bindings] == [each["metadata"]["name"] for each in policies]
+    assert all(each["validationActions"] == ["Deny"] for each in bindings)
     role = yaml.safe_load((REPOSITORY / "deploy/rbac/node.yaml").read_text())
     assert of_kind("ClusterRoleBinding")["roleRef"]["name"] == role["metadata"]["name"]

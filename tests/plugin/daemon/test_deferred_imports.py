@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,18 +43,18 @@ print(*sys.modules)
 WITHOUT = (PLUGIN / "cli", PLUGIN / "launcher.py")
 
 
-def late_imports() -> set[str]:
+@cache
+def late_imports() -> frozenset[str]:
     """Return the modules of the daemon that are imported in functions, with where the line is."""
     found = set()
     for path in PLUGIN.rglob("*.py"):
         if any(path.is_relative_to(each) for each in WITHOUT):
             continue
-        functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
-        coroutines = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.AsyncFunctionDef))
-        for function in (*functions, *coroutines):
+        parsed = ast.walk(ast.parse(path.read_text()))
+        for function in (node for node in parsed if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
             lines = (node for node in ast.walk(function) if isinstance(node, ast.ImportFrom))
             found.update(str(line.module) for line in lines if str(line.module).startswith("plugin."))
-    return found
+    return frozenset(found)
 
 
 @pytest.mark.slow

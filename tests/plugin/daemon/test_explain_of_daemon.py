@@ -109,7 +109,7 @@ def test_a_device_that_another_pod_holds_is_refused_by_name_and_explained(node: 
         node.wait_for_pods(["first"])
         node.kubelet.device_manager.allocated.clear()  # as a kubelet recalculates in the middle of one
         with pytest.raises(AllocationRefused, match="is held by 'default/first as nvidia"):
-            node.kubelet.admit(Pod("second", (Container("main", 1),)))
+            node.kubelet.admit(Pod("second", (Container("main", 4),)))  # there is no other choice
         node.kubelet.admit(Pod("third", (Container("main", 1),)))
         refused, first = node.explain("0")["allocations"]
         assert "held by 'default/first" in refused["refused"]
@@ -188,6 +188,7 @@ def test_what_nobody_knows_is_an_expected_failure(node: Node) -> None:
     code, _, error = node.text("explain", "nobody")
     assert code == 1
     assert "grapnel-node: nothing is known of 'nobody'" in error
+    assert "journalctl -t grapnel-hook" in error
     node.daemon.stop()
     assert node.text("explain", "nobody")[0] == 1
 

@@ -75,6 +75,13 @@ DRIFT = {
         lambda node: (node.root / FILE.lstrip("/")).chmod(0o600),
         [(Kind.FILE, FILE, "mode 0600", "mode 0644")],
     ),
+    "a file was written by somebody else, for fewer": (
+        lambda node: node.write(FILE, "other\n").chmod(0o600),
+        [
+            (Kind.FILE, FILE, "content 7e4fa2eb8c7a", "content 05275efa3aea"),
+            (Kind.FILE, FILE, "mode 0600", "mode 0644"),
+        ],
+    ),
     "a service was stopped": (
         units(unit("containerd.service", active="inactive"), TIMER),
         [(Kind.SERVICE, "containerd.service", "inactive", "active")],
@@ -82,6 +89,13 @@ DRIFT = {
     "a service does not start at boot": (
         units(unit("containerd.service", enabled="disabled"), TIMER),
         [(Kind.SERVICE, "containerd.service", "disabled", "enabled")],
+    ),
+    "a service was disabled and stopped": (
+        units(unit("containerd.service", enabled="disabled", active="inactive"), TIMER),
+        [
+            (Kind.SERVICE, "containerd.service", "disabled", "enabled"),
+            (Kind.SERVICE, "containerd.service", "inactive", "active"),
+        ],
     ),
     "a unit is gone": (
         units(CONTAINERD, TIMER.replace("loaded", "not-found")),

@@ -30,9 +30,10 @@ def test_the_role_is_what_is_asked_for() -> None:
         requests.bind(pod, "n", {}),
         requests.annotate(pod, {}),
     ]
-    role = yaml.safe_load((FOLDER / "rbac.yaml").read_text())
+    role, policy, binding = yaml.safe_load_all((FOLDER / "rbac.yaml").read_text())
     allowed = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     assert {(each.verb, each.resource) for each in asked} == allowed
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
 def test_the_scheduler_asks_where_the_extender_serves() -> None:
@@ -48,8 +49,15 @@ def test_the_daemon_set_starts_it_with_the_role() -> None:
     account, binding, workload = yaml.safe_load_all((FOLDER / "deployment.yaml").read_text())
     spec = workload["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == account["metadata"]["name"] == binding["subjects"][0]["name"]
-    assert spec["containers"][0]["command"][-1] == "gpushare-extender"
+    [container] = spec["containers"]
+    assert build_parser("gpushare-extender").parse_args(container["command"][1:]).verb == "gpushare-extender"
+    assert "memory" in container["resources"]["limits"]
     assert spec["hostNetwork"]
+    assert not spec.get("volumes"), "nothing of the host"
+    account = f"system:serviceaccount:{account['metadata']['namespace']}:{account['metadata']['name']}"
+    _, policy, _ = yaml.safe_load_all((FOLDER / "rbac.yaml").read_text())
+    [condition] = policy["spec"]["matchConditions"]
+    assert f'"{account}"' in condition["expression"]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:32766", "[::1]:32766"])

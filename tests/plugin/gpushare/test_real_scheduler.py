@@ -44,32 +44,35 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class LateConnections(Connections):
-    """Hears of each change a moment after everybody else."""
+class HeldUp(Connections):
+    """Hears of changes in the cluster while `hears` is set, and of what it missed afterwards."""
 
-    late_s = 0.0
+    hears: threading.Event
 
     def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
-        def hear_late(line: bytes) -> None:
-            time.sleep(self.late_s)
+        def hear_later(line: bytes) -> None:
+            self.hears.wait()
             hear(line)
 
-        return super().follow(request, hear_late)
+        return super().follow(request, hear_later)
 
 
 class Served:
     """An extender in a thread, which may end and begin again."""
 
-    def __init__(self, kubeconfig: Path, port: int, late_s: float = 0.0) -> None:
-        self._kubeconfig, self._port, self._late_s = kubeconfig, port, late_s
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+    def __init__(self, kubeconfig: Path, port: int) -> None:
+        self._kubeconfig, self._port = kubeconfig, port
+        self.hears = threading.Event()
+        self.hears.set()
+        self._is_begun = threading.Event()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),))
         self.extender: Extender | None = None
 
     async def _serve(self) -> None:
-        connections = LateConnections(str(self._kubeconfig), {})
-        connections.late_s = self._late_s
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._is_begun.set()
+        connections = HeldUp(str(self._kubeconfig), {})
+        connections.hears = self.hears
         self.extender = Extender(connections, RESOURCE, Logger())
         server = ExtenderServer(self.extender, Logger())
         await server.start("127.0.0.1", self._port)
@@ -81,12 +84,13 @@ class Served:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        assert self._is_begun.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.hears.set()
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self._loop.close()
 
 
 class Cluster:
@@ -96,8 +100,8 @@ class Cluster:
         self.control_plane, self.port = control_plane, port
         self.kubelets: dict[str, Kubelet] = {}
 
-    def extender(self, *, late_s: float = 0.0) -> Served:
-        return Served(self.control_plane.kubeconfig, self.port, late_s)
+    def extender(self) -> Served:
+        return Served(self.control_plane.kubeconfig, self.port)
 
     def kubectl(self, *arguments: str, body: object = None) -> str:
         return self.control_plane.kubectl(arguments, input_text=None if body is None else json.dumps(body))
@@ -227,14 +231,15 @@ def test_units_of_pods_that_are_gone_are_given_again_also_by_another_extender(cl
 def test_a_scheduler_that_hears_of_free_units_before_the_extender_asks_again(cluster: Cluster) -> None:
     """Without being woken it would ask with the next change in the cluster, or after five minutes."""
     cluster.add_node("n1", 10)
-    with cluster.extender(late_s=1.0):
+    with cluster.extender() as served:
         cluster.add_pod("first", 8)
         until(lambda: "first" in cluster.bound())
         cluster.add_pod("second", 8)
         until(lambda: "Insufficient" in cluster.events_of("second"))
-        time.sleep(2)  # its back-off is over, so that the scheduler asks at once
+        served.hears.clear()
         cluster.remove("first")
         until(lambda: "no card has 8 free units" in cluster.events_of("second"))
+        served.hears.set()
         until(lambda: "second" in cluster.bound())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from http import HTTPStatus
 from typing import Any
 
@@ -65,6 +66,11 @@ def head(*lines: str) -> bytes:
         ),
         pytest.param((POST, JSON, "Content-Length: 99999999"), HTTPStatus.REQUEST_ENTITY_TOO_LARGE, id="too large"),
         pytest.param(
+            (f"POST {PREFIX}/bind HTTP/1.1", JSON, "Content-Length: 99999"),
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            id="too large for four names",
+        ),
+        pytest.param(
             (POST, "Content-Type: text/plain", "Content-Length: 1"), HTTPStatus.UNSUPPORTED_MEDIA_TYPE, id="from a page"
         ),
     ],
@@ -125,6 +131,30 @@ def test_a_scheduler_gets_in_past_hundreds_of_silent_clients() -> None:
         assert (await scheduler.ask("GET", "/version"))[0] == 200
         for _, writer in silent:
             writer.close()
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_held_of_many_large_requests_is_bounded_and_a_small_one_gets_in() -> None:
+    """All of them could be held before, 256 times 32 MiB."""
+    size, count, most = 8 * 1024 * 1024, 12, 32 * 1024 * 1024
+
+    async def run() -> None:
+        server, scheduler = await served(Deaf(), patience_s=60.0)
+        clients = [await asyncio.open_connection("127.0.0.1", scheduler.port) for _ in range(count)]
+        for _, writer in clients:
+            writer.write(head(POST, JSON, f"Content-Length: {size}") + bytes(size - 1))
+            with contextlib.suppress(OSError):
+                await writer.drain()
+        assert await scheduler.ask("POST", f"{PREFIX}/filter", {"a": 1}) == (200, b'{"a": 1}')
+        answers = []
+        for reader, writer in clients:
+            with contextlib.suppress(OSError):  # hung up on
+                writer.write(b"}")
+                answers.append(await reader.read())
+            writer.close()
+        assert 0 < sum(b" 200 " in answer[:20] for answer in answers) <= most // size
         await server.close()
 
     asyncio.run(run())

@@ -110,6 +110,7 @@ def test_victims_are_named_by_uid(sent: dict[str, object]) -> None:
         pytest.param(b"[" * 100_000, id="nested without end"),
         pytest.param(b'{"Pod": null, "NodeNames": ["n"]}', id="no pod"),
         pytest.param(json.dumps({"Pod": POD}).encode(), id="no nodes"),
+        pytest.param(json.dumps({"Pod": POD, "NodeNames": ["n", []]}).encode(), id="a name that is none"),
         pytest.param(b'{"PodName": "p", "PodUID": "", "PodNamespace": "d", "Node": "n"}', id="an empty uid"),
     ],
 )

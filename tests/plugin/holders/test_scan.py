@@ -118,8 +118,8 @@ def holder(command: str = "python3", **where: str) -> Holder:
     [
         pytest.param(
             holder("nv-hostengine", pod_uid=UID, pod_name="monitoring/dcgm-x7", container_id=ID),
-            "kubectl drain moves it; kubectl delete pod -n monitoring dcgm-x7 ends it, "
-            "but keep a DaemonSet off this node first, or it comes back",
+            "kubectl delete pod -n monitoring dcgm-x7 ends it, kubectl drain moves it; "
+            "where a DaemonSet runs it, drain leaves it and it comes back: keep that off this node first",
             id="a pod, whatever runs in it",
         ),
         pytest.param(

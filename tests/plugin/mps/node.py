@@ -144,6 +144,7 @@ class Node:
 def made_node() -> Iterator[Node]:
     """Make a node in a folder with a short name: sockets are in it."""
     folder = Path(tempfile.mkdtemp(prefix="mps", dir="/tmp"))
+    folder.chmod(0o711)  # servers run as the users of their clients
     node = Node(folder)
     try:
         yield node

@@ -23,7 +23,7 @@ def test_a_container_gets_the_pipes_the_memory_and_its_ceilings() -> None:
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
     }
     assert answer.mounts == (
-        Mount(pipe, pipe, read_only=False),
+        Mount(pipe, pipe, read_only=True),
         Mount("/dev/shm", f"/run/grapnel/mps/{FIRST.uuid}/shm", read_only=False),
     )
 

@@ -47,7 +47,7 @@ def test_a_client_gets_a_share_whatever_its_environment_says(node: Node) -> None
     live(node, act)
 
 
-def test_the_unit_has_a_name_a_pid_file_and_an_environment_of_its_own(node: Node) -> None:
+def test_the_unit_has_a_name_and_an_environment_of_its_own_and_believes_no_pid_file(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
@@ -55,16 +55,16 @@ def test_the_unit_has_a_name_a_pid_file_and_an_environment_of_its_own(node: Node
         await daemon.up(FIRST)
 
     live(node, act)
-    mount, start = node.calls("systemd-run")
-    assert mount[-2:] == ["grapnel-mps", str(spec.shm)]
+    *mounts, start = node.calls("systemd-run")
+    assert [mount[-2:] for mount in mounts] == [["grapnel-mps", str(spec.shm)], ["grapnel-mps", str(spec.log)]]
     assert f"--unit=grapnel-mps-{FIRST}.service" in start
-    assert f"--property=PIDFile={spec.pipe}/nvidia-cuda-mps-control.pid" in start
+    assert not [word for word in start if "PIDFile" in word]
     assert f"--property=BindPaths={spec.shm}:/dev/shm" in start
     assert f"--setenv=CUDA_VISIBLE_DEVICES={FIRST}" in start
     assert start[-3:] == ["--", str(node.programs.control), "-d"]
 
 
-def test_folders_let_a_server_of_any_user_in_and_show_nobody_the_others(node: Node) -> None:
+def test_folders_let_a_server_of_any_user_in_and_are_written_by_nobody_else(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
@@ -72,7 +72,7 @@ def test_folders_let_a_server_of_any_user_in_and_show_nobody_the_others(node: No
         await daemon.up(FIRST)
 
     live(node, act)
-    for folder, mode in ((node.root, 0o711), (spec.folder, 0o711), (spec.pipe, 0o777), (spec.log, 0o777)):
+    for folder, mode in ((node.root, 0o711), (spec.folder, 0o711), (spec.pipe, 0o755), (spec.log, 0o700)):
         assert stat.S_IMODE(folder.stat().st_mode) == mode
 
 

@@ -12,7 +12,9 @@ import pytest
 from plugin.labels.features import make_features
 from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.labels.nodes import HOST, a100, inventory_of
-from tests.plugin.node_object.real_cluster import Running, service_account
+from tests.plugin.node_object.pod_account import LABELS as DAEMONS_LABELS
+from tests.plugin.node_object.pod_account import Account, account_on, with_token
+from tests.plugin.node_object.real_cluster import Running, register, service_account
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional  # etcd and an API server
 
 NAMESPACE = "node-feature-discovery"
+PODS = "gpus"  # the namespace of the daemon's pods
 LABELS = {"nvidia.com/gpu.count": "2", "grapnel.dev/gpu.ecc": "enabled"}
 OBJECT = {
     "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
@@ -125,6 +128,76 @@ def test_a_kubelet_writes_its_own_nodes_object_alone(
     program = [str(served.programs / "kubectl"), f"--kubeconfig={kubeconfig}", "create", "-f", "-"]
     done = subprocess.run(program, input=json.dumps(body), capture_output=True, text=True, check=False)
     assert answer in done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def pod(served: ControlPlane) -> Iterator[Account]:
+    """The token of the daemon as a pod in a namespace of somebody's own, on the node `featured`."""
+    register(served, "featured")
+    served.kubectl(["create", "namespace", PODS])
+    served.kubectl(["create", "serviceaccount", "grapnel-node", "--namespace", PODS])
+    served.kubectl(["apply", "-f", str(REPOSITORY / "deploy/rbac/node.yaml")])
+    account = f"--serviceaccount={PODS}:grapnel-node"
+    served.kubectl(["create", "clusterrolebinding", "of-pods", "--clusterrole=grapnel-node", account])
+    binding = ["rolebinding", "of-pods", f"--namespace={NAMESPACE}", "--clusterrole=grapnel-node-feature", account]
+    served.kubectl(["create", *binding])
+    yield Account(served, "featured", account_on(served, "featured", PODS))
+    served.kubectl(["delete", "clusterrolebinding", "of-pods"])
+    served.kubectl(["delete", "pod", "on-featured", "--namespace", PODS, "--force", "--grace-period=0"])
+    served.kubectl(["delete", "namespace", PODS, "--wait=false"])
+    served.kubectl(["delete", "node", "featured"])
+
+
+def test_a_pod_writes_its_own_nodes_object(served: ControlPlane, pod: Account, tmp_path: Path) -> None:
+    with Running(served, pod.node, tmp_path, pod.kubeconfig) as running:
+        for labels in DAEMONS_LABELS:
+            running.node.feature(NAMESPACE, labels, FEATURES)
+            running.wait(lambda labels=labels: feature(served, pod.node).get("spec", {}).get("labels") == labels)
+        running.node.feature("", {}, None)
+        running.wait(lambda: feature(served, pod.node)["spec"] == {"features": {"flags": {}}})
+        assert not running.logger.lines("level=warning")
+
+
+@pytest.mark.parametrize("who", ["kubelet", "pod", "a token of no pod"])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param(
+            {"metadata": {"name": "nvidia-features-for-other"}}, "its own node's features alone", id="another"
+        ),
+        pytest.param({"spec": {"labels": {"topology.example.com/domain": "b"}}}, "labels of its own", id="a domain"),
+        pytest.param({"spec": {"labels": {"nvidia.com/mig.config": "x"}}}, "labels of its own", id="a layout"),
+        pytest.param(
+            {"spec": {"features": {"attributes": {"system.name": {"elements": {"nodename": "b"}}}}}},
+            "features of its own alone",
+            id="a feature of another source",
+        ),
+        pytest.param(
+            {"spec": {"features": {"flags": {"cpu.cpuid": {"elements": {"AVX": {}}}}}}},
+            "features of its own alone",
+            id="a flag",
+        ),
+    ],
+)
+def test_a_daemons_object_says_nothing_else(
+    served: ControlPlane, pod: Account, who: str, change: dict[str, Any], why: str
+) -> None:
+    metadata = {"name": f"nvidia-features-for-{pod.node}", "labels": {"nfd.node.kubernetes.io/node-name": pod.node}}
+    body = {**OBJECT, **change, "metadata": {**metadata, **change.get("metadata", {})}}
+    if who == "kubelet":
+        said = served_to_kubelet(served, pod.node, body)
+    else:
+        token = pod if who == "pod" else Account(served, pod.node, with_token(served, namespace=PODS))
+        said = token.ask("POST", f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures", body)
+    assert (why if who != "a token of no pod" else "grapnel-node-feature") in said, said
+
+
+def served_to_kubelet(served: ControlPlane, node: str, body: object) -> str:
+    """Return what is said to a kubelet that makes an object."""
+    who = [f"--as=system:node:{node}", "--as-group=system:nodes", "--namespace", NAMESPACE]
+    program = [str(served.programs / "kubectl"), f"--kubeconfig={served.kubeconfig}", "create", "-f", "-", *who]
+    done = subprocess.run(program, input=json.dumps(body), capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 def test_a_pod_needs_the_role(served: ControlPlane, node: str, tmp_path: Path) -> None:

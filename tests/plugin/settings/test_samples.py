@@ -15,6 +15,7 @@ from plugin.errors import ConfigError
 from plugin.settings.load import Invocation, Loaded, load
 from plugin.settings.resolve import HINT as UNSUPPORTED_HINT
 from plugin.settings.table import HINT, SETTINGS
+from tests.schema import require_schema
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/nvidia-config"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
@@ -40,7 +41,7 @@ def load_with(node_json: Path, file: Path) -> Loaded:
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_samples_are_taken_and_fit_the_schema(path: Path, node_json: Path) -> None:
     content = yaml.safe_load(path.read_text())
-    jsonschema.validate(content, SCHEMA)
+    require_schema(content, SCHEMA)
     loaded = load_with(node_json, path)
     given = {name for name, effective in loaded.settings.items() if effective.is_given}
     assert all(loaded.settings[name].origin.startswith(str(path)) for name in given)
@@ -74,10 +75,10 @@ def test_the_schema_refuses_what_is_not_of_the_form(path: Path) -> None:
         return
     content = yaml.safe_load(path.read_text())
     if path.stem in CONTRADICTIONS or "not supported" in path.with_suffix(".txt").read_text():
-        jsonschema.validate(content, SCHEMA)
+        require_schema(content, SCHEMA)
     else:
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(content, SCHEMA)
+            require_schema(content, SCHEMA)
 
 
 def test_there_are_samples_of_both_kinds() -> None:

@@ -180,6 +180,7 @@ class FakeFleet:
             if not node.deaf and not request.check:
                 node.packages.append(target)
             yield TaskDone(name, f"install {target}", Outcome.CHANGED, "driver")
+        yield TaskDone(name, "Change the driver", Outcome.CHANGED, "driver")
         if "grapnel_expectation" in request.extra_vars:
             node.verbs.append("verified")
             answer = {"ok": node.broken != "verify", "checks": []}

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.context import ApplyContext
+from provision.apply.converge import assess
 from provision.apply.declarations import Declarations
+from provision.apply.model import Assessment
+from provision.apply.playbooks import Playbooks
 from provision.driver import repository
 from provision.driver.catalogue import find_distribution
 from provision.fleet.facts import AvailablePackage
-from provision.node_plan import Problem, Role
+from provision.node_plan import Problem, Role, Roles
 from provision.planner.driver_choice import request_packages
-from tests.provision.samples import edit_file, make_facts, make_stack, plan, replace
+from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from tests.provision.apply.fakes import COLLECTION, Watcher
+from tests.provision.samples import as_json, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import StackSpec
 
@@ -75,3 +86,35 @@ def test_a_problem_is_gone_once_the_node_can_have_the_version(stack: StackSpec) 
     assert declarations.problems["n1"].code == "branch-not-available"
     declarations.choose_versions({"n1": with_source(stack)})
     assert declarations.problems == {}
+
+
+@dataclass
+class ToldFacts:
+    """A runner by which a node tells its facts."""
+
+    facts: NodeFacts
+
+    def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
+        told = json.dumps(as_json(self.facts)).encode()
+        for name in request.nodes:
+            yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": told})
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+
+def test_what_else_would_be_done_is_shown_beside_a_branch_without_a_version(stack: StackSpec) -> None:
+    """A branch that no version could be chosen for hid every other change of the node."""
+    declarations = Declarations({"n1": stack})
+    facts = replace(with_source(stack), available={"containerd": make_facts().available["containerd"]})
+    context = ApplyContext(
+        runner=ToldFacts(facts),
+        plan=lambda node, known, _cancel: plan(known, declarations.stacks[node]),
+        playbooks=Playbooks(collection=COLLECTION),
+        declarations=declarations,
+    )
+
+    answer = assess(context, ["n1"], Watcher(), threading.Event())["n1"]
+
+    assert isinstance(answer, Assessment)
+    assert [problem.code for problem in answer.plan.problems] == ["branch-not-available"]
+    assert {item.role for item in answer.plan.items} == {Role.RUNTIME, Role.NODE_DAEMON}
+    assert answer.plan.roles == Roles()

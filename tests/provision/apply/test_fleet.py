@@ -13,7 +13,7 @@ from provision.apply.fleet import apply_all
 from provision.apply.model import NodeFinished, NodeResult, PassStarted, Status
 from provision.node_plan import NodePlan
 from provision.runner import RunStatus
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, item, plan_drain
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, facts_of, item, plan_drain, plan_packages
 
 if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
@@ -88,6 +88,23 @@ def test_a_fleet_with_nothing_to_do_costs_one_run() -> None:
     fleet = FakeFleet({f"n{number}": FakeNode(["driver", "runtime"]) for number in range(50)})
     apply(context(fleet), fleet, parallel=5)
     assert fleet.runs == [("facts", tuple(fleet.nodes))]
+
+
+@pytest.mark.parametrize(
+    ("node", "changes"),
+    [
+        pytest.param(FakeNode(), 2, id="in two passes"),
+        pytest.param(FakeNode(["driver"]), 1, id="in one"),
+        pytest.param(FakeNode(broken="driver"), 0, id="none"),
+        pytest.param(FakeNode(broken="runtime"), 1, id="not all"),
+    ],
+)
+def test_changes_are_counted_as_the_plan_shows_them(node: FakeNode, changes: int) -> None:
+    fleet = FakeFleet({"n1": node})
+    planned = len(plan_packages("n1", facts_of("n1", *node.packages)).items)
+    result = apply(context(fleet), fleet)["n1"]
+    assert result.changes == changes
+    assert (result.changes == planned) is result.is_good
 
 
 def test_a_plan_that_never_ends_is_given_up() -> None:

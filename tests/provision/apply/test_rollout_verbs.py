@@ -10,7 +10,7 @@ import pytest
 from provision.cli.apply import apply_nodes
 from provision.cli.plan import show_plans
 from provision.errors import GrapnelError
-from provision.rollout.errors import HeldError, RuntimeClassError
+from provision.rollout.errors import ClusterError, HeldError, RuntimeClassError
 from provision.rollout.model import Phase
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of
 from tests.provision.rollout.fakes import NEW, pod, record
@@ -36,6 +36,32 @@ def cluster(fleet: FakeFleet) -> FakeCluster:
 def apply(fleet: FakeFleet, cluster: FakeCluster, *, check: bool = False) -> int:
     scope = scope_of(cluster, driver={"version": NEW})
     return apply_nodes(context(fleet, plan_drain, check=check), scope, parallel=2, consent=True)
+
+
+def test_that_nodes_are_as_declared_is_withdrawn_before_they_are_changed_where_they_stand() -> None:
+    """A controller's word stood while a terminal changed the node, and was believed when it was installed again."""
+    fleet = FakeFleet({"n1": FakeNode(), "n2": FakeNode(["driver", "runtime"])})
+    cluster = cluster_of(fleet)
+    cluster.claims = {"n1", "n2"}
+    seen: list[set[str]] = []
+    fleet.on_install = lambda _node, _cancel: seen.append(set(cluster.claims))
+    apply_nodes(context(fleet), scope_of(cluster, driver={"version": NEW}), parallel=1, consent=True)
+    assert fleet.applied()
+    assert seen[0] == {"n2"} == cluster.claims, "nothing is done on the other one"
+
+
+def test_nothing_is_changed_on_a_node_whose_claim_cannot_be_withdrawn() -> None:
+    fleet = FakeFleet({"n1": FakeNode()})
+    cluster = cluster_of(fleet)
+    cluster.claims = {"n1"}
+    cluster.effect = refuse
+    with pytest.raises(ClusterError):
+        apply_nodes(context(fleet), scope_of(cluster, driver={"version": NEW}), parallel=1, consent=True)
+    assert fleet.applied() == []
+
+
+def refuse(effect: str) -> None:
+    raise ClusterError(f"{effect}: forbidden")
 
 
 PLAN = f"""\

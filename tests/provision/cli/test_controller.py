@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from provision.cli import main
 from provision.cli.controller import run_beside_signals
+from provision.errors import ExitCode
 from provision.rollout.errors import LeaseLostError
 
 
@@ -39,6 +41,12 @@ def test_a_signal_stops_it_on_another_thread_than_the_one_that_waits() -> None:
     finally:
         signal.signal(signal.SIGTERM, former)
     assert subject.threads == ["controller"]
+
+
+def test_hosts_that_are_none_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["controller", "--image", "x", "--holder", "y", "--secret-hosts", "gates=https://a.test"]
+    assert main(words) == ExitCode.USAGE
+    assert "'https://a.test' is not HOST or HOST:PORT" in capsys.readouterr().err
 
 
 def test_what_it_ends_with_is_raised() -> None:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.apply.removal import Part
 from provision.cli import main
 from provision.cli.cluster import open_scope, with_unnamed
-from provision.cli.driver_verb import change_drivers, verb_arguments
+from provision.cli.driver_verb import change_drivers, show_verb, verb_arguments
 from provision.cli.options import load_fleet
 from provision.errors import GrapnelError
 from provision.rollout.pause import Pause
+from provision.rollout.removing import Removing
 from provision.rollout.verb_plan import DriverVerb, Extent
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from provision.rollout.verb_plan import AnyVerb
     from provision.runner import RunRequest
+
+REMOVE = Removing(parts=frozenset({Part.DRIVER}))
+STEP = {"part": "driver", "action": "install", "target": f"libcuda1 {OLD}", "reason": f"is {NEW} now"}
 
 
 @dataclass
@@ -38,10 +44,15 @@ class Nodes:
     first: tuple[str, ...] = ()
     changed: list[str] = field(default_factory=list)
     refreshed: bool = False  # package lists
+    problems: tuple[str, ...] = ()  # of what is foreseen
+    foreseen: list[str] = field(default_factory=list)
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         self.refreshed |= request.playbook.stem == "facts" and not request.extra_vars.get("grapnel_is_offline")
-        if request.playbook.stem == "driver":
+        if request.check:
+            for name in request.nodes:
+                yield from self._foresee(name, request)
+        elif request.playbook.stem == "driver":
             self.changed += request.nodes
             yield TaskDone(request.nodes[0], "Change the driver", Outcome.CHANGED)
         elif request.playbook.stem == "facts":
@@ -54,6 +65,15 @@ class Nodes:
             return
         yield RunFinished(RunStatus.SUCCESSFUL)
 
+    def _foresee(self, name: str, request: RunRequest) -> Iterator[TaskDone]:
+        self.foreseen.append(f"{request.playbook.stem} {name}")
+        answer = {"steps": [STEP], "notes": [], "problems": list(self.problems)}
+        if request.playbook.stem == "driver" or request.extra_vars.get("grapnel_foresees_driver"):
+            yield TaskDone(name, "Say", Outcome.OK, values={"foreseen": json.dumps(answer).encode()})
+        if request.playbook.stem == "remove":
+            nothing = {"steps": [], "notes": [], "problems": []}
+            yield TaskDone(name, "Look", Outcome.OK, values={"removal": json.dumps(nothing).encode()})
+
     def _facts(self, name: str) -> dict[str, Any]:
         back = None if name in self.first else OLD
         driver = {"current": "0123456789ab", "back": back, "managed": True}
@@ -61,7 +81,7 @@ class Nodes:
         return {**raw_facts(name, [], []), "driver": driver, "module": module}
 
 
-def change(verb: DriverVerb, *, consent: bool = True, **driver: object) -> tuple[Nodes, int]:
+def change(verb: AnyVerb, *, consent: bool = True, **driver: object) -> tuple[Nodes, int]:
     nodes = Nodes(FakeFleet({"n1": FakeNode(), "n2": FakeNode()}), first=("n2",))
     scope = scope_of(cluster_of(nodes.fleet), driver={"version": NEW, **driver})
     return nodes, change_drivers(context(nodes), scope, verb, consent=consent)  # type: ignore[arg-type] # a runner too
@@ -95,8 +115,8 @@ def test_a_rollback_keeps_metrics_for_whoever_reads_them(tmp_path: Path) -> None
     assert "grapnel_rollout_engine_at_work 0" in page
 
 
-@pytest.mark.parametrize("verb", list(DriverVerb))
-def test_no_package_source_is_contacted(verb: DriverVerb) -> None:
+@pytest.mark.parametrize("verb", [DriverVerb.BACK, REMOVE])
+def test_no_package_source_is_contacted(verb: AnyVerb) -> None:
     """A node that got its driver from a bundle waited for a source that does not answer before it went back."""
     nodes, _ = change(verb)
 
@@ -108,7 +128,7 @@ def test_no_package_source_is_contacted(verb: DriverVerb) -> None:
 def test_a_removal_tells_whether_the_next_apply_brings_it_back(
     capsys: pytest.CaptureFixture[str], *, enabled: bool, is_told: bool
 ) -> None:
-    nodes, code = change(DriverVerb.REMOVE, enabled=enabled)
+    nodes, code = change(REMOVE, enabled=enabled)
 
     output = said(capsys)
     assert nodes.changed == ["n1", "n2"]
@@ -174,6 +194,44 @@ def test_an_upgrade_that_changed_no_node_is_not_undone() -> None:
 
     assert raised.value.message == f"no node was changed by an upgrade to the driver that is declared ({NEW})"
     assert nodes.changed == []
+    with pytest.raises(GrapnelError, match="no node was changed by an upgrade"):
+        show_verb(context(nodes), scope, DriverVerb.BACK, as_json=False, extent=Extent(undoes_upgrade=True))  # type: ignore[arg-type] # a runner too
+
+
+def foresee(verb: AnyVerb, *, as_json: bool = False, problems: tuple[str, ...] = ()) -> tuple[Nodes, int]:
+    nodes = Nodes(FakeFleet({"n1": FakeNode()}), problems=problems)
+    scope = scope_of(cluster_of(nodes.fleet), driver={"version": NEW})
+    return nodes, show_verb(context(nodes), scope, verb, as_json=as_json)  # type: ignore[arg-type] # a runner too
+
+
+@pytest.mark.parametrize(("verb", "playbook"), [(DriverVerb.BACK, "driver"), (REMOVE, "remove")])
+def test_the_plan_of_a_verb_has_what_becomes_of_the_driver(
+    verb: AnyVerb, playbook: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes, code = foresee(verb)
+
+    assert (code, nodes.changed, nodes.foreseen) == (0, [], [f"{playbook} n1"])
+    assert f"n1 1 step install libcuda1 {OLD} (is {NEW} now)" in said(capsys)
+
+
+@pytest.mark.parametrize("verb", [DriverVerb.BACK, REMOVE])
+def test_the_plan_as_json_has_it_too(verb: AnyVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    _, code = foresee(verb, as_json=True)
+
+    document = json.loads(capsys.readouterr().out)
+    assert (code, document["parts"], document["nodes"][0]["steps"]) == (0, ["driver"], [STEP])
+
+
+@pytest.mark.parametrize("verb", [DriverVerb.BACK, REMOVE])
+def test_what_keeps_a_node_from_it_is_shown_beside_what_would_be_done(
+    verb: AnyVerb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, code = foresee(verb, problems=("cuda-tool would go with it",))
+
+    output = said(capsys)
+    assert code == 1
+    assert "refused: cuda-tool would go with it" in output
+    assert f"install libcuda1 {OLD}" in output
 
 
 DECLARATION = """\

@@ -14,6 +14,7 @@ IN_WORDS = {
     "agent": "prints lines for the controller alone",
     "completion": "prints a script",
     "controller": "writes a log; its state is the status of GpuStacks",
+    "uninstall": "writes a log, which helm shows",
 }
 
 

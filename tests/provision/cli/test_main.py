@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,3 +169,43 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_a_verb_that_cleans_up(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seen: list[int] = []
+
+    class Waiting(FakeVerb):
+        def run(self, _args: argparse.Namespace) -> int:
+            with tempfile.TemporaryDirectory():
+                seen.append(len(list(tmp_path.iterdir())))
+                os.kill(os.getpid(), number)
+                time.sleep(60)
+            return 0
+
+    former = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    inherited = signal.signal(number, former)  # the tests may be run by nohup
+    try:
+        assert main(["plan"], load=lambda _name: Waiting(0)) == 130
+        assert (seen, list(tmp_path.iterdir())) == ([1], [])
+        assert capsys.readouterr().err == "grapnel: interrupted\n"
+        assert signal.getsignal(number) == former
+    finally:
+        signal.signal(number, inherited)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup has it
+
+    class Hung(FakeVerb):
+        def run(self, _args: argparse.Namespace) -> int:
+            os.kill(os.getpid(), signal.SIGHUP)
+            return 0
+
+    try:
+        assert main(["plan"], load=lambda _name: Hung(0)) == 0
+    finally:
+        signal.signal(signal.SIGHUP, former)

@@ -135,6 +135,16 @@ def test_a_node_that_fails_does_not_stop_the_others(capsys: pytest.CaptureFixtur
     assert "grapnel remove --runtime --daemon" in output
 
 
+def test_only_what_has_failed_is_remembered() -> None:
+    nodes = nodes_with(failing=("n1",), n1=answer(), n2=answer())
+    cluster = cluster_of(nodes.fleet)
+
+    change_drivers(context(nodes), scope_of(cluster, driver={"version": NEW}), Removing(parts=OTHERS), consent=True)  # type: ignore[arg-type] # a runner too
+
+    records = {name: node.record for name, node in cluster.nodes.items()}
+    assert (records["n1"] is not None, records["n2"]) == (True, None)
+
+
 def test_what_cannot_be_given_back_is_said_before_anybody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     nodes = nodes_with(n1=answer(notes=(NOTE,)), n2=answer(notes=(NOTE,)))
     scope = scope_of(cluster_of(nodes.fleet), driver={"version": NEW})

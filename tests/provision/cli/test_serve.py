@@ -152,7 +152,8 @@ def test_page_and_json_are_not_asked_for_at_once(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.functional
-def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_page_is_served_until_a_signal_ends_it(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text("all: {hosts: {n1: {}, n2: {}}}\n")
     (tmp_path / "grapnel.yaml").write_text(
         "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec: {driver: {version: '550.163.01'}}\n"
@@ -170,7 +171,7 @@ def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
         url = process.stdout.readline().removeprefix("serving ").strip()
         with urllib.request.urlopen(f"{url}metrics", timeout=60) as answer:  # noqa: S310 - of this test
             page = answer.read().decode()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(60) == 0
 
     assert 'grapnel_rollout_nodes{state="idle"} 2' in page

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from provision.cli import main
-from provision.cli.status import show_status
+from provision.cli.status import show_status, watch_status
 from provision.cluster import LocalCluster, state_file_path
 from provision.errors import UsageError
 from provision.fleet.sources import inventory_key
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 SCHEMA = json.loads(CONTRACTS.joinpath("status", "schema.json").read_text())
 DONE = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
 FAILED = record(Phase.FAILED, failed_in=Phase.ROLLBACK, since=NOW - MINUTE, reason="3 of 4 GPUs answer")
+
+
+@pytest.fixture(autouse=True)
+def without_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print as into a pipe; the workers of xdist have a width of their own."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def seen(*views: NodeView | NodeProblem, tenant: Tenant | None = ADA, **more: object) -> Seen:
@@ -60,7 +66,8 @@ class FakeReader:
 
 
 def show(*looks: Seen | Exception, node: str | None = None, as_json: bool = False, watching: bool = False) -> int:
-    return show_status(FakeReader(list(looks)), node=node, as_json=as_json, watching=watching)
+    reader = FakeReader(list(looks))
+    return watch_status(reader, node) if watching else show_status(reader, node=node, as_json=as_json)
 
 
 DRAINING = seen(
@@ -104,8 +111,8 @@ def test_equal_nodes_read_like_one(capsys: pytest.CaptureFixture[str]) -> None:
 
 OF_STACKS = """\
 cluster test
-grapnel-controller-0 is at work, since 2026-05-04 12:00:00 UTC (10m00s); it
-prepares, or has published nothing yet
+ada@terminal is at work, since 2026-05-04 12:00:00 UTC (10m00s); it prepares, or has published nothing yet
+no controller leads: stacks are as the last one has left them
 
 2 stacks
   serving  Degraded  37/40  550.163.01  37 of 40 nodes as declared
@@ -113,6 +120,12 @@ prepares, or has published nothing yet
     gpu08, gpu09: cannot be reached
   training  not looked at  no controller has looked at it yet
 """
+
+
+def test_a_stack_whose_node_the_controller_runs_on_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show(seen(stacks=(StackSeen(name="serving", state="AsDeclared", exposure="the controller runs on gpu07"),)))
+    assert "\n  serving  AsDeclared" in (said := capsys.readouterr().out)
+    assert "\n    the controller runs on gpu07\n" in said
 
 
 def test_stacks_are_shown_with_what_is_said_of_their_nodes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +141,7 @@ def test_stacks_are_shown_with_what_is_said_of_their_nodes(capsys: pytest.Captur
             StackTrouble("gpu09", "cannot be reached"),
         ),
     )
-    looked = seen(tenant=replace(ADA, holder="grapnel-controller-0"), stacks=(serving, StackSeen(name="training")))
+    looked = seen(tenant=replace(ADA, holder="ada@terminal"), stacks=(serving, StackSeen(name="training")))
     assert show(looked) == 1, "one of them needs somebody"
     assert read(capsys) == OF_STACKS
     assert show(looked, as_json=True) == 1
@@ -182,16 +195,33 @@ def test_who_is_needed_comes_first_with_what_to_do(capsys: pytest.CaptureFixture
 
     blocks = read(capsys).split("\n\n")
     assert blocks[1] == (
-        "failed in rollback  1 node: quarantined: its upgrade failed, and so did the way\n"
-        "                            back, or the former driver is not as it was; it\n"
-        "                            stays cordoned. The reason has both\n"
+        "failed in rollback  1 node: quarantined: its upgrade failed, and so did the way back, "
+        "or the former driver is not as it was; it stays cordoned. The reason has both\n"
         "  n50  for 1m00s, out of service for 10m00s\n"
         "    3 of 4 GPUs answer\n"
-        "  next: the next run begins with it: drain again, or verify if it is as declared\n"
-        "  by then\n"
-        "  do: `grapnel-driver status` on the node shows each step; repair or reboot it,\n"
-        "  then `grapnel apply`, or `grapnel rollback NODE`"
+        "  next: the next run begins with it: drain again, or verify if it is as declared by then\n"
+        "  do: `grapnel-driver status` on the node shows each step; repair or reboot it, "
+        "then `grapnel apply --limit n50`, or `grapnel rollback n50`"
     )
+
+
+def test_where_a_controller_leads_it_is_said_what_works_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """It sent people to `grapnel apply`, which an idle controller refused."""
+    leads = Tenant(holder="grapnel-controller-0", since=NOON, heard=NOW)
+    look = seen(view("n1", FAILED), tenant=None, controller=leads)
+
+    assert show(look) == 1
+    said = " ".join(read(capsys).split())
+    assert "nobody is at work grapnel-controller-0 is the leading controller since 2026-05-04 12:00:00 UTC" in said
+    assert "next: it is not tried again by itself while its GpuStack declares the same" in said
+    assert "repair or reboot it, then `grapnel retry n1`, or `grapnel rollback n1`" in said
+    show(look, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert (document["engine"], document["controller"]["holder"]) == (None, "grapnel-controller-0")
+    assert "`grapnel apply`" not in document["states"]["failed-in-rollback"]["todo"]
+    show(replace(look, controller=replace(leads, is_at_work=False)))
+    assert "then `grapnel apply --limit n1`, or `grapnel rollback n1`" in " ".join(read(capsys).split())
 
 
 def test_reasons_that_differ_in_the_nodes_own_name_are_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -318,7 +348,7 @@ def test_leaving_the_watch_is_no_failure(capsys: pytest.CaptureFixture[str]) -> 
 
     reader = FakeReader([DRAINING, DRAINING], leave)
 
-    assert show_status(reader, node=None, as_json=False, watching=True) == 0
+    assert watch_status(reader, None) == 0
     assert read(capsys) == PICTURE
 
 

@@ -45,5 +45,5 @@ class Counting:
 def count(cluster: KubernetesCluster) -> Counting:
     """Have all that a connection asks from here on kept."""
     counting = Counting(cluster._api._sender)  # type: ignore[arg-type] # the real one
-    cluster._api._sender = counting
+    cluster._api._sender = cluster._acting._sender = counting  # what it only reads, and what it changes
     return counting

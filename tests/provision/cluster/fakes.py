@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.cluster.api import Api
 from provision.cluster.exchange import Answer
+from provision.cluster.permissions import LEADER_NAME
 from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -129,13 +130,14 @@ class LeaseServer:
 
 
 class FleetServer:
-    """Serves Nodes, as a list or as changes, and the lease; ``forbidden`` are words of requests that it refuses."""
+    """Serves Nodes, as a list or as changes, and two leases; ``forbidden`` are words of requests that it refuses."""
 
     name = "cluster x"
 
     def __init__(self, *nodes: dict[str, Any]) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.lease: dict[str, Any] | None = None
+        self.leader: dict[str, Any] | None = None
         self.changes: list[tuple[str, dict[str, Any]]] = []
         self.is_forgotten = False
         self.forbidden: set[str] = set()
@@ -157,14 +159,16 @@ class FleetServer:
         what = "leases" if "/leases/" in request.path else "watch" if "watch" in request.query else "list"
         self.requests.append(what)
         assert request.method == "GET", "nothing is changed"
-        if what in self.forbidden:
+        is_of_leader = request.path.endswith(LEADER_NAME)
+        if what in self.forbidden or (is_of_leader and "leader" in self.forbidden):
             resource = 'resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system"'
             subject = resource if what == "leases" else 'resource "nodes" in API group ""'
             verb = "get" if what == "leases" else what
             return refusal(403, f'nodes is forbidden: User "eve" cannot {verb} {subject}')
         moment = {"Date": format_datetime(datetime(2026, 11, 21, 9, 40, tzinfo=UTC), usegmt=True)}
         if what == "leases":
-            return answer(200, self.lease, moment) if self.lease else refusal(404, headers=moment)
+            lease = self.leader if is_of_leader else self.lease
+            return answer(200, lease, moment) if lease else refusal(404, headers=moment)
         if what == "watch":
             return self._watch(request, moment)
         return answer(

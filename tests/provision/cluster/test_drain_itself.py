@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from provision.rollout.cluster import EvictionOutcome
+from provision.rollout.decision.leaving import to_restart
+from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.model import NodeView, Phase, Record
 from provision.spec.label_selector import parse_selector
 from provision.spec.model import DaemonSets
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.functional
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 TAINTED = Record(phase=Phase.CORDON, target="535.309.01", began=NOW, since=NOW, is_tainted=True)
 OURS = {"key": "grapnel.dev/upgrade", "effect": "NoSchedule"}
+_NUMBERS = itertools.count(1)
 THEIRS = {"key": "example.com/pool", "value": "gpu", "effect": "NoSchedule"}
 
 
@@ -54,6 +58,10 @@ def daemon_set(name: str, node: str, tolerations: list[dict[str, str]]) -> dict[
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
     }
+
+
+def owner(version: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": "DaemonSet", "name": "x", "uid": "made-up", "controller": True}
 
 
 def test_our_taint_is_written_with_record_and_cordon_and_those_of_others_stay(stage: Stage) -> None:
@@ -103,6 +111,35 @@ def test_a_daemon_set_that_is_evicted_does_not_come_back_until_the_taint_is_gone
 
     cluster.write(node, replace(TAINTED, phase=Phase.DONE), cordoned=False)
     wait_until(lambda: f"DaemonSet/agent-{node}" in pods(), "it comes back with the taint gone")
+
+
+def test_a_daemon_set_that_stays_is_restarted_and_is_back_on_the_cordoned_node(stage: Stage) -> None:
+    """Its pod went on with the libraries of a driver that was exchanged."""
+    node = stage.make_node()
+    stage.kubectl("label", "node", node, f"node={node}")
+    cluster = stage.connect()
+    stage.kubectl("create", "-f", "-", data=daemon_set(f"agent-{node}", node, []))
+    wait_until(lambda: bool(view(cluster, node).gpu_pods), "its pod is there")
+    (before,) = view(cluster, node).gpu_pods
+    assert before.is_restarted
+    assert before.created is not None
+    since = before.created + timedelta(seconds=1)
+    resuming = Record(phase=Phase.RESUME, target="535.309.01", origin="535.261.03", began=before.created, since=since)
+    cluster.write(node, resuming, cordoned=True)
+    state = NodeState(
+        view=view(cluster, node), target=resuming.target, origin=resuming.origin, drain_timeout=timedelta(minutes=5)
+    )
+
+    (asked,) = to_restart(state, resuming)
+    wait_until(lambda: datetime.now(UTC) > since + timedelta(seconds=1), "the new pod is younger")
+    assert cluster.evict(asked).outcome is EvictionOutcome.EVICTED
+
+    def is_back() -> bool:
+        return [pod.uid for pod in view(cluster, node).gpu_pods] not in ([], [before.uid])
+
+    wait_until(is_back, "it is started again, on the cordoned node")
+    assert view(cluster, node).is_cordoned
+    assert to_restart(replace(state, view=view(cluster, node)), resuming) == ()
 
 
 def test_jobs_are_found_by_their_labels_whether_they_have_a_gpu_or_not(stage: Stage) -> None:
@@ -201,3 +238,34 @@ def test_a_plan_knows_which_budget_would_refuse(stage: Stage) -> None:
     reason = cluster.refusals([pod])[pod.uid]
     assert reason.startswith((wanted, f"budget kept-{node} never allows an eviction")), reason
     assert cluster.evict(pod).outcome is EvictionOutcome.BLOCKED
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({"labels": {"grapnel.dev/node-job": "x"}}, id="a run on a node"),
+        pytest.param(
+            {"labels": {"grapnel.dev/node-daemon": "pod"}, "ownerReferences": [owner("example.com/v1")]},
+            id="the node daemon, of a made-up DaemonSet",
+        ),
+        pytest.param({"ownerReferences": [owner("example.com/v1")]}, id="a pod of a made-up DaemonSet"),
+    ],
+)
+def test_the_author_of_a_pod_does_not_hide_it_by_what_it_says_of_itself(stage: Stage, metadata: dict[str, Any]) -> None:
+    """A pod with eight GPUs in any namespace was neither waited for nor evicted, and the driver was taken from it."""
+    node, namespace = stage.make_node(), f"team-{next(_NUMBERS)}"
+    cluster = stage.connect(rules=replace(GPU_RULES, takes_all=True))
+    stage.kubectl("create", "namespace", namespace)
+    container = {"name": "main", "image": "x", "resources": {"limits": {GPU: "8"}}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train", "namespace": namespace, **metadata},
+        "spec": {"nodeName": node, "containers": [container]},
+    }
+    stage.kubectl("create", "-f", "-", data=pod)
+
+    (found,) = view(cluster, node).gpu_pods
+
+    assert (found.name, found.is_mirror_or_daemon) == ("train", False)
+    assert cluster.evict(found).outcome is EvictionOutcome.EVICTED

@@ -232,3 +232,34 @@ def test_a_request_that_is_refused_is_an_eviction(stage: Stage, controller: Cont
     finally:
         stage.kubectl("delete", "quota", "no-requests")
     assert controller.requests() == []
+
+
+def test_a_request_of_somebody_else_speaks_for_no_pod(stage: Stage, controller: Controller) -> None:
+    """Whoever may request evictions in some namespace kept the pods of others on their nodes, by a label and a uid."""
+    cluster = stage.connect(rules=RULES)
+    pod = pod_of(stage, cluster)
+    stage.kubectl("create", "namespace", "mallory")
+    forged: dict[str, Any] = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "EvictionRequest",
+        "metadata": {
+            "name": f"grapnel-{pod.uid}",
+            "namespace": "mallory",
+            "labels": {"app.kubernetes.io/managed-by": "grapnel"},
+        },
+        "spec": {
+            "target": {"pod": {"name": pod.name, "uid": pod.uid}},
+            "requester": "grapnel.dev/drain",
+            "intent": "Eviction",
+        },
+    }
+    stage.kubectl("create", "-f", "-", data=forged)
+    named = {**forged, "metadata": {**forged["metadata"], "name": "mallory", "namespace": "default"}}
+    stage.kubectl("create", "-f", "-", data=named)
+
+    assert cluster.evict(pod) == REQUESTED
+
+    there = {"default/mallory", f"default/grapnel-{pod.uid}"}
+    assert {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in controller.requests()} == there
+    cluster.settle_evictions(lambda _uid: False)
+    assert [each["metadata"]["name"] for each in controller.requests()] == ["mallory"], "what is not ours stays"

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from provision.cluster.lease import DEADLINE_S, DURATION_S, PROGRESS, Tenure, hold
+from provision.cluster.lease import DEADLINE_S, DURATION_S, PROGRESS, Tenure, hold, holder_now
+from provision.cluster.permissions import LEADER_NAME
 from provision.rollout.errors import HeldError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, LeaseServer
 
@@ -71,6 +72,28 @@ def test_of_two_that_want_it_in_the_same_moment_one_gets_it(server: LeaseServer)
 
     with pytest.raises(HeldError, match="quick is changing nodes"):
         slow.acquire()
+
+
+def test_who_leads_a_controller_is_told_in_other_words(server: LeaseServer) -> None:
+    leading = Tenure(server.api(), "controller-a", clock=server.clock, name=LEADER_NAME)
+    leading.acquire()
+
+    with pytest.raises(HeldError) as raised:
+        Tenure(server.api(), "controller-b", clock=server.clock, name=LEADER_NAME).acquire()
+
+    assert raised.value.message.startswith("controller-a is the leading controller of cluster x since ")
+    assert "kube-system/grapnel-controller runs out within 45 s" in raised.value.hint
+    assert server.stored is not None
+    assert server.stored["metadata"]["name"] == LEADER_NAME
+
+
+def test_who_has_it_now_is_nobody_once_it_has_run_out(server: LeaseServer) -> None:
+    assert holder_now(server.api()) == ""
+    tenure(server, "ada").acquire()
+
+    assert holder_now(server.api()) == "ada"
+    server.clock.now += DURATION_S + 2
+    assert holder_now(server.api()) == ""
 
 
 def test_renewing_keeps_it(server: LeaseServer) -> None:

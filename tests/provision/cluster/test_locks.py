@@ -88,6 +88,20 @@ def test_the_maintenance_operator_holds_a_node_once_it_has_begun() -> None:
     assert "NodeMaintenance default/m-Ready): waits until" in maintenance_holds(begun)["Ready"]
 
 
+def test_a_maintenance_that_only_names_grapnel_as_its_requestor_is_not_ours() -> None:
+    """It held nothing, granted what was asked of the operator for the node, and was deleted as a leftover."""
+    whole = {
+        "metadata": {"name": "mallory", "namespace": "default"},
+        "spec": {"nodeName": "n1", "requestorID": "grapnel.dev"},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}]},
+    }
+    found = msgspec.convert(whole, NodeMaintenance)
+    named = msgspec.convert({**whole, "metadata": {"name": "grapnel-n1", "namespace": "default"}}, NodeMaintenance)
+    assert (found.is_ours, named.is_ours) == (False, True)
+    assert set(maintenance_holds([found, named])) == {"n1"}
+    assert maintenance_holds([named]) == {}
+
+
 def locks(server: ScriptedServer, clock: Clock, *respect: Tool) -> Locks:
     return Locks(Api(server, sleep=clock.sleep, clock=clock), respect, clock=clock, now=lambda: NOW)
 

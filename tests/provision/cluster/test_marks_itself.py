@@ -9,6 +9,7 @@ import pytest
 
 from provision.apply.model import NodeResult, Status
 from provision.apply.removal import ALL_PARTS
+from provision.cluster.marks import AS_DECLARED
 from provision.cluster.node_marks import MARKS
 from provision.rollout.cluster_removal import plan_cluster_removal, take_back
 from provision.rollout.node_marks import NO_MARKS, MarkChange, NodeMarks
@@ -69,6 +70,19 @@ def test_labels_and_taints_are_set_beside_those_of_others(stage: Stage, cluster:
     assert keys(stage, node) == ["nvidia.com/gpu", "site.example/reserved", "site.example/theirs"]
     cluster.observe([node])
     assert cluster.compare_marks({node: WANTED}) == {}
+
+
+def test_that_a_node_is_as_declared_is_withdrawn_with_one_request_for_each_that_says_so(
+    stage: Stage, cluster: KubernetesCluster
+) -> None:
+    claimed, other = stage.make_node(rack="b7"), stage.make_node(rack="b7")
+    stage.kubectl("annotate", "node", claimed, f"{AS_DECLARED}=f00")
+    cluster.observe([claimed, other])
+    counting = count(cluster)
+    cluster.withdraw_claims([claimed, other])
+    cluster.withdraw_claims([claimed, other])
+    assert AS_DECLARED not in stage.get("node", claimed)["metadata"].get("annotations", {})
+    assert counting.methods() == ["PATCH"]
 
 
 def test_setting_them_again_writes_nothing(stage: Stage, cluster: KubernetesCluster) -> None:

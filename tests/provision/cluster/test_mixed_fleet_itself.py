@@ -169,6 +169,7 @@ def both_in_flight(mixed: Mixed) -> Iterator[tuple[Running, str]]:
         yield apply, job
 
 
+@pytest.mark.long
 def test_a_pause_holds_up_both_and_what_is_in_flight_in_either_ends(mixed: Mixed) -> None:
     first, second = mixed.in_kubernetes
     machines = mixed.fleet.machines

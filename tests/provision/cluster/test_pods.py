@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from provision.cluster.objects import PodResourceClaim, Toleration
-from provision.cluster.pod_rules import PodRules, tolerates
+from provision.cluster.pod_rules import DRAIN_SKIP, PodRules, tolerates
 from provision.cluster.pods import Claims, NodePods, has_gpu_of, pods_of_nodes, unknown
 from provision.rollout.model import GpuPod
 from provision.spec.label_selector import parse_selector
@@ -108,7 +109,7 @@ def test_a_pod_counts_for_its_node_when(changes: dict[str, Any], expected: bool)
 
 def test_before_a_reboot_all_pods_have_to_leave() -> None:
     everyone = replace(RULES, takes_all=True)
-    daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "cni", "controller": True, "uid": "u"}]}
+    daemon = {"ownerReferences": [OWNER | {"kind": "DaemonSet", "name": "cni", "controller": True}]}
     pods = [pod("web"), pod("cni", metadata=daemon), pod("done", status={"phase": "Succeeded"})]
 
     found = pods_of_nodes(pods, everyone)["n1"].gpu
@@ -117,20 +118,43 @@ def test_before_a_reboot_all_pods_have_to_leave() -> None:
     assert [(each.name, each.is_mirror_or_daemon) for each in found] == [("cni", True), ("web", False)]
 
 
-@pytest.mark.parametrize(
-    ("metadata", "is_left_out"),
-    [
-        pytest.param({"labels": {"grapnel.dev/node-job": "n1"}}, True, id="a run on the node"),
-        pytest.param({"labels": {"grapnel.dev/node-daemon": "pod"}, "daemon": True}, True, id="the node daemon"),
-        pytest.param({"labels": {"grapnel.dev/node-daemon": "pod"}}, False, id="somebody with its label"),
-    ],
-)
-def test_what_the_node_is_released_by_is_not_in_its_own_way(metadata: dict[str, Any], is_left_out: bool) -> None:  # noqa: FBT001 - see above
-    owner = {"kind": "DaemonSet", "name": "grapnel-node", "controller": True, "uid": "u"}
-    owners = {"ownerReferences": [owner]} if metadata.pop("daemon", False) else {}
-    rules = replace(RULES, takes_all=True, daemon_sets=DaemonSets.WAIT)
+JOB_OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "grapnel-1", "controller": True, "uid": "u"}
+DAEMON_OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "grapnel-node", "controller": True, "uid": "u"}
+RUN: dict[str, Any] = {"labels": {"grapnel.dev/node-job": "n1"}, "ownerReferences": [JOB_OWNER]}
+THE_DAEMON: dict[str, Any] = {"labels": {"grapnel.dev/node-daemon": "pod"}, "ownerReferences": [DAEMON_OWNER]}
+HERE = "grapnel-system"
 
-    assert (pods_of_nodes([pod("own", metadata={**metadata, **owners})], rules) == {}) is is_left_out
+
+def left_out(metadata: dict[str, Any], namespace: str = HERE, **spec: Any) -> bool:  # noqa: ANN401 - parts of an object of the API
+    rules = replace(RULES, takes_all=True, daemon_sets=DaemonSets.WAIT)
+    return pods_of_nodes([pod("own", metadata={"namespace": namespace, **metadata}, spec=spec)], rules) == {}
+
+
+@pytest.mark.parametrize("metadata", [pytest.param(RUN, id="a run on the node"), pytest.param(THE_DAEMON, id="daemon")])
+def test_what_the_node_is_released_by_is_not_in_its_own_way(metadata: dict[str, Any]) -> None:
+    assert left_out(metadata)
+
+
+@pytest.mark.parametrize("metadata", [pytest.param(RUN, id="a run on the node"), pytest.param(THE_DAEMON, id="daemon")])
+def test_nobody_hides_a_pod_with_the_labels_of_grapnels_own(metadata: dict[str, Any]) -> None:
+    """A pod with eight GPUs was not waited for and not evicted, in whatever namespace its author had put the label."""
+    assert not left_out(metadata, "default")
+    assert not left_out(metadata, containers=[container(limits={"nvidia.com/gpu": "8"})])
+    assert not left_out({**metadata, "ownerReferences": []})
+    assert not left_out({**metadata, "annotations": {"kubernetes.io/config.mirror": "3f"}})
+    for changed in (
+        {"apiVersion": "example.com/v1"},
+        {"apiVersion": ""},
+        {"kind": "ReplicaSet"},
+        {"controller": False},
+    ):
+        assert not left_out({**metadata, "ownerReferences": [{**metadata["ownerReferences"][0], **changed}]})
+
+
+def test_pods_of_grapnel_are_where_the_controller_makes_its_jobs() -> None:
+    elsewhere = replace(RULES, takes_all=True, namespace="gpus")
+    pods = [pod("here", metadata={"namespace": "gpus", **RUN}), pod("there", metadata={"namespace": HERE, **RUN})]
+    assert [each.name for each in pods_of_nodes(pods, elsewhere)["n1"].gpu] == ["there"]
 
 
 def only(rules: PodRules = RULES, spec: dict[str, Any] | None = None, **metadata: Any) -> GpuPod:  # noqa: ANN401 - parts of an object of the API
@@ -153,6 +177,16 @@ def test_a_pod_is_named_with_its_controller() -> None:
 
 def test_an_owner_that_is_not_the_controller_does_not_bring_the_pod_back() -> None:
     assert only(ownerReferences=[OWNER | {"kind": "ConfigMap", "name": "x"}]).controller == ""
+
+
+@pytest.mark.parametrize("version", ["example.com/v1", "appsx/v1", "v1"])
+def test_an_owner_that_only_calls_itself_a_daemon_set_is_none(version: str) -> None:
+    """Nothing makes such a pod again, and no garbage collector knows its owner: it was left alone with its GPUs."""
+    found = only(
+        ownerReferences=[OWNER | {"apiVersion": version, "kind": "DaemonSet", "name": "d", "controller": True}]
+    )
+    assert not found.is_mirror_or_daemon
+    assert not found.is_restarted
 
 
 def test_a_pod_of_a_daemon_set_comes_back_wherever_it_is_evicted() -> None:
@@ -307,3 +341,25 @@ def test_a_pod_is_replaced_first_where(rules: dict[str, Any], owners: dict[str, 
     found = only(replace(RULES, **first), labels={"app": "web"}, **owners)
 
     assert found.is_replaced_first is expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "labels", "expected"),
+    [
+        pytest.param({}, {}, True, id="which stays"),
+        pytest.param({}, {DRAIN_SKIP: "true"}, False, id="that has the label to be left alone"),
+        pytest.param({"daemon_sets": DaemonSets.EVICT}, {}, False, id="that is evicted before"),
+        pytest.param({"daemon_sets": DaemonSets.WAIT}, {}, False, id="that is waited for"),
+    ],
+)
+def test_a_pod_of_a_daemon_set_is_restarted_afterwards(
+    rules: dict[str, Any],
+    labels: dict[str, str],
+    expected: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    owner = OWNER | {"kind": "DaemonSet", "name": "dcgm", "controller": True}
+    meta = {"ownerReferences": [owner], "labels": labels, "creationTimestamp": "2026-05-04T11:59:00Z"}
+    found = pods_of_nodes([pod(metadata=meta, spec={"containers": [container(limits=GPU)]})], replace(RULES, **rules))
+    (seen,) = found["n1"].gpu
+    assert seen.is_restarted is expected
+    assert seen.created == datetime(2026, 5, 4, 11, 59, tzinfo=UTC)

@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from provision.cluster.errors import RecordError
 from provision.cluster.progress import MAX_BYTES, MAX_REASONS, decode_progress, encode_progress
 from provision.rollout.standing import Members, Standing
 from tests.provision.cluster.samples import NOW
+from tests.schema import require_schema
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "contracts" / "rollout-progress"
 GOOD = sorted(CONTRACT.joinpath("good").glob("*.json"))
@@ -61,7 +61,7 @@ def test_what_is_published_comes_back() -> None:
     text = encode_progress(STANDING)
 
     assert decode_progress(text) == STANDING
-    jsonschema.validate(json.loads(text), json.loads(CONTRACT.joinpath("schema.json").read_text()))
+    require_schema(json.loads(text), json.loads(CONTRACT.joinpath("schema.json").read_text()))
 
 
 def test_nodes_are_called_as_the_cluster_calls_them() -> None:

@@ -21,6 +21,10 @@ from provision.cluster.state_file import lock_path, progress_path
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import HeldError
 from provision.rollout.model import NodeView, Phase
+from provision.rollout.status.advice import unled
+from provision.rollout.status.derive import fleet_status
+from provision.rollout.status.model import StackSeen
+from provision.rollout.status.situations import LEFT
 from tests.provision.cluster.fakes import Clock, FleetServer
 from tests.provision.cluster.samples import NOW, RECORD
 from tests.provision.cluster.test_progress import STANDING
@@ -155,6 +159,45 @@ def test_without_permission_for_the_lease_the_nodes_are_seen_and_the_rule_is_nam
     (complaint,) = seen.complaints
     assert "eve may not get leases in namespace kube-system on cluster x" in complaint
     assert '{apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get"]}' in complaint
+
+
+def test_a_controller_leads_although_nobody_is_at_work(server: FleetServer) -> None:
+    server.leader = lease("grapnel-controller-0")
+
+    seen = reader(server).look()
+
+    assert seen.tenant is None
+    assert seen.controller is not None
+    assert (seen.controller.holder, seen.is_led) == ("grapnel-controller-0", True)
+    server.leader = lease("grapnel-controller-0", heard="2026-11-21T09:39:00.000000Z")
+    assert not reader(server).look().is_led, "it was not heard of"
+
+
+def test_stacks_without_a_controller_are_abandoned_and_where_that_is_not_known_nobody_says_so(
+    server: FleetServer,
+) -> None:
+    stacks = lambda _api, _labels: ((StackSeen(name="fleet"),), "")  # noqa: E731 - the one stack
+    look = KubernetesReader(Api(server), None, {}, stacks=stacks).look
+
+    assert look().is_abandoned
+    assert fleet_status(look()).told(LEFT[Phase.DRAIN]) == unled(LEFT[Phase.DRAIN])
+    server.leader = lease("grapnel-controller-0")
+    assert not look().is_abandoned
+    server.leader, server.forbidden = None, {"leader"}
+    assert not look().is_abandoned
+    server.forbidden = set()
+    assert not reader(server).look().is_abandoned, "there is nothing to be done by a controller"
+
+
+def test_a_role_from_before_there_was_a_lease_of_the_leader_is_told_what_is_missing(server: FleetServer) -> None:
+    server.lease, server.forbidden = lease(), {"leader"}
+
+    seen = reader(server).look()
+
+    assert seen.is_lease_known
+    assert seen.tenant is not None
+    (complaint,) = seen.complaints
+    assert complaint.startswith("whether a controller leads is not known: ")
 
 
 def test_without_permission_to_list_nodes_it_is_an_error(server: FleetServer) -> None:

@@ -7,17 +7,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import jsonschema
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.cluster.errors import RecordError
-from provision.cluster.marks import NVIDIA_WORDS, render_patch
+from provision.cluster.marks import AS_DECLARED, NVIDIA_WORDS, render_patch
 from provision.cluster.objects import Metadata, Node, NodeSpec, Taint
 from provision.cluster.record import MAX_REASON, decode_record, encode_record
 from provision.rollout.model import ChangeKind, Phase, Record
 from tests.provision.cluster.samples import CONTRACT, RECORD
+from tests.schema import require_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,7 @@ BAD = sorted(CONTRACT.joinpath("bad").glob("*.json"))
 AT_SEVEN = Node(metadata=Metadata(name="n1", resource_version="7"))
 SCHEMA = json.loads(CONTRACT.joinpath("schema.json").read_text())
 WORDS = {
+    "back-for-a-list": "expected `str`, got `array` - at `$.backFor`",
     "boot-is-a-template": "expected `str` matching regex '^[0-9a-f-]{0,64}$' - at `$.boot`",
     "kind-unknown": "invalid enum value 'firmware' - at `$.kind`",
     "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
@@ -95,7 +97,7 @@ def test_what_is_written_is_read_back_and_follows_the_schema(record: Record) -> 
 
     assert decode_record(text) == record
     assert "\n" not in text
-    jsonschema.validate(json.loads(text), SCHEMA)
+    require_schema(json.loads(text), SCHEMA)
 
 
 @pytest.mark.slow
@@ -116,6 +118,14 @@ def test_a_reason_of_unusual_length_is_cut() -> None:
 
     assert len(read.reason) == MAX_REASON
     assert read.reason.endswith("x…")
+
+
+def test_a_reason_that_a_node_wrote_itself_is_cut_as_well() -> None:
+    """A quarter of a megabyte was searched for words again and again: two minutes of the controller for each scrape."""
+    forged = json.loads(encode_record(RECORD)) | {"reason": "gate " * 30_000, "ailment": "x" * 50_000}
+    read = decode_record(json.dumps(forged))
+
+    assert (len(read.reason), len(read.ailment)) == (MAX_REASON, MAX_REASON)
 
 
 def test_bytes_that_are_no_text_do_not_get_in_the_way_of_a_reason() -> None:
@@ -162,6 +172,21 @@ def taints_after(record: Record | None, *present: Taint) -> list[dict[str, str]]
     patch = render_patch(record, cordoned=None, node=node)
     found: list[dict[str, str]] | None = patch.get("spec", {}).get("taints")
     return found
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_withdrawn"),
+    [(phase, phase is not Phase.DONE) for phase in Phase],
+)
+def test_that_a_node_is_as_declared_is_withdrawn_with_the_record_of_its_change(
+    phase: Phase, *, is_withdrawn: bool
+) -> None:
+    """It was left there while the node was changed, and believed when the earlier declaration was back."""
+    node = msgspec.convert({"metadata": {"name": "n1", "annotations": {AS_DECLARED: "f00"}}}, Node)
+    patch = render_patch(replace(RECORD, phase=phase), cordoned=None, node=node)
+    assert (patch["metadata"]["annotations"].get(AS_DECLARED, "kept") is None) is is_withdrawn
+    assert AS_DECLARED not in render_patch(None, cordoned=None, node=node)["metadata"]["annotations"]
+    assert AS_DECLARED not in render_patch(RECORD, cordoned=None, node=AT_SEVEN)["metadata"]["annotations"]
 
 
 def test_our_taint_comes_and_goes_with_the_record_and_those_of_others_stay() -> None:

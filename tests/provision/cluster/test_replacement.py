@@ -30,7 +30,7 @@ def deployment(*, revision: int = 1, seen: int = 1, conditions: tuple[object, ..
 
 
 def replica(name: str, node: str = "n1", *, of: str = "web-old", status: object = READY, **meta: object) -> Replica:
-    owner = {"kind": "ReplicaSet", "name": of, "controller": True}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": of, "uid": of, "controller": True}
     spec = {"nodeName": node, "tolerations": meta.pop("tolerations", ())}
     return msgspec.convert(
         {

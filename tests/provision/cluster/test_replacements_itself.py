@@ -253,3 +253,28 @@ def test_a_paused_deployment_is_named_and_left_alone(stage: Stage) -> None:
     reason = f"Deployment {shop.name} is paused, and starts no replacement: `kubectl rollout resume` ends that"
     assert cluster.evict(pod) == blocked(reason)
     assert json.dumps(stage.get("deployment", shop.name)["spec"], sort_keys=True) == before
+
+
+def test_a_pod_that_only_calls_itself_one_of_a_deployment_restarts_nothing(stage: Stage) -> None:
+    """Whoever may make pods in a namespace could have every Deployment there restarted, with rights of grapnel's."""
+    shop, cluster = Shop(stage, 2), stage.connect(rules=RULES)
+    shop.deploy()
+    (real,) = shop.run_all(1)
+    node = real["spec"]["nodeName"]
+    labels = real["metadata"]["labels"]
+    owner = {**real["metadata"]["ownerReferences"][0], "apiVersion": "example.com/v1", "uid": "made-up"}
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"forged-{node}", "labels": labels, "ownerReferences": [owner]},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "x", "resources": {"limits": {GPU: "1"}}}],
+        },
+    }
+    stage.kubectl("create", "-f", "-", data=forged)
+    (pod,) = (each for each in drain(cluster, node) if each.name == f"forged-{node}")
+
+    assert cluster.refusals([pod])[pod.uid].startswith("its replacement cannot come first (ReplicaSet ")
+    assert cluster.evict(pod).outcome is EvictionOutcome.EVICTED
+    assert shop.restarts == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from provision.apply.model import Note
 from provision.cluster.api import Api
 from provision.cluster.notices import LIFECYCLE, Notice, conditions, event, message_of, reason_of
 from provision.cluster.objects import Metadata, Node
@@ -92,6 +94,21 @@ def test_what_a_killed_engine_left_on_a_node_that_is_over_is_corrected_and_nothi
         "/api/v1/nodes/node-2/status": [(UPGRADE_CONDITION, "False", "GrapnelForgotten")],
     }, "a node in flight is told of when it goes on"
     assert len(server.requests) == 2
+
+
+def test_what_is_left_to_know_of_a_node_that_is_done_is_a_warning_and_a_long_reason_is_cut() -> None:
+    server = Server()
+    found = reporter(server)
+    found.hear(PhaseEntered("1", Phase.DONE, remark="pod x has the former libraries"))
+    found.hear(PhaseEntered("2", Phase.FAILED, f"it broke; {'x' * 600}", takes_pods=True))
+    found.close()
+    told = {each["involvedObject"]["name"]: (each["type"], each["message"]) for each in server.bodies("/events")}
+    done = "the driver upgrade is done: the node is in service: pod x has the former libraries"
+    assert told["node-1"] == ("Warning", done)
+    kind, message = told["node-2"]
+    assert kind == "Warning"
+    assert message.startswith("the driver upgrade has failed, and the node takes pods: it broke; xxx")
+    assert len(message) < 300
 
 
 def test_an_engine_that_lives_renews_what_holds() -> None:
@@ -256,3 +273,27 @@ def test_the_role_grants_what_is_needed() -> None:
     granted = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
 
     assert granted == {(each.resource, each.verb) for each in TELLING}
+
+
+def test_what_ends_a_job_in_an_upgrade_is_an_event_of_the_node_and_few_are() -> None:
+    server, times = Server(), iter([NOON, NOON + timedelta(seconds=9), NOON + timedelta(seconds=10), NOON])
+    found = NodeReporter(Api(server), node, events=True, kinds=KINDS, clock=lambda: next(times), pause_s=0)
+    cut = Note("1", "Job grapnel-1 was cut off (its pod was deleted)", reason="JobCutOff")
+    found.hear(cut)
+    found.hear(replace(cut, text="again at once"))
+    found.hear(replace(cut, text="again later"))
+    found.hear(replace(cut, node="2"))
+    found.hear(Note("1", "a word for the log"))
+    assert found.close() == "1 Events were not written"
+
+    events = [
+        (body["involvedObject"]["name"], body["reason"], body["type"], body["message"])
+        for body in server.bodies("events")
+    ]
+    word = f"{OWN_REASON}JobCutOff"
+    assert events == [
+        ("node-1", word, "Warning", cut.text),
+        ("node-1", word, "Warning", "again later"),
+        ("node-2", word, "Warning", cut.text),
+    ]
+    assert server.bodies("/status") == []

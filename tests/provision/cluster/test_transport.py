@@ -340,3 +340,9 @@ def test_a_server_whose_certificate_has_expired_is_not_believed_and_that_is_said
 
     with pytest.raises(UnreachableError, match="its certificate is not trusted: certificate has expired"):
         Transport(config).send(GET)
+
+
+def test_a_connection_that_is_kept_has_the_next_deadline(server: ThreadingHTTPServer) -> None:
+    transport = Transport(kubeconfig(server))
+    for _ in range(3):
+        assert transport.send(replace(GET, timeout_s=30.0)).code == 200

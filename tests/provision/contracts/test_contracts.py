@@ -14,6 +14,7 @@ from provision.fleet.facts import parse_facts
 from provision.node_plan import NodePlan
 from tests.provision.contracts.schemas import CONTRACTS, TYPES, render_schema
 from tests.provision.samples import as_json, configured, make_facts, make_stack, plan
+from tests.schema import require_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,14 +39,14 @@ def test_the_schema_is_the_types(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", [path for paths in GOOD.values() for path in paths], ids=lambda path: path.stem)
 def test_good_samples_follow_the_schema(sample: Path) -> None:
-    jsonschema.validate(json.loads(sample.read_text()), render_schema(sample.parents[1].name))
+    require_schema(json.loads(sample.read_text()), render_schema(sample.parents[1].name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", [path for paths in BAD.values() for path in paths], ids=lambda path: path.stem)
 def test_bad_samples_do_not(sample: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(json.loads(sample.read_text()), render_schema(sample.parents[1].name))
+        require_schema(json.loads(sample.read_text()), render_schema(sample.parents[1].name))
 
 
 @samples(GOOD, "node-facts")
@@ -120,7 +121,7 @@ def test_bad_plans_are_refused(sample: Path) -> None:
 @pytest.mark.slow
 def test_plans_follow_their_schema() -> None:
     for current in (plan(make_facts()), plan(configured())):
-        jsonschema.validate(json.loads(msgspec.json.encode(current)), render_schema("node-plan"))
+        require_schema(json.loads(msgspec.json.encode(current)), render_schema("node-plan"))
 
 
 def test_what_a_newer_module_says_besides_is_ignored() -> None:

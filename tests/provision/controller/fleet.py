@@ -158,9 +158,9 @@ class World:
         return Api(self.wrap(Transport(read_kubeconfig((path,), None))), clock=lambda: time.monotonic() * self.haste)
 
     @contextlib.contextmanager
-    def controller(self, holder: str = "controller-a") -> Iterator[Controller]:
-        """Run a controller while inside; what ends it is raised."""
-        found = self.make_controller(holder)
+    def controller(self, holder: str = "controller-a", *, node: str = "") -> Iterator[Controller]:
+        """Run a controller while inside, as if it was on ``node``; what ends it is raised."""
+        found = self.make_controller(holder, node)
         ended: list[BaseException] = []
 
         def run() -> None:
@@ -180,7 +180,7 @@ class World:
         if ended:
             raise ended[0]
 
-    def make_controller(self, holder: str) -> Controller:
+    def make_controller(self, holder: str, node: str = "") -> Controller:
         """Return a controller that is not running."""
         api = self.api()
 
@@ -195,4 +195,4 @@ class World:
                 planner=planner,
             )
 
-        return Controller(api, means, holder, say=self.said.append)
+        return Controller(api, means, holder, say=self.said.append, node=node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from provision.runner import Outcome, TaskDone, TaskStarted
@@ -21,14 +21,21 @@ if TYPE_CHECKING:
 class Machines(FakeFleet):
     """``stops`` are machines on which every change waits until it is taken out of there, or the run is canceled.
 
-    ``stuck`` are those from which nothing can be removed. ``together`` are those at which two runs were at once.
+    With ``stops_in``, they wait in this playbook alone. ``stuck`` are those from which nothing can be removed.
+    ``together`` are those at which two runs were at once. Where they ``remember``, the driver before the last one is
+    the way back of each.
     """
 
     stops: set[str] = field(default_factory=set)
+    stops_in: str = ""
     stopped: set[str] = field(default_factory=set)
     stuck: set[str] = field(default_factory=set)
     together: set[str] = field(default_factory=set)
+    remember: bool = False
+    former: dict[str, list[str]] = field(default_factory=dict)
+    returned: list[str] = field(default_factory=list)
     _at: Counter[str] = field(default_factory=Counter)
+    _doing: dict[str, str] = field(default_factory=dict)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -40,6 +47,7 @@ class Machines(FakeFleet):
         with self._mutex:
             for name in request.nodes if is_change else ():
                 self._at[name] += 1
+                self._doing[name] = request.playbook.stem
                 self.together |= {name} if self._at[name] > 1 else set()
         try:
             yield from super().run(request, cancel)
@@ -48,12 +56,59 @@ class Machines(FakeFleet):
                 self._at.subtract(request.nodes if is_change else ())
 
     def _stop_at(self, name: str, cancel: threading.Event) -> None:
-        while name in self.stops and not cancel.is_set():
+        while name in self.stops and self.stops_in in ("", self._doing[name]) and not cancel.is_set():
             self.stopped.add(name)
             cancel.wait(0.02)
 
     def _works(self) -> dict[str, Callable[[str, RunRequest, threading.Event], Iterator[Event]]]:
-        return {**super()._works(), "remove": self._remove}
+        back = {"driver": self._go_back} if self.remember else {}
+        return {**super()._works(), "apply": self._exchange, "remove": self._remove, **back}
+
+    def _exchange(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        """Apply a plan; a machine has one driver, the one that was installed last."""
+        packages = self.nodes[name].packages
+        for event in self._install(name, request, cancel):
+            former = [each for each in packages if each.startswith("driver-")][:-1]
+            packages[:] = [each for each in packages if each not in former]
+            self.former.setdefault(name, []).extend(former)
+            yield event
+
+    def _look(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        for event in super()._look(name, request, cancel):
+            if isinstance(event, TaskDone) and "facts" in event.values:
+                facts = {**json.loads(event.values["facts"]), **self._driver_of(name)}
+                yield replace(event, values={"facts": json.dumps(facts).encode()})
+            else:
+                yield event
+
+    def _driver_of(self, name: str) -> dict[str, object]:
+        has = [each.removeprefix("driver-") for each in self.nodes[name].packages if each.startswith("driver-")]
+        former = self.former.get(name, [])
+        if not has:
+            return {}
+        module = {"module": {"loaded": True, "version": has[-1]}}
+        if not self.remember:
+            return module
+        run = {"state": "done", "verb": "back" if name in self.returned else "swap", "change": "0123456789ab"}
+        back = {"back": former[-1].removeprefix("driver-")} if former else {}
+        return {
+            **module,
+            "driver": {"current": f"change-{len(former)}", "managed": True, "run": run, **back},
+        }
+
+    def _go_back(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        assert request.extra_vars["grapnel_driver_verb"] == "back"
+        yield TaskStarted(name, "change the driver")
+        self._stop_at(name, cancel)
+        if cancel.is_set():
+            return
+        former, packages = self.former.get(name, []), self.nodes[name].packages
+        if not former:
+            yield TaskDone(name, "change the driver", Outcome.FAILED, message="there is no way back")
+            return
+        packages[:] = [*(each for each in packages if not each.startswith("driver-")), former.pop()]
+        self.returned.append(name)
+        yield TaskDone(name, "change the driver", Outcome.CHANGED)
 
     def _remove(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         node = self.nodes[name]

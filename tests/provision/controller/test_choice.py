@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts, key_of
-from provision.controller.choice import Order, choose
+from provision.controller.choice import ASKED_LATER, NOT_HEARD, Order, choose
 from provision.controller.fingerprint import of_node, of_stack, of_try
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from tests.provision.controller.fleet import PAYLOAD
 from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.samples import make_stack
 from tests.provision.stacks.samples import stack
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from provision.controller.nodes import SeenNode
 
+VERSION = stack().spec.driver.version or ""
 
-def order(*nodes: SeenNode, attempts: Attempts | None = None, now_s: float = 0.0) -> Order:
+
+def order(
+    *nodes: SeenNode, attempts: Attempts | None = None, now_s: float = 0.0, marking: Collection[str] = ()
+) -> Order:
     members = {node.name: node for node in nodes}
-    return choose(stack(), FINGERPRINT, members, attempts or Attempts(), now_s)
+    return choose(stack(), FINGERPRINT, members, attempts or Attempts(), now_s, marking=marking)
 
 
 def as_declared(name: str = "n1", **more: object) -> SeenNode:
@@ -39,7 +45,12 @@ def as_declared(name: str = "n1", **more: object) -> SeenNode:
         (as_declared(is_joining=True), True),
         (as_declared(is_drifted=True), True),
         (as_declared(record=record(Phase.SWAP)), True),
-        (as_declared(record=record(Phase.DONE)), False),
+        (as_declared(record=record(Phase.DONE, target=VERSION)), False),
+        (as_declared(record=record(Phase.DONE, target="1.2.3")), True),
+        (as_declared(record=record(Phase.DONE, target="1.2.3", kind=ChangeKind.REBOOT)), False),
+        (as_declared(record=record(Phase.FAILED, target="1.2.3")), True),
+        (as_declared(driver=VERSION), False),
+        (as_declared(driver="1.2.3"), True),
         (as_declared(record=record(Phase.FAILED, retry=True)), True),
     ],
 )
@@ -69,6 +80,42 @@ def test_a_node_that_was_left_failed_by_who_was_killed_before_that_was_written_w
     target = stack().spec.driver.version
     assert order(seen(record=record(Phase.FAILED, target=target))).barred == {"n1"}
     assert order(seen(record=record(Phase.FAILED, target="1.2.3"))).due == {"n1"}, "another driver is declared by now"
+
+
+def test_that_a_node_was_as_declared_says_nothing_once_its_upgrade_is_under_way() -> None:
+    """A terminal that was killed, or a declaration that was taken back, had left it cordoned for half an hour."""
+    attempts = as_declared_then()
+    assert not order(seen(), attempts=attempts, marking=["n1"]).due, "it claims so soon"
+    assert order(seen(record=record(Phase.DRAIN)), attempts=attempts).due == {"n1"}
+    attempts.begun(["n1"])
+    assert order(seen(), attempts=attempts, marking=["n1"]).due == {"n1"}, (
+        "its claim was withdrawn for something that was not brought about"
+    )
+
+
+def test_that_a_node_was_as_declared_says_nothing_once_it_does_not_claim_so() -> None:
+    """A terminal had changed it within a minute: it had another driver for half an hour."""
+    attempts = as_declared_then()
+    assert not order(as_declared(is_drifted=True), attempts=attempts).due, "it was looked at after it said that"
+    assert order(seen(), attempts=attempts).due == {"n1"}
+    done = record(Phase.DONE, target="1.2.3")
+    assert order(seen(record=done), attempts=attempts).due == {"n1"}
+
+
+def as_declared_then() -> Attempts:
+    attempts = Attempts()
+    attempts.succeeded("n1", key_of(seen(), of_node(FINGERPRINT, seen())), 0.0)
+    return attempts
+
+
+def test_what_a_round_does_not_ask_is_not_taken_for_as_declared() -> None:
+    """Another node of its domain was upgraded without it."""
+    bar, attempts = of_try(FINGERPRINT, seen("n4")), Attempts()
+    tried, failed = seen("n3"), seen("n4", failed=bar, record=record(Phase.FAILED))
+    attempts.failed("n3", key_of(tried, of_node(FINGERPRINT, tried)), "it cannot be reached", 0.0)
+    found = order(seen("n1"), as_declared("n5"), seen("n2", is_silent=True), tried, failed, attempts=attempts)
+    assert found.due == {"n1"}
+    assert found.left_out == {"n2": NOT_HEARD, "n3": ASKED_LATER, "n4": ASKED_LATER}
 
 
 def test_nothing_is_tried_on_a_node_whose_kubelet_is_silent() -> None:

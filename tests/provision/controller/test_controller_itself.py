@@ -47,6 +47,25 @@ def test_nodes_become_what_their_stack_declares(world: World) -> None:
     assert all(driver(NEW) in machine.packages for machine in world.machines.nodes.values())
 
 
+def test_a_stack_says_whether_the_controller_runs_on_one_of_its_nodes(world: World) -> None:
+    name = world.join()
+    world.declare(driver={"version": NEW})
+
+    def apart() -> dict[str, str]:
+        found = {each["type"]: each for each in world.status().get("conditions", ())}
+        condition: dict[str, str] = found.get("ControllerApart", {})
+        return condition
+
+    with world.controller(node=name):
+        wait_until(lambda: apart().get("status") == "False", "it says so")
+        assert apart()["message"].startswith(f"the controller runs on {name}, ")
+        world.wait_for("AsDeclared")
+    with world.controller("controller-b", node="elsewhere"):
+        wait_until(lambda: apart().get("status") == "True", "the next leader runs elsewhere")
+    with world.controller("controller-c"):
+        wait_until(lambda: not apart(), "nobody knows where this one runs")
+
+
 def test_a_node_that_joins_keeps_its_taint_until_it_is_as_declared(world: World) -> None:
     name = world.join(is_new=True)
     world.declare(driver={"version": NEW}, rollout=CLOSED)

@@ -87,7 +87,7 @@ def test_a_plan_says_what_a_changed_file_would_bring_and_changes_nothing(
         wait_until(lambda: all(world.is_marked(name) for name in nodes), "every Node says so")
         assert shell("plan", "--exit-code") == ExitCode.DONE, shell.said
         assert f"{world.pool} 3 nodes as declared 3 nodes" in shell.said
-        assert "controller-a has the lease" in shell.said
+        assert "controller-a is the leading controller" in shell.said
         looked = len(world.machines.runs)
         waves = {"waves": [{"size": 1}, {}], "soakMinutes": 0}
         file = write(world, tmp_path / "stack.yaml", driver={"version": NEW}, rollout=waves)

@@ -79,8 +79,13 @@ def test_a_record_that_cannot_be_read_is_said() -> None:
 
 def test_a_mark_is_for_one_object_and_nothing_else_of_it() -> None:
     mark = Mark("n1", "uid-n1", "f00")
-    assert render_mark(mark) == {
-        "metadata": {"uid": "uid-n1", "annotations": {"grapnel.dev/as-declared": "f00", "grapnel.dev/failed": None}}
+    others = dict.fromkeys(("grapnel.dev/failed", "grapnel.dev/looked-at"))
+    assert render_mark(mark, "7") == {
+        "metadata": {
+            "uid": "uid-n1",
+            "resourceVersion": "7",
+            "annotations": {**others, "grapnel.dev/as-declared": "f00"},
+        }
     }
     assert render_mark(replace(mark, word=Word.FAILED)) == {
         "metadata": {"uid": "uid-n1", "annotations": {"grapnel.dev/failed": "f00"}}
@@ -88,7 +93,7 @@ def test_a_mark_is_for_one_object_and_nothing_else_of_it() -> None:
 
 
 def test_the_taint_of_a_node_that_joins_goes_and_those_of_others_stay() -> None:
-    patch = render_mark(Mark("n1", "uid-n1", "f00"), tainted())  # type: ignore[arg-type]  # a Node
+    patch = render_mark(Mark("n1", "uid-n1", "f00"), "1", tainted().spec.taints)
     assert patch["metadata"]["resourceVersion"] == "1"
     assert patch["spec"] == {"taints": [{"key": "theirs", "effect": "NoExecute", "value": "x"}]}
-    assert "spec" not in render_mark(Mark("n1", "uid-n1", "f", Word.FAILED), tainted())  # type: ignore[arg-type]  # a Node
+    assert "spec" not in render_mark(Mark("n1", "uid-n1", "f", Word.FAILED))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from provision.controller.counts import Counts, StackCounts
 from provision.controller.metrics import render_controller
 from provision.controller.probes import Probes
 from provision.errors import GrapnelError
+from provision.serving import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,3 +77,27 @@ def test_an_address_that_cannot_be_had_is_refused(address: str) -> None:
 
 def test_who_does_not_lead_says_so() -> None:
     assert b"grapnel_controller_leader 0" in render_controller(Counts())
+
+
+def test_who_says_nothing_keeps_no_kubelet_out(subject: Subject) -> None:
+    """Every connection had a thread, without end, and a byte now and then kept it: then no probe was answered."""
+    limits = Limits(clients=4, ask_s=600.0, take_s=600.0)
+    with Probes("127.0.0.1:0", subject, limits) as probes, contextlib.ExitStack() as stack:  # type: ignore[arg-type]  # what is asked of it
+        address = ("127.0.0.1", probes.port)
+        silent = [stack.enter_context(socket.create_connection(address, 30)) for _ in range(20)]
+        assert get(f"http://127.0.0.1:{probes.port}/healthz") == (200, "ok\n")
+        assert silent[0].recv(1) == b"", "the oldest had to go"
+
+
+def test_a_request_that_drips_is_ended(subject: Subject) -> None:
+    limits = Limits(clients=4, ask_s=0.3, take_s=30.0)
+    with Probes("127.0.0.1:0", subject, limits) as probes:  # type: ignore[arg-type]  # what is asked of it
+        with socket.create_connection(("127.0.0.1", probes.port), 0.05) as client:
+            for _ in range(600):
+                client.sendall(b"G")
+                with contextlib.suppress(TimeoutError):
+                    assert client.recv(1) == b""
+                    break
+            else:
+                pytest.fail("it is read for ever")
+        assert get(f"http://127.0.0.1:{probes.port}/healthz") == (200, "ok\n")

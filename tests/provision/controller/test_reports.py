@@ -21,6 +21,7 @@ from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.stacks.samples import stack
 
 if TYPE_CHECKING:
+    from provision.controller.choice import Order
     from provision.controller.nodes import SeenNode
 
 STOP = "n1 failed in swap"
@@ -32,6 +33,7 @@ class World:
 
     known: dict[str, SeenNode] = field(default_factory=lambda: {name: seen(name) for name in ("n1", "n2")})
     marks: list[Mark] = field(default_factory=list)
+    wanted: frozenset[str] = frozenset()
 
     def get(self, name: str) -> SeenNode | None:
         return self.known.get(name)
@@ -39,8 +41,15 @@ class World:
     def write(self, mark: Mark) -> None:
         self.marks.append(mark)
 
+    def mark(self, mark: Mark) -> None:
+        self.marks.append(mark)
+
     def ended(self, _told: Told) -> None:
         """Do nothing: no lane runs."""
+
+    def wanted_again(self, _order: Order) -> frozenset[str]:
+        """Return the nodes that the round was to put back, where that is over."""
+        return self.wanted
 
     def take(self, *results: NodeResult) -> StackMemory:
         """Have a round end with these results; return what is remembered."""
@@ -80,3 +89,24 @@ def test_a_node_that_an_earlier_rollout_left_failed_is_no_waiting_one() -> None:
     memory = world.take(result("n1", Status.WAITING, "stopped: it failed"))
     assert memory.failures == 1
     assert [mark.word for mark in world.marks] == [Word.FAILED]
+
+
+def test_a_node_that_was_put_back_for_a_reason_that_is_over_is_due_at_once() -> None:
+    """An uninstall was given up just before the round had ended: its nodes waited for half an hour."""
+    world = World(wanted=frozenset({"n1"}))
+    back = "the controller is being uninstalled"
+    memory = world.take(*(NodeResult(name, Status.WAITING, note=back) for name in ("n1", "n2")))
+    order = choose(stack(), FINGERPRINT, world.known, memory.attempts, LONGEST_S - 1.0)
+    assert order.due == {"n1"}
+
+
+def test_a_claim_says_what_the_daemon_had_said_before_the_node_was_looked_at() -> None:
+    """What it says meanwhile may be news: another driver, by somebody who was at the node as well."""
+    world = World({"n1": seen("n1", said="2026-11-28T11:59:00Z")})
+    part: Any = world
+    memory = StackMemory(lane=part)
+    order = choose(stack(), FINGERPRINT, dict(world.known), memory.attempts, 0.0)
+    memory.fingerprint, memory.fingerprint_of = FINGERPRINT, (order.stack.uid, order.stack.generation)
+    world.known["n1"] = seen("n1", said="2026-11-28T12:00:00Z")
+    Reports(nodes=part, marker=part, say=lambda _text: None, clock=lambda: 0.0).take(Told(order, done=("n1",)), memory)
+    assert [(mark.word, mark.looked) for mark in world.marks] == [(Word.AS_DECLARED, "2026-11-28T11:59:00Z")]

@@ -34,9 +34,10 @@ def world(stage: Stage) -> Iterator[World]:
 
 
 def begin(world: World, count: int) -> tuple[str, list[str]]:
-    """Have a rollout stand in the middle of its first node; return that one and the others."""
+    """Have a rollout stand in the first swap of a node; return that one and the others."""
     names = [world.join(driver(OLD)) for _number in range(count)]
     world.machines.stops.update(names)
+    world.machines.stops_in = "apply"
     world.declare(driver={"version": NEW}, rollout=AT_ONCE)
     world.wait(lambda: bool(world.machines.stopped), "a node is being changed")
     (first,) = world.machines.stopped

@@ -69,6 +69,13 @@ def test_what_is_news(before: StackKnown, now: StackKnown, expected: list[str]) 
     assert reasons(before, now) == expected
 
 
+def test_the_end_of_a_rollout_that_had_stopped_says_so() -> None:
+    """It said "1 node being changed", since its round was not known to be over yet."""
+    stopped = StackKnown(began=NOON, stop="n1 failed in swap")
+    (ended,) = news(stopped, StackKnown(message="0 of 2 nodes as declared, 1 node being changed"))
+    assert ended.message == "the rollout has ended: it had stopped: n1 failed in swap"
+
+
 def test_what_a_former_leader_has_written_down_is_no_news() -> None:
     trouble = NodeTrouble(node="n1", message="3 of 4 GPUs answer")
     status = StackStatus(state="Degraded", message="n1 failed", troubles=(trouble,), nodes=NodeCounts(failed=1))

@@ -39,10 +39,11 @@ def finalizers(world: World) -> list[str]:
 
 
 def begin(world: World, count: int = 2) -> tuple[str, str]:
-    """Have a rollout stand in the middle of its first node; return that one and another one that waits."""
+    """Have a rollout stand in the first swap of a node; return that one and another one that waits."""
     for _number in range(count):
         name = world.join(driver(OLD))
         world.machines.stops.add(name)
+    world.machines.stops_in = "apply"
     world.declare(driver={"version": NEW}, rollout=AT_ONCE)
     world.wait(lambda: bool(world.machines.stopped), "a node is being changed")
     (first,) = world.machines.stopped
@@ -143,7 +144,7 @@ def test_a_declaration_that_is_taken_back_reaches_no_further_node(world: World) 
         world.wait(lambda: world.status().get("observedGeneration") == 2, "it is seen")
         world.machines.stops.clear()
         world.wait_for("AsDeclared")
-    touched = [name for name, machine in world.machines.nodes.items() if driver(NEW) in machine.packages]
+    touched = [name for name, former in world.machines.former.items() if driver(NEW) in former]
     assert len(touched) == 4, touched
 
 

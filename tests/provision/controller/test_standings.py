@@ -12,7 +12,7 @@ from provision.controller.blockers import blockers_of
 from provision.controller.board import Board, combine
 from provision.controller.choice import choose
 from provision.controller.fingerprint import of_node, of_try
-from provision.controller.standings import NEXT, SILENT, stands
+from provision.controller.standings import DRIFTED, NEXT, SILENT, stands
 from provision.rollout.model import Phase
 from provision.rollout.standing import Members, Standing
 from provision.stacks.derive import NodeIs, Stands
@@ -53,6 +53,13 @@ def standing(**more: object) -> Standing:
         (seen(failed=BAR, record=record(Phase.FAILED)), (), None, Stands(NodeIs.FAILED, "it broke")),
         (seen(is_silent=True), (), None, Stands(NodeIs.FAILED, SILENT)),
         (seen(is_silent=True, as_declared=WANTED), (), None, Stands(NodeIs.AS_DECLARED)),
+        (seen(as_declared=WANTED, is_drifted=True), (), None, Stands(NodeIs.WAITING, f"{DRIFTED}: {NEXT}")),
+        (
+            seen(as_declared=WANTED, driver="1.2"),
+            (),
+            None,
+            Stands(NodeIs.WAITING, f"its node daemon reports driver 1.2: {NEXT}"),
+        ),
     ],
 )
 def test_a_node_stands_as_what_is_known_of_it(
@@ -68,18 +75,21 @@ def test_a_try_that_failed_is_the_reason_until_the_next_one() -> None:
     attempts.failed("n1", key_of(node, WANTED), "not reached", 0.0)
     order = choose(stack(), FINGERPRINT, {"n1": node}, attempts, 1.0)
     assert stands(order, (), None, attempts) == {"n1": Stands(NodeIs.FAILED, "not reached")}
-    assert stands(order, ("n1",), None, attempts) == {"n1": Stands(NodeIs.CHANGING)}
+    again = Stands(NodeIs.CHANGING, "not reached")
+    assert stands(order, ("n1",), None, attempts) == {"n1": again}, "it left the status for as long as it was looked at"
+    assert stands(order, ("n1",), standing(), attempts) == {"n1": Stands(NodeIs.CHANGING)}, "it begins"
 
 
 def test_a_node_that_a_round_has_not_begun_with_waits() -> None:
     """Nodes that a stopped rollout had left alone were counted as failed."""
     attempts, node = Attempts(), seen()
-    blockers = blockers_of(1, None, {"n1": node})
+    blockers = blockers_of(1, None, {"n1": node}, 0.0)
     attempts.waited("n1", key_of(node, WANTED), "stopped: n2 failed in swap", 0.0, blockers)
     order = choose(stack(), FINGERPRINT, {"n1": node}, attempts, 1.0)
     left = Stands(NodeIs.WAITING, "stopped: n2 failed in swap", is_left=True)
     assert stands(order, (), None, attempts) == {"n1": left}
-    assert stands(order, ("n1",), None, attempts) == {"n1": Stands(NodeIs.CHANGING)}
+    again = Stands(NodeIs.CHANGING, "stopped: n2 failed in swap")
+    assert stands(order, ("n1",), None, attempts) == {"n1": again}
     assert order.due == frozenset(), "it is not looked at again and again"
 
 

@@ -10,8 +10,18 @@ from provision.drift import Comparison, Kind, Subject, differences_of, group
 from provision.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
 from provision.planner.hand_edits import overwrite_edits
 from provision.render.containerd import DROP_IN_PATH
-from tests.provision.planner.test_drift import DRIFT
-from tests.provision.samples import configured, edit_file, edit_package, make_facts, make_stack, plan, replace, text_of
+from tests.provision.planner.test_drift import DRIFT, PIN_PATH
+from tests.provision.samples import (
+    configured,
+    edit_file,
+    edit_package,
+    edit_service,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
@@ -38,6 +48,20 @@ def test_what_somebody_changed_is_one_difference(change: object, reason: str) ->
     found = differences_of(plan(change(configured())))  # type: ignore[operator] # a function of facts
 
     assert [one.reason for one in found] == [reason]
+
+
+def test_every_difference_of_a_thing_is_told_and_not_the_first() -> None:
+    """`systemctl disable --now containerd`: nobody was told that it does not run."""
+    facts = edit_service(configured(), "containerd.service", enabled="disabled", active="inactive")
+    assert [one.reason for one in differences_of(plan(facts))] == [
+        "containerd.service is not enabled: it would not start at boot",
+        "containerd.service is inactive",
+    ]
+    written = configured().file(PIN_PATH)
+    assert written is not None
+    files = {**configured().files, PIN_PATH: replace(written, uid=7, mode="0600")}
+    (found,) = differences_of(plan(replace(configured(), files=files)))
+    assert found.reason == "the pin was changed: it belongs to 7:0, not to root, and has mode 0600, not 0644"
 
 
 def test_a_node_as_declared_differs_in_nothing() -> None:

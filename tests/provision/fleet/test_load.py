@@ -14,6 +14,7 @@ from provision.fleet.inventory import parse_inventory
 from provision.fleet.load import assemble, load
 from provision.spec.errors import DeclarationError
 from provision.spec.excerpt import render_findings
+from provision.spec.findings import Severity
 from provision.spec.load import load_declaration
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def test_limit_selects_hosts_and_a_wrong_part_of_it_is_told(folder: Path) -> Non
 def test_a_broken_variable_file_is_named_with_its_line(folder: Path) -> None:
     """Ansible's own message names neither the file nor the line."""
     (folder / "group_vars/canary.yml").write_text("grapnel_stack:\n  driver: [\n")
-    with pytest.raises(InventoryError, match=r"group_vars/canary\.yml:3:1: the text ends inside brackets"):
+    with pytest.raises(InventoryError, match=r"group_vars/canary\.yml:2:11: these brackets are not closed"):
         load_folder(folder)
 
 
@@ -170,6 +171,33 @@ grapnel.yaml:4:3: error: spec.driver.version: is required while the driver is en
       = nodes: n2, n3
       = hint: write one, for example version: "550.163.01"; or branch: "550"; or driver.enabled: false"""
     )
+
+
+def test_rules_that_have_nothing_to_do_with_an_error_are_judged_beside_it(tmp_path: Path) -> None:
+    """They were told once the error was mended: everything that was wrong took two rounds."""
+    groups = {
+        "gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"driver": {"version": "550.163.01"}}}},
+        "new": {"hosts": ["n3"], "vars": {"grapnel_stack": {"driver": {"verzion": "550.163.01"}}}},
+    }
+    wrong = {"runtime": {"engine": "podman"}, "plugin": {"labels": 5}}
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, "spec: {}\n", groups, n2=wrong)
+    assert [(each.key, each.nodes) for each in caught.value.findings if each.severity is Severity.ERROR] == [
+        ("spec.runtime.entitlement", ("n2",)),
+        ("grapnel_stack.driver.verzion", ("n3",)),
+        ("grapnel_stack.plugin.labels", ()),
+    ]
+
+
+@pytest.mark.slow
+def test_rules_are_judged_beside_an_error_in_the_file(folder: Path) -> None:
+    text = "spec:\n  driver: {version: '550.135'}\n  runtime: {engine: podman, hold: 1}\n"
+    (folder / "grapnel.yaml").write_text(HEAD + text)
+    (folder / "group_vars/canary.yml").write_text("grapnel_stack: {runtime: {entitlement: env}}\n")
+    with pytest.raises(DeclarationError) as caught:
+        load_folder(folder)
+    told = {each.key: each.nodes for each in caught.value.findings if each.severity is Severity.ERROR}
+    assert told == {"spec.runtime.hold": (), "spec.runtime.entitlement": ("n1", "n3", "n10")}
 
 
 def test_a_builder_must_be_a_host_of_the_inventory(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.gates import ask_once
 from provision.gates.errors import UnansweredError
 from provision.gates.prometheus import MOST_BYTES, Samples, ask, read_answer
+from tests import peers
 from tests.provision.gates.samples import FIRING, Api, gate, serving
 
 if TYPE_CHECKING:
@@ -66,6 +69,14 @@ def test_a_token_that_cannot_be_used_is_no_answer(api: Api, tmp_path: Path, cont
     assert api.asked == []
 
 
+def test_a_token_that_nobody_ever_writes_holds_no_gate(tmp_path: Path) -> None:
+    """A FIFO in its place was opened, and waited for: no deadline is over a file."""
+    os.mkfifo(tmp_path / "token")
+
+    with pytest.raises(UnansweredError, match="not a regular file"):
+        ask(gate("https://prometheus.example", token_file=str(tmp_path / "token")))
+
+
 def test_a_redirect_is_not_followed_and_takes_no_token_along(api: Api, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(SECRET)
     api.code, api.body = 302, b""
@@ -86,6 +97,20 @@ def test_an_answer_that_is_too_long_is_none(api: Api) -> None:
     api.body = b" " * (MOST_BYTES + 1)
     with pytest.raises(UnansweredError, match="more than 4 MiB"):
         ask(gate(url(api)))
+
+
+@pytest.mark.parametrize("behave", peers.ENDLESS.values(), ids=peers.ENDLESS)
+def test_one_that_never_ends_its_answer_is_given_up(behave: peers.Behave) -> None:
+    """A byte now and then held its keeper, and `grapnel plan`, for ever."""
+    with peers.peer(behave) as port, pytest.raises(UnansweredError, match="no answer within 1 s"):
+        ask(gate(f"http://127.0.0.1:{port}", timeout_seconds=1))
+
+
+def test_a_plan_goes_on_when_no_gate_answers() -> None:
+    with peers.peer(peers.ENDLESS["body"]) as port:
+        (state,) = ask_once([gate(f"http://127.0.0.1:{port}", timeout_seconds=1)])
+    assert (state.is_open, state.is_answered) == (False, False)
+    assert "no answer within 1 s" in state.reason
 
 
 def test_samples_are_named_as_people_know_them() -> None:

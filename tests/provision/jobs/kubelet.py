@@ -6,6 +6,7 @@ HTTPS server on loopback that answers for one container.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import ssl
@@ -15,17 +16,41 @@ import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lab.machine.errors import CommandError
+from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
+from provision.jobs.wire import LineWriter
+from tests.provision.cluster.stage import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from provision.jobs.wire import Event
     from tests.provision.cluster.stage import Stage
 
 NAMESPACE = "grapnel-system"
+Line: TypeAlias = "bytes | Callable[[Seal], bytes]"  # text, or what an agent tells, sealed as its Job's Secret says
+
+
+def told(*events: Event, run: str = "r") -> list[Line]:
+    """Return the lines of an agent that tells these events."""
+
+    def written(seal: Seal) -> list[bytes]:
+        writer = LineWriter(seal, run)
+        return [line.encode() for event in events for line in writer.lines(event)]
+
+    def line(index: int) -> Line:
+        return lambda seal: written(seal)[index]
+
+    return [line(index) for index in range(len(written(Seal.fresh("none"))))]
+
+
+def seal_in(secret: dict[str, Any]) -> Seal:
+    """Return what is in the Secret of a Job."""
+    data = secret["data"]
+    return Seal(base64.b64decode(data[SEAL_KEY]), base64.b64decode(data[JOB_UID]).decode())
 
 
 @dataclass
@@ -37,7 +62,7 @@ class FakeKubelet:
 
     stage: Stage
     folder: Path
-    log: list[bytes] = field(default_factory=list)
+    log: list[Line] = field(default_factory=list)
     is_open: bool = True
     begins: bool = True
     answers: int = 200
@@ -48,6 +73,10 @@ class FakeKubelet:
     secrets: list[dict[str, Any]] = field(default_factory=list)
     streams: int = 0
     cut_after: int = 0
+    ended: dict[str, list[Line]] = field(default_factory=dict)  # logs of pods whose containers have ended, by name
+    next_log: list[Line] = field(default_factory=list)  # of the pod after one that has ended
+    seals: dict[str, Seal] = field(default_factory=dict)  # what a pod has mounted, by its name
+    shown: list[bytes] = field(default_factory=list)  # all that who reads its logs has seen
     _over: threading.Event = field(default_factory=threading.Event)
 
     @contextlib.contextmanager
@@ -101,6 +130,7 @@ class FakeKubelet:
         if metadata.get("deletionTimestamp"):
             if self.keeps:
                 return
+            self.end(metadata["name"])
             self.stage.kubectl("delete", "pod", metadata["name"], "-n", NAMESPACE, "--force", "--ignore-not-found")
         elif self.begins and metadata["uid"] not in self.started:
             self.started.append(metadata["uid"])
@@ -113,23 +143,56 @@ class FakeKubelet:
                 *("-p", json.dumps({"status": status})),
             )
 
+    def end(self, pod: str, code: int = 143, **status: str) -> None:
+        """End the container of a pod that has begun, with what a kubelet says of the pod then."""
+        if pod in self.ended:
+            return
+        self.ended[pod] = self.log
+        self.log = self.next_log or self.log
+        ended = _container({"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}})
+        phase = "Succeeded" if code == 0 else "Failed"
+        patch = json.dumps({"status": {"phase": phase, "containerStatuses": [ended], **status}})
+        with contextlib.suppress(CommandError):  # it may be gone already
+            self.stage.kubectl(
+                *("patch", "pod", pod, "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", patch)
+            )
+
     def _list(self, kind: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.stage.kubectl("get", kind, "-n", NAMESPACE, "-o", "json"))[
             "items"
         ]
         return found
 
-    def write(self, connection: Callable[[bytes], object]) -> None:
-        """Answer a log that is followed."""
+    def _seal(self, pod: str) -> Seal:
+        """Return what a Job's pod has mounted; a kubelet starts it no earlier."""
+        job = pod.rpartition("-")[0]
+
+        def look() -> bool:
+            for secret in self._list("secrets"):
+                if secret["metadata"]["name"] == job:
+                    self.seals[pod] = seal_in(secret)
+            return pod in self.seals
+
+        if pod not in self.seals:
+            wait_until(look, f"Job {job} has its Secret")
+        return self.seals[pod]
+
+    def write(self, connection: Callable[[bytes], object], pod: str) -> None:
+        """Answer a log that is followed, as long as the pod has not ended."""
+        seal = self._seal(pod)
         self.streams += 1
         sent = 0
         while not self._over.is_set():
-            while sent < len(self.log):
-                connection(self.log[sent] + b"\n")
+            log = self.ended.get(pod, self.log)
+            while sent < len(log):
+                said = log[sent]
+                line = said if isinstance(said, bytes) else said(seal)
+                self.shown.append(line)
+                connection(line + b"\n")
                 sent += 1
                 if self.cut_after and self.streams == 1 and sent >= self.cut_after:
                     return
-            if not self.is_open:
+            if not self.is_open or pod in self.ended:
                 return
             time.sleep(0.05)
 
@@ -152,7 +215,7 @@ def _handler(kubelet: FakeKubelet) -> type[BaseHTTPRequestHandler]:
                     self.wfile.write(data)
                     self.wfile.flush()
 
-                kubelet.write(send)
+                kubelet.write(send, self.path.split("/")[3])
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
             pass

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from provision.cli import main
-from provision.jobs.agent import RequestError, read_request, run_request
+from provision.jobs.agent import CUT_OFF, MAX_DOCUMENT_BYTES, RequestError, open_log, read_request, run_request
+from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
 from provision.jobs.wire import SCHEMA, JobRequest, LineReader
 from provision.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from provision.runner import Event
 
 ROOT = Path(__file__).parents[3]
 COLLECTION = ROOT / "playbooks"
+SEAL = Seal(bytes(range(32)), "0f6a")
 
 
 class Runner:
@@ -46,15 +50,39 @@ def job(**more: Any) -> JobRequest:  # noqa: ANN401 - fields by name
 
 
 def handed(folder: Path, document: object) -> Path:
+    return mounted(folder, gzip.compress(json.dumps(document).encode()))
+
+
+def mounted(folder: Path, request: bytes) -> Path:
+    """Write what a Job's pod has mounted; return the request's path."""
+    (folder / SEAL_KEY).write_bytes(SEAL.key)
+    (folder / JOB_UID).write_text(SEAL.job)
     path = folder / "request.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    path.write_bytes(request)
     return path
 
 
 def told(request: JobRequest, runner: Any, host_pid: int = 1) -> list[Event]:  # noqa: ANN401 - a runner
     lines: list[str] = []
-    run_request(request, runner, COLLECTION, lines.append, threading.Event(), host_pid=host_pid)
-    return list(LineReader("n1").read(line.encode() for line in lines))
+    run_request(request, runner, COLLECTION, open_log(SEAL, lines.append), threading.Event(), host_pid=host_pid)
+    return events_in(lines)
+
+
+def events_in(lines: Iterable[str]) -> list[Event]:
+    return list(LineReader("n1", SEAL, frozenset({"facts"})).read(line.encode() for line in lines))
+
+
+def test_no_more_of_a_request_is_unpacked_than_it_may_be_long(tmp_path: Path) -> None:
+    path = tmp_path / "request.json.gz"
+    path.write_bytes(gzip.compress(bytes(8 * MAX_DOCUMENT_BYTES)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RequestError, match="is longer than"):
+            read_request(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * MAX_DOCUMENT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -70,13 +98,54 @@ def test_a_request_of_another_controller_is_refused_as_the_end_of_a_run(
     data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The agent ended with an error, and was started again for ten minutes."""
-    path = tmp_path / "request.json.gz"
-    path.write_bytes(data)
+    path = mounted(tmp_path, data)
     assert main(["agent", "--request", str(path)]) == 0
-    (end,) = LineReader("n1").read(line.encode() for line in capsys.readouterr().out.splitlines())
+    (end,) = events_in(capsys.readouterr().out.splitlines())
     assert isinstance(end, RunFinished)
     assert end.status is RunStatus.ERROR
     assert str(path) in end.message
+
+
+@pytest.mark.parametrize("file", [pytest.param("seal.key", id="key"), pytest.param("job-uid", id="the Job's uid")])
+@pytest.mark.parametrize("content", [None, b"", b"\xff"])
+def test_nothing_is_done_and_nothing_told_where_nothing_can_be_sealed(
+    file: str, content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A controller of before hands no key out: its Job ends without a word, and people read why."""
+    path = handed(tmp_path, {"schema": SCHEMA, "node": "n1", "playbook": "facts"})
+    (tmp_path / file).unlink()
+    if content is not None:
+        (tmp_path / file).write_bytes(content)
+    assert main(["agent", "--request", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("grapnel: error: there is nothing to seal with: ")
+    assert err.endswith("hint: the image belongs to another controller\n")
+
+
+def test_a_bug_of_the_agent_is_named_in_its_log_and_not_quoted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log had the words of the exception, which may be those of a file."""
+
+    def broken(*_: object) -> None:
+        raise ValueError("password = hunter2hunter2")
+
+    def in_a_thread(*_: object) -> Iterator[Event]:
+        thread = threading.Thread(target=broken)
+        thread.start()
+        thread.join()
+        yield TaskStarted("n1", "x")
+        broken()
+
+    monkeypatch.setattr(AnsibleRunner, "run", in_a_thread)
+    assert (
+        main(["agent", "--request", str(handed(tmp_path, {"schema": SCHEMA, "node": "n1", "playbook": "facts"}))]) == 70
+    )
+    out, err = capsys.readouterr()
+    assert "hunter2" not in out + err
+    assert err.count("a bug in a run on this node: ValueError") == 2
+    assert events_in(out.splitlines()) == [TaskStarted("n1", "x")]
 
 
 def test_a_request_is_run_on_the_host_as_root() -> None:
@@ -89,6 +158,48 @@ def test_a_request_is_run_on_the_host_as_root() -> None:
     assert request.extra_vars["a"] == 1
     assert request.extra_vars["ansible_connection"] == "grapnel.node.host"
     assert request.extra_vars["ansible_become"] is False
+
+
+class Endless:
+    """Runs until it is canceled, as ansible-playbook does."""
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        """Run one task that comes to no end by itself."""
+        del request
+        yield TaskStarted("n1", "x")
+        cancel.wait(60)
+        yield RunFinished(RunStatus.CANCELED, message="canceled")
+
+
+def test_an_agent_that_is_told_to_end_does_not_tell_the_end_of_the_run() -> None:
+    """It told that the run was canceled, which nobody had asked for, and a good swap was taken back."""
+    lines: list[str] = []
+    cancel = threading.Event()
+    cancel.set()
+    assert not run_request(job(), Endless(), COLLECTION, open_log(SEAL, lines.append), cancel)
+    assert events_in(lines) == [TaskStarted("n1", "x")]
+    assert run_request(job(), Runner(), COLLECTION, open_log(SEAL, lines.append), threading.Event())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_job_of_an_agent_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+    """A pod that ends with 0 completes its Job, which makes no other one then."""
+    script = (
+        "import sys, provision.runner\n"
+        "from tests.provision.jobs.test_agent import Endless\n"
+        "provision.runner.AnsibleRunner = lambda collection: Endless()\n"
+        "from provision.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    request = handed(tmp_path, {"schema": SCHEMA, "node": "n1", "playbook": "facts"})
+    command = [sys.executable, "-c", script, "agent", "--request", str(request)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(number)
+        rest = process.stdout.read()
+        assert process.wait(60) == CUT_OFF
+    assert events_in([first, *rest.splitlines()]) == [TaskStarted("n1", "x")]
 
 
 def test_variables_of_a_request_cannot_choose_another_connection() -> None:

@@ -8,6 +8,7 @@ import itertools
 import json
 import threading
 import time
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,30 +22,31 @@ from provision.cluster.transport import Transport
 from provision.jobs import node_run
 from provision.jobs.manifest import JobKind
 from provision.jobs.runner import JobRunner
-from provision.jobs.wire import LineWriter
+from provision.jobs.seal import Seal
 from provision.rollout.errors import UnreachableError
 from provision.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from tests.provision.cluster.stage import wait_until
-from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet
+from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, told
 
 if TYPE_CHECKING:
     from provision.cluster.exchange import Answer, Stream
     from provision.cluster.exchange import Request as ApiRequest
+    from provision.jobs.wire import Event as Told
     from provision.runner import Event
     from tests.provision.cluster.stage import Stage
+    from tests.provision.jobs.kubelet import Line
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
 _NUMBERS = itertools.count(1)
-DONE = [
+DONE: list[Told] = [
     TaskStarted("n", "install"),
     TaskDone("n", "install", Outcome.CHANGED, values={"facts": b'{"a":1}'}),
     RunFinished(RunStatus.SUCCESSFUL),
 ]
 
 
-def lines(run: str = "r") -> list[bytes]:
-    writer = LineWriter(run)
-    return [line.encode() for event in DONE for line in writer.lines(event)]
+def lines(run: str = "r") -> list[Line]:
+    return told(*DONE, run=run)
 
 
 @pytest.fixture
@@ -68,7 +70,9 @@ def kubelet(stage: Stage, tmp_path: Path) -> FakeKubelet:
 
 def request(*nodes: str) -> RunRequest:
     variables = {"grapnel_plan": {"secret": "of this node"}}
-    return RunRequest(playbook=Path("/c/apply.yml"), inventory=(), nodes=nodes, extra_vars=variables, timeout_s=60)
+    keep = frozenset({"facts"})
+    playbook = Path("/c/apply.yml")
+    return RunRequest(playbook=playbook, inventory=(), nodes=nodes, extra_vars=variables, timeout_s=60, keep=keep)
 
 
 def run(runner: JobRunner, node: str, cancel: threading.Event | None = None) -> list[Event]:
@@ -194,6 +198,30 @@ def test_lines_that_are_lost_fail_the_node(runner: JobRunner, kubelet: FakeKubel
     assert "the beginning of its log is lost" in found.message
 
 
+def unsealed() -> Line:
+    event = base64.b64encode(zlib.compress(b'{"type":"finished","status":"successful"}')).decode()
+    return f"grapnel-run {'0' * 32} 0 . {event}".encode()
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param([unsealed()], id="an agent of before"),
+        pytest.param([*lines()[:1], lambda _: lines()[1](Seal.fresh("another"))], id="another Job's"),  # type: ignore[operator]  # they are sealed
+    ],
+)
+def test_an_end_that_the_agent_has_not_sealed_is_none(
+    stage: Stage, runner: JobRunner, kubelet: FakeKubelet, node: str, log: list[Line]
+) -> None:
+    """Whoever could write into the log could say that a run had come to a good end."""
+    kubelet.log = log
+    with kubelet.running(node):
+        found = end(run(runner, node))
+    assert found.status is RunStatus.ERROR
+    assert "is not sealed by its agent: the image is of another version than the controller" in found.message
+    assert left(stage, node) == []
+
+
 def test_several_nodes_are_run_beside_one_another(stage: Stage, runner: JobRunner, tmp_path: Path) -> None:
     names = [f"beside-{next(_NUMBERS)}" for _number in range(2)]
     kubelets = []
@@ -234,7 +262,7 @@ def test_a_line_without_an_end_fails_the_node_that_writes_it(
     "log", [pytest.param([b"working"], id="writes on and on"), pytest.param([], id="never says a word")]
 )
 def test_a_node_that_comes_to_no_end_is_given_up(
-    runner: JobRunner, kubelet: FakeKubelet, node: str, log: list[bytes]
+    runner: JobRunner, kubelet: FakeKubelet, node: str, log: list[Line]
 ) -> None:
     """Only its own kubelet would have ended it."""
     kubelet.log = log

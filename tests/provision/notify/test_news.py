@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import jsonschema
+import pytest
 
 from provision.notify.listeners import Listeners
 from provision.notify.news import Newsroom, encode
@@ -147,6 +148,39 @@ def test_messages_follow_the_contract() -> None:
     assert schema == render_schema("rollout-notification")
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (
+            "<!channel> see <https://evil.example|grapnel>",
+            "\u2039!channel\u203a see \u2039https://evil.example|grapnel\u203a",
+        ),
+        ("[sign in again](https://evil.example)", "[sign in again] (https://evil.example)"),
+        ("[sign in again][1]", "[sign in again] [1]"),
+        ("@channel, @Here and @all", "@ channel, @ Here and @ all"),
+        ("held by ada@alloy (41873)", "held by ada@alloy (41873)"),
+    ],
+)
+def test_a_node_calls_nobody_and_forges_no_link_in_a_chat(reason: str, shown: str) -> None:
+    """A chat service reads markup in the text, which looks as if grapnel had said it."""
+    (*_, told) = hear(newsroom(), ("n1", Phase.SWAP, ""), ("n1", Phase.FAILED, reason))
+
+    assert told.text == f"cluster test: n1 has failed in swap: {shown}"
+    assert told.data.reason == reason, "a program is told what was said"
+
+
+def test_names_that_are_no_text_keep_nobody_from_hearing() -> None:
+    """Half a character, of a file's name that is no UTF-8 or of a wave's, ended all notifications."""
+    room = Newsroom("state file /srv/\udcff/state", "rollout-1")
+    list(room.see(replace(standing(n1="waits"), waves=(Members("wave \udcff", ("n1",)),)), NOON))
+
+    for told in hear(room, ("n1", Phase.CORDON, ""), ("n1", Phase.FAILED, "\udcff\x1b[2J\r\nX-Evil: 1")):
+        document = json.loads(encode(told))
+        assert document["data"]["place"] == r"state file /srv/\udcff/state"
+        assert document["data"]["wave"] == r"wave \udcff"
+        assert all(text.isprintable() for text in (document["text"], *map(str, document["data"].values())))
+
+
 class Ear:
     """Remembers what it heard."""
 
@@ -177,4 +211,4 @@ def test_a_listener_that_fails_is_told_of_and_keeps_nobody_from_hearing() -> Non
     observe(PhaseEntered("n1", Phase.DRAIN))
 
     assert len(shown) == len(ear.steps) == 2
-    assert listeners.close() == ("Ear ended with a bug: RuntimeError: deaf", "it was loud")
+    assert listeners.close() == ("Ear ended with a bug: RuntimeError", "it was loud")

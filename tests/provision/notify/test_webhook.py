@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import ssl
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from provision.notify.receivers import ReceiverError, read_receivers
 from provision.notify.signature import parse_secret, sign
 from provision.notify.webhook import MAX_WAITING, Receiver, Webhook
 from provision.spec.model import News, Notify
+from tests import peers
 from tests.provision.notify.receiver import OK, Got, Server, status
 
 if TYPE_CHECKING:
@@ -154,6 +156,17 @@ def test_a_receiver_that_never_ends_its_answer_is_given_up(way: str) -> None:
             post(server.url, b"{}", {}, deadline_s=0.3)
 
 
+@pytest.mark.parametrize("answered", [b"HTTP/1.1 200 ", b"HTTP/1.1 200 OK\r\nX: "], ids=["status", "header"])
+def test_a_proxy_that_never_ends_its_answer_is_given_up(answered: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock began when the proxy had answered: until then a byte now and then held the webhook for ever."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with peers.peer(peers.dripping(answered)) as port:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        with pytest.raises(PostError, match="no answer in time"):
+            post("https://receiver.example/", b"{}", {}, deadline_s=0.3)
+
+
 def test_a_long_answer_is_not_read() -> None:
     with Server([b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n" + b"x" * 1000]) as server:
         assert post(server.url, b"{}", {}) == 200
@@ -238,6 +251,42 @@ def test_tls_is_verified(certificate: tuple[Path, Path]) -> None:
             post(server.url.replace("127.0.0.1", "localhost"), b"{}", {}, tls=trusting)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://10.0.0.1:8443/x",
+        "https://[2001:db8::1]:8443/x",
+        "https://[::ffff:10.0.0.1]/x",
+        "https://chat.example?key=secret",
+        "https://chat_bot.example./a?b#c",
+        "http://[::1]:9000/x",
+    ],
+)
+def test_urls_of_every_kind_of_host_are_taken(url: str, tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(url)
+    (tmp_path / "secret").write_text(SECRET)
+
+    (found,) = read_receivers([Notify(url_file=str(tmp_path / "url"), secret_file=str(tmp_path / "secret"))])
+
+    assert found.url == url
+    assert place_of(url).startswith(("https://", "http://"))
+
+
+def test_a_key_or_url_that_nobody_ever_writes_holds_no_run(tmp_path: Path) -> None:
+    """A FIFO in the place of either was opened, and waited for."""
+    os.mkfifo(tmp_path / "secret")
+
+    with pytest.raises(ReceiverError, match="not a regular file"):
+        read_receivers([Notify(url="https://alerts.example/", secret_file=str(tmp_path / "secret"))])
+
+
+def test_a_declared_address_that_is_none_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+
+    with pytest.raises(ReceiverError, match=r"https://\[::::\]/x is not a URL that can be told anything"):
+        read_receivers([Notify(url="https://[::::]/x", secret_file=str(tmp_path / "secret"))])
+
+
 def test_what_is_shown_of_a_url_is_no_secret() -> None:
     assert place_of("https://user:pass@chat.example:8443/T0/B0/secret?x=y") == "https://chat.example:8443"
 
@@ -264,6 +313,19 @@ def test_receivers_are_read_with_their_files(tmp_path: Path) -> None:
         (SECRET, "http://elsewhere.example/secret", "is not a URL that can be told anything"),
         (SECRET, "https://a.example/ secret\n", "is not a URL that can be told anything"),
         (SECRET, "ü", "is no text"),
+        (SECRET, "https://[a/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://[::::]/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://[::1]x/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://[fe80::1%25eth0]/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://a.example:99999/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://a.example:http/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://a.example\\secret", "is not a URL that can be told anything"),
+        (SECRET, "https://a..example/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://a.example\x1b[2J/secret", "is not a URL that can be told anything"),
+        (SECRET, f"https://{'a' * 64}.example/secret", "is not a URL that can be told anything"),
+        (SECRET, "https://me:secret@a.example/", "is not a URL that can be told anything"),
+        (SECRET, "https://a.example/secret\nhttps://b.example/", "is not a URL that can be told anything"),
+        (SECRET, f"https://a.example/{'x' * 5000}", "larger than 4096 bytes"),
     ],
 )
 def test_a_receiver_that_could_not_be_told_is_an_error(

@@ -102,7 +102,7 @@ def test_a_reload_that_a_killed_apply_left_due_is_made_up_for() -> None:
 def test_a_docker_that_does_not_run_is_started_with_its_files() -> None:
     facts = edit_service(with_docker(), UNIT, active="inactive", enabled="disabled")
 
-    assert steps(plan(facts, DOCKER).items)[-2:] == [("write", MAIN_PATH), ("enable", UNIT)]
+    assert steps(plan(facts, DOCKER).items)[-3:] == [("write", MAIN_PATH), ("enable", UNIT), ("start", UNIT)]
 
 
 def test_a_node_without_docker_gets_the_distributions_first() -> None:

@@ -83,7 +83,7 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
         Disruption.NONE,
     ),
     "a daemon that was disabled": (
-        lambda facts: edit_service(facts, "grapnel-node.service", enabled="disabled", active="inactive"),
+        lambda facts: edit_service(facts, "grapnel-node.service", enabled="disabled"),
         [("enable", "grapnel-node.service")],
         "grapnel-node.service is not enabled: it would not start at boot",
         Disruption.NONE,
@@ -188,3 +188,12 @@ def test_drift_is_put_right(
     assert result.items[0].reason == reason
     assert result.disruption is disruption
     assert plan(simulate_apply(facts, result)).is_empty
+
+
+def test_one_package_that_was_removed_is_missing_and_not_the_driver() -> None:
+    facts = configured()
+    left = {name: each for name, each in facts.packages.items() if name != "nvidia-smi"}
+
+    first = plan(replace(facts, packages=left)).items[0]
+
+    assert (first.target, first.reason) == ("nvidia-smi", "nvidia-smi of driver 550.163.01 is missing")

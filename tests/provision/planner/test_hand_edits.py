@@ -10,6 +10,7 @@ from provision.fleet.facts import Engine, NodeFacts
 from provision.planner.hand_edits import overwrite_edits
 from provision.render import crio
 from provision.render.containerd import DROP_IN_PATH
+from provision.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     RUNNING,
     configured,
@@ -62,6 +63,17 @@ def test_a_drop_in_that_somebody_edited_is_refused_with_what_differs(facts: Node
     assert problem.message.startswith(f"{DROP_IN_PATH} on {facts.node.hostname} was edited after grapnel wrote it: ")
     assert problem.message.endswith(difference)
     assert "--force" in problem.hint
+    assert result.roles.runtime is None
+
+
+def test_what_else_would_be_done_is_shown_beside_the_problem() -> None:
+    """An edited file hid a file of a wrong mode, which was seen by force alone."""
+    facts = edit_file_state(edited(), HOOK_CONFIG_PATH, mode="0600")
+
+    result = plan(facts)
+
+    assert [problem.code for problem in result.problems] == ["hand-edited"]
+    assert steps(result.items) == [("write", HOOK_CONFIG_PATH)]
     assert result.roles.runtime is None
 
 

@@ -14,18 +14,20 @@ def with_unit(facts: NodeFacts, unit: Service) -> NodeFacts:
 
 
 @pytest.mark.parametrize(
-    ("unit", "action"),
+    ("unit", "actions"),
     [
-        pytest.param(Service(load="not-found"), "enable", id="killed before it was linked"),
-        pytest.param(Service(load="loaded", active="inactive", enabled="linked"), "start", id="killed after that"),
-        pytest.param(Service(load="loaded", active="inactive", enabled="disabled"), "enable", id="switched off"),
-        pytest.param(Service(load="loaded", active="inactive", enabled="enabled"), "start", id="stopped"),
+        pytest.param(Service(load="not-found"), ["enable"], id="killed before it was linked"),
+        pytest.param(Service(load="loaded", active="inactive", enabled="linked"), ["start"], id="killed after that"),
+        pytest.param(
+            Service(load="loaded", active="inactive", enabled="disabled"), ["enable", "start"], id="switched off"
+        ),
+        pytest.param(Service(load="loaded", active="inactive", enabled="enabled"), ["start"], id="stopped"),
     ],
 )
-def test_an_installed_hook_whose_unit_is_not_in_force_is_finished(unit: Service, action: str) -> None:
+def test_an_installed_hook_whose_unit_is_not_in_force_is_finished(unit: Service, actions: list[str]) -> None:
     result = plan(with_unit(configured(), unit))
 
-    assert steps(result.items) == [(action, HOOK_UNIT)]
+    assert steps(result.items) == [(action, HOOK_UNIT) for action in actions]
     assert result.roles.runtime is not None
     assert result.roles.runtime.runtime_hook_archive == PAYLOAD.hook.path, "the role does all of the hook again"
     assert not result.roles.runtime.runtime_restart

@@ -9,8 +9,9 @@ import pytest
 
 from provision.apply.model import Failure, Status
 from provision.driver.preflight import Finding, Severity
+from provision.fleet.series import in_series
 from provision.report.console import make_console
-from provision.report.doctor import Diagnoses, doctor_document, render_diagnoses, runs
+from provision.report.doctor import Diagnoses, doctor_document, render_diagnoses
 from provision.report.terminal import show
 
 HEADERS = Finding(
@@ -89,7 +90,7 @@ def test_nodes_without_facts_are_told_by_their_reason() -> None:
     ],
 )
 def test_names_in_a_row_are_shown_as_one(nodes: list[str], expected: list[str]) -> None:
-    assert runs(nodes) == expected
+    assert in_series(nodes) == expected
 
 
 def test_nothing_that_a_node_says_reaches_the_terminal_as_it_is() -> None:

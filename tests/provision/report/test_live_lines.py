@@ -96,10 +96,10 @@ def test_what_only_arranges_is_not_shown() -> None:
     assert picture(view) == [f"n1 {INSTALL} step 1 0s"]
 
 
-def test_equal_results_share_a_row_and_failures_do_not() -> None:
+def test_equal_results_share_a_row() -> None:
     good = [NodeResult(f"n{number}", Status.CONVERGED, 1, 3) for number in range(1, 4)]
     out = io.StringIO()
     show(make_console(out, width=80), render_results([*good, NodeResult("n4", Status.UNFINISHED, 1, 3)], 5))
 
     rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    assert rows[1:3] == ["n1, n2, n3 converged 3", "n4 unfinished 3"]
+    assert rows[1:3] == ["n1 to n3 converged 3", "n4 unfinished 3"]

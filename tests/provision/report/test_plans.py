@@ -79,8 +79,8 @@ n1, n2                                                6 changes, restart-runtime
   runtime: no hook
     deploy     /usr/lib/grapnel/hook  3f3f3f3f3f3f
   runtime: handler nvidia is not configured
-    write      /etc/containerd/conf.d/99-nvidia.toml    after installation
-    restart    containerd.service                       restart-runtime
+    write      /etc/containerd/conf.d/99-nvidia.toml  after installation
+    restart    containerd.service                     restart-runtime
 
 n3                                                                   as declared
 
@@ -111,7 +111,7 @@ n4  failed in 'gather facts': apt is locked
 
 
 def test_each_step_says_once_how_long_it_took_last_time() -> None:
-    last = {"driver: Swap the driver": 83.0, "runtime: Apply the configuration": 3.4, WHOLE: 171.0}
+    last = {"driver: Change the driver": 83.0, "runtime: Apply the configuration": 3.4, WHOLE: 171.0}
     told = shown({"n1": assessed(full_plan("n1")), "n2": assessed(full_plan("n2"))}, last=last)
     assert "driver: pinned  1m23s last time\n" in told
     assert told.count("1m23s") == 1, "the other items of the driver are of the same step"
@@ -121,7 +121,7 @@ def test_each_step_says_once_how_long_it_took_last_time() -> None:
 
 
 def test_what_took_no_time_or_changes_nothing_says_nothing() -> None:
-    assert "last time" not in shown({"n1": assessed(full_plan("n1"))}, last={"driver: Swap the driver": 0.4})
+    assert "last time" not in shown({"n1": assessed(full_plan("n1"))}, last={"driver: Change the driver": 0.4})
     assert shown({"n1": assessed(NodePlan(node="n1"))}, last={WHOLE: 171.0}).endswith("1 node: 1 as declared")
 
 
@@ -152,9 +152,37 @@ def test_nothing_is_broken_in_two(width: int) -> None:
         assert word in text
 
 
-def test_a_narrow_terminal_folds_what_does_not_fit() -> None:
-    text = shown({"n1": assessed(full_plan("n1"))}, 50)
-    assert "99-nvidia.toml" in text
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_a_narrow_terminal_folds_what_does_not_fit_and_cuts_no_cost(width: int) -> None:
+    """At 80 columns, "drain, after staging" was "drain, a" beside a long version."""
+    long = item(
+        "nvidia-kernel-common",
+        action=Action.UPGRADE,
+        from_="535.261.03-1~bpo12+1~deb12u1",
+        to="550.163.01-2~deb12u1",
+        disruption=Disruption.DRAIN,
+        deferred=True,
+    )
+    items = (*full_plan("n1").items, long)
+    text = shown({"n1": assessed(NodePlan(node="n1", items=items))}, width)
+    assert "drain, after staging" in text
+    assert "restart-runtime" in text
+    assert "…" not in text
+    assert text.count("~") == "".join(
+        (*(each.from_ or "" for each in items), *(each.to or "" for each in items))
+    ).count("~")
+    assert text.count("/") == "".join(each.target for each in items).count("/")
+
+
+@pytest.mark.parametrize("width", [70, 80])
+def test_a_long_target_is_not_split_for_what_stands_beside_it(width: int) -> None:
+    """A path was broken at 32 columns, since versions in another line of the same reason needed the room."""
+    path = "/etc/systemd/system/containerd.service.d/grapnel"
+    beside = item("nvidia-kernel-common", from_="535.261.03-1~deb12u1", to="550.163.01-2~deb12u1")
+    long = item(path, from_="535.261.03-1~deb12u1", to="550.163.01-2~deb12u1", disruption=Disruption.DRAIN)
+    lines = shown({"n1": assessed(NodePlan(node="n1", items=(beside, long)))}, width).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if path in line]
+    assert lines[at + 1].split() == ["535.261.03-1~deb12u1", "→", "550.163.01-2~deb12u1", "drain"]
 
 
 def test_json_has_the_plans_of_the_contract() -> None:

@@ -151,3 +151,45 @@ def test_results_of_a_mixed_fleet() -> None:
     stream = io.StringIO()
     show(make_console(stream, width=80), render_results(results, 65.4))
     assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS
+
+
+def test_what_failed_alike_is_one_row_and_names_every_node() -> None:
+    """Forty nodes that could not be reached were eighty lines, among which another failure was not seen."""
+    away = [
+        NodeResult(f"gpu-{number}", Status.UNREACHABLE, failure=Failure(Status.UNREACHABLE, lost(f"10.0.0.{number}")))
+        for number in range(40)
+    ]
+    broken = [
+        NodeResult(name, Status.FAILED, 1, 2, Failure(Status.FAILED, "no space left", "Install", (f"{name}: full",)))
+        for name in ("a1", "a2")
+    ]
+    stream = io.StringIO()
+    show(make_console(stream, width=200), render_results([*away, *broken], 1.0))
+    shown = stream.getvalue()
+    assert shown.count("No route to host") == shown.count("no space left") == shown.count("output of 'Install'") == 1
+    assert lost("ADDRESS") in shown
+    assert all(each in shown for each in ("gpu-0 to gpu-39", "a1, a2"))
+    assert len(shown.splitlines()) < 12
+
+
+def test_every_node_that_failed_is_named_where_their_names_are_no_series() -> None:
+    names = [f"{chr(ord('a') + number)}-rack" for number in range(20)]
+    lost_ones = [NodeResult(name, Status.UNREACHABLE, failure=Failure(Status.UNREACHABLE, "lost")) for name in names]
+    stream = io.StringIO()
+    show(make_console(stream, width=80), render_results(lost_ones, 1.0))
+    assert all(name in stream.getvalue() for name in names)
+
+
+def test_what_one_node_alone_has_is_told_as_it_was_said() -> None:
+    stream = io.StringIO()
+    alone = NodeResult("n1", Status.UNREACHABLE, failure=Failure(Status.UNREACHABLE, lost("10.0.0.1")))
+    mirror = [
+        NodeResult(name, Status.FAILED, 1, 2, Failure(Status.FAILED, "no answer of 10.0.0.9")) for name in ("n2", "n3")
+    ]
+    show(make_console(stream, width=200), render_results([alone, *mirror], 1.0))
+    assert lost("10.0.0.1") in stream.getvalue()
+    assert "no answer of 10.0.0.9" in stream.getvalue(), "it is the same machine for both"
+
+
+def lost(address: str) -> str:
+    return f"ssh: connect to host {address} port 22: No route to host"

@@ -180,12 +180,11 @@ def test_a_large_fleet_that_waits_does_not_fill_the_terminal() -> None:
 
 
 RESULTS = """\
-node  result     changes  driver                   out of service
-n1    converged       11  535.261.03 → 535.309.01             42s
-n2    failed           3  535.261.03 → 535.309.01    1m05s so far
-n3    waiting
-n4    waiting
-n5    unchanged
+node    result     changes  driver                   out of service
+n1      converged       11  535.261.03 → 535.309.01             42s
+n2      failed           3  535.261.03 → 535.309.01    1m05s so far
+n3, n4  waiting
+n5      unchanged
 
 n2: check the driver: 3 of 4 GPUs answer
 n3, n4: stopped: n2 failed in verify

@@ -97,6 +97,7 @@ class FakeCluster(OneByOne):
     pause: Pause | None = None
     needed: dict[str, str] = field(default_factory=dict)  # why RuntimeClasses have to stay
     marks: dict[str, MarkChange] = field(default_factory=dict)  # what would be taken off Nodes
+    claims: set[str] = field(default_factory=set)  # nodes that a controller says to be as declared
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
         self.on_observe()
@@ -167,6 +168,11 @@ class FakeCluster(OneByOne):
         if not (reason := self.needed.get(name, "")):
             self.classes.remove(name)
         return reason
+
+    def withdraw_claims(self, nodes: Collection[str]) -> None:
+        for name in self.claims.intersection(nodes):
+            self.effect(f"withdraw {name}")
+            self.claims.discard(name)
 
     def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> dict[str, MarkChange]:
         return {name: self.marks[name] for name, marks in wanted.items() if name in self.marks and not marks}

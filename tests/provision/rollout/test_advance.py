@@ -186,6 +186,25 @@ def test_a_pod_that_is_left_alone_and_holds_a_gpu_is_named_with_the_reason() -> 
     assert held == "a GPU is held by smi (9, pod shop/monitor, left alone: it has the label skip=true)"
 
 
+@pytest.mark.parametrize(
+    ("controller", "why"),
+    [
+        pytest.param(
+            "DaemonSet/dcgm",
+            " of DaemonSet dcgm, left alone: keep it off the node, or declare `daemonSets: evict`",
+            id="a pod of a DaemonSet",
+        ),
+        pytest.param("Node/n1", ", left alone: it is a static pod, which its file on the node ends", id="a static pod"),
+    ],
+)
+def test_what_holds_a_gpu_and_is_left_alone_is_told_with_what_ends_it(controller: str, why: str) -> None:
+    """The reason did not say that nobody would evict it."""
+    left = pod("dcgm", is_mirror_or_daemon=True, controller=controller)
+    step = ended(Phase.RELEASE, holders=(Holder(pid=9, command="dcgm", pod_uid="uid-dcgm"),))
+    _, held = move(Phase.RELEASE, gpu_pods=(left,), step=step)
+    assert held == f"a GPU is held by dcgm (9, pod shop/dcgm{why})"
+
+
 def test_terminating_pods_are_waited_for() -> None:
     action, held = move(Phase.DRAIN, gpu_pods=(pod("web-1", is_terminating=True),))
     assert (action, held) == (None, "pod shop/web-1 (terminating) still on the node")
@@ -233,10 +252,11 @@ def test_a_held_gpu_is_asked_for_again_after_a_while() -> None:
         pytest.param(
             Phase.RELEASE,
             {
-                "gpu_pods": (pod("agent", is_mirror_or_daemon=True),),
+                "gpu_pods": (pod("agent", is_mirror_or_daemon=True, controller="DaemonSet/agent"),),
                 "step": ended(Phase.RELEASE, holders=(Holder(pid=8, command="dcgm", pod_uid="uid-agent"),)),
             },
-            "after 5 minutes: a GPU is held by dcgm (8, pod shop/agent)",
+            "after 5 minutes: a GPU is held by dcgm (8, pod shop/agent of DaemonSet agent, left alone: "
+            "keep it off the node, or declare `daemonSets: evict`)",
             id="a pod of a DaemonSet",
         ),
         pytest.param(
@@ -279,9 +299,15 @@ def test_the_driver_of_a_node_that_is_not_ready_is_not_touched(phase: Phase) -> 
     assert (action.record.phase, action.record.is_unrelated) == (Phase.FAILED, True)
 
 
-@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP])
-def test_what_was_killed_after_the_swap_goes_on_with_verify(phase: Phase) -> None:
-    action, _ = move(phase, is_as_declared=True, is_disruptive=False, gpu_pods=(pod("web-1"),))
+@pytest.mark.parametrize(
+    ("phase", "is_touched"),
+    [(Phase.RELEASE, False), (Phase.SWAP, False), (Phase.CORDON, True), (Phase.DRAIN, True)],
+)
+def test_what_was_killed_after_the_release_and_is_as_declared_goes_on_with_verify(
+    phase: Phase, *, is_touched: bool
+) -> None:
+    remembered = {"is_touched": is_touched}
+    action, _ = move(phase, is_as_declared=True, is_disruptive=False, gpu_pods=(pod("web-1"),), remembered=remembered)
     assert action.record.phase is Phase.VERIFY
 
 

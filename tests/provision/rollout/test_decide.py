@@ -10,7 +10,7 @@ import pytest
 from provision.rollout.decision.admission import STILL
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.policy import Policy, strictest
-from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Write
+from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.model import Phase, Record
 from provision.spec.model import Rollout
 from tests.provision.rollout.fakes import MINUTE, NOON, record, state, view
@@ -130,25 +130,26 @@ def test_nothing_begins_in_the_moment_in_which_a_node_fails() -> None:
     assert decision.waiting == {"n2": "stopped: n1 failed in swap"}
 
 
-@pytest.mark.parametrize(
-    ("phase", "stop"),
-    [
-        pytest.param(Phase.SWAP, "n1 failed in swap", id="its driver may have been changed"),
-        pytest.param(Phase.DRAIN, None, id="its driver was not touched"),
-    ],
-)
-def test_an_unfinished_node_that_cannot_be_asked_fails_with_the_reason(phase: Phase, stop: str | None) -> None:
-    stuck = state("n1", view("n1", record(phase)), obstacle="no route to host")
+def test_an_unfinished_node_whose_driver_may_have_been_changed_and_that_cannot_be_asked_fails_with_the_reason() -> None:
+    stuck = state("n1", view("n1", record(Phase.SWAP)), obstacle="no route to host")
     decision = at(stuck, state("n2"), max_parallel=2)
     first = decision.actions[0]
     assert isinstance(first, Write)
     assert (first.record.phase, first.record.failed_in, first.record.reason) == (
         Phase.FAILED,
-        phase,
+        Phase.SWAP,
         "no route to host",
     )
-    assert decision.stop == stop
-    assert begun(decision) == (["n1"] if stop else ["n1", "n2"])
+    assert decision.stop == "n1 failed in swap"
+    assert begun(decision) == ["n1"]
+
+
+def test_an_unfinished_node_that_was_not_touched_and_cannot_be_changed_is_put_back() -> None:
+    """It stayed cordoned, as one that has failed, although nothing but its pods had been asked to leave."""
+    stuck = state("n1", view("n1", record(Phase.DRAIN)), obstacle="550.1 is not in the catalogue")
+    decision = at(stuck, state("n2"), max_parallel=2)
+    assert decision.actions[0] == Withdraw("n1", cordoned=False, why="550.1 is not in the catalogue")
+    assert decision.stop is None
 
 
 def test_a_node_on_its_way_back_needs_no_plan() -> None:

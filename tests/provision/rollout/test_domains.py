@@ -12,12 +12,13 @@ from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy
-from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Write
+from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.decision.together import why_apart, with_domains
 from provision.rollout.model import Phase
 from provision.spec.model import Domains, Wave
 from tests.provision.rollout.fakes import (
     MINUTE,
+    NEW,
     NOON,
     OLD,
     record,
@@ -226,6 +227,15 @@ def test_a_node_that_cannot_begin_any_more_is_not_waited_for_for_ever() -> None:
     action = at(*waiting, now=NOON + 5 * MINUTE).actions[0]
     assert isinstance(action, Write)
     assert (action.record.phase, action.record.because_of) == (Phase.ROLLBACK, "a2")
+
+
+@pytest.mark.parametrize("driver", [OLD, NEW])
+def test_a_node_that_need_not_be_out_stays_so_beside_one_with_another_driver(driver: str) -> None:
+    """The other one was done before the domain was declared, and reboots as the declaration goes back to OLD."""
+    other = state("a1", target=OLD, origin=driver, is_disruptive=False, obstacle="it reboots")
+    drained = state("a2", view("a2", record(Phase.DRAIN)), target=OLD, is_disruptive=False, is_as_declared=True)
+    (action,) = at(other, drained).actions
+    assert isinstance(action, Withdraw) is (driver == OLD)
 
 
 def test_on_the_way_back_nobody_waits() -> None:

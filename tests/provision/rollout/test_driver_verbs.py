@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Failure, Status
+from provision.apply.removal import Part
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.fleet.facts import Installation
 from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.model import Phase
+from provision.rollout.removing import Removing
 from provision.rollout.verb_plan import DriverVerb, VerbPlan, plan_verb
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 
     from provision.fleet.facts import NodeFacts
     from provision.rollout.model import NodeView, Record
+    from provision.rollout.verb_plan import AnyVerb
     from provision.runner import Event, RunRequest
 
-BACK, REMOVE = DriverVerb.BACK, DriverVerb.REMOVE
+BACK, REMOVE = DriverVerb.BACK, Removing(parts=frozenset({Part.DRIVER}))
 PROGRAM: dict[str, Installation | None] = {"driver": Installation(digest="d4")}
 CHANGE = "0123456789ab"
 
@@ -42,7 +45,7 @@ def node_with(loaded: str | None = NEW, *, installed: bool = True, **driver: obj
     )
 
 
-def plan(verb: DriverVerb, facts: NodeFacts | Failure, seen: NodeView | NodeProblem | None = None) -> VerbPlan:
+def plan(verb: AnyVerb, facts: NodeFacts | Failure, seen: NodeView | NodeProblem | None = None) -> VerbPlan:
     return plan_verb(verb, {"n1": facts}, {"n1": make_stack()}, {"n1": seen or view("n1")})
 
 
@@ -60,7 +63,7 @@ def of_back(state: str = "done") -> DriverRun:
         pytest.param(REMOVE, node_with(managed=False), (NEW, ""), id="removal of the program alone"),
     ],
 )
-def test_a_node_goes_out_of_service_for_it(verb: DriverVerb, facts: NodeFacts, way: tuple[str, str]) -> None:
+def test_a_node_goes_out_of_service_for_it(verb: AnyVerb, facts: NodeFacts, way: tuple[str, str]) -> None:
     planned = plan(verb, facts)
 
     (state,) = planned.prepared.states
@@ -101,7 +104,7 @@ def test_a_node_goes_out_of_service_for_it(verb: DriverVerb, facts: NodeFacts, w
     ],
 )
 def test_a_node_stays_in_service(
-    verb: DriverVerb, facts: NodeFacts | Failure, seen: NodeView | NodeProblem | None, status: Status, words: str
+    verb: AnyVerb, facts: NodeFacts | Failure, seen: NodeView | NodeProblem | None, status: Status, words: str
 ) -> None:
     planned = plan(verb, facts, seen)
 
@@ -157,7 +160,7 @@ def test_a_node_stays_in_service(
     ],
 )
 def test_a_command_that_was_cut_short_is_continued(
-    verb: DriverVerb, facts: NodeFacts, former: Record, target: str, *, is_done: bool
+    verb: AnyVerb, facts: NodeFacts, former: Record, target: str, *, is_done: bool
 ) -> None:
     planned = plan(verb, facts, view("n1", former))
 
@@ -196,7 +199,7 @@ class Program:
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 
-def carry_out(verb: DriverVerb, facts: NodeFacts, *, is_broken: bool = False) -> tuple[Program, list[Any]]:
+def carry_out(verb: AnyVerb, facts: NodeFacts, *, is_broken: bool = False) -> tuple[Program, list[Any]]:
     cluster = FakeCluster({"n1": ClusterNode(pods=[pod("web-1")])})
     program = Program(FakeFleet({"n1": FakeNode()}), cluster, is_broken)
     stacks = {"n1": make_stack(driver={"version": NEW})}
@@ -227,15 +230,41 @@ def test_a_rollback_drains_the_node_and_verifies_the_driver_before() -> None:
         pytest.param(BACK, node_with(back=""), Status.RETURNED, id="back from a first driver"),
     ],
 )
-def test_without_a_driver_there_is_nothing_to_verify_or_resume(
-    verb: DriverVerb, facts: NodeFacts, status: Status
-) -> None:
+def test_without_a_driver_there_is_nothing_to_verify_or_resume(verb: AnyVerb, facts: NodeFacts, status: Status) -> None:
     program, (result, *_) = carry_out(verb, facts)
 
     assert result.status is status
     assert program.verbs == [verb.value]
     assert program.fleet.nodes["n1"].verbs == ["release"]
     assert not program.cluster.nodes["n1"].is_cordoned
+
+
+def test_a_removal_ends_the_record_of_the_upgrade() -> None:
+    """`grapnel status` said of a node without a driver that it was in service with the declared one."""
+    program, _ = carry_out(REMOVE, node_with())
+    assert program.cluster.nodes["n1"].record is None
+
+    program, _ = carry_out(BACK, node_with())
+    assert program.cluster.nodes["n1"].record is not None
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_kept"), [({Part.DRIVER}, False), ({Part.HOOK}, True)], ids=["the driver", "a part beside it"]
+)
+def test_a_removal_that_finds_nothing_ends_what_one_before_could_not(parts: set[Part], *, is_kept: bool) -> None:
+    former = record(Phase.DONE, target="", origin=NEW)
+    cluster = FakeCluster({"n1": ClusterNode(record=former)})
+    facts = node_with(None, installed=False, managed=False, current=None, back=None)
+    verb = Removing(parts=frozenset(parts))
+    planned = plan_verb(verb, {"n1": facts}, {"n1": make_stack()}, cluster.observe(["n1"]))
+    program = Program(FakeFleet({"n1": FakeNode()}), cluster)
+    steps = verb_steps(context(program), {"n1": make_stack()}, planned)  # type: ignore[arg-type] # a runner as well
+    adapters = Adapters(cluster=cluster, steps=steps, clock=Clock(), poll_s=0.001)
+
+    (result,) = execute_verb(planned, adapters, lambda _: None, cancel=threading.Event(), holder="me")
+
+    assert result.status is Status.UNCHANGED
+    assert (cluster.nodes["n1"].record is not None) is is_kept
 
 
 def test_a_rollback_that_fails_leaves_the_node_out_of_service_with_the_reason() -> None:

@@ -10,13 +10,15 @@ from datetime import timedelta
 import pytest
 
 from provision.apply.model import Status
-from provision.rollout.decision.outcome import results_of
+from provision.rollout.decision.outcome import RolloutResult, results_of
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
 from tests.provision.rollout.fakes import (
+    MINUTE,
     NEW,
+    NOON,
     OLD,
     Clock,
     FakeCluster,
@@ -25,6 +27,7 @@ from tests.provision.rollout.fakes import (
     make_engine,
     pod,
     record,
+    state,
     view,
 )
 from tests.provision.rollout.process import Rollout, fleet, states_of, statuses
@@ -298,5 +301,22 @@ def test_a_pod_that_is_left_alone_and_holds_a_gpu_is_what_the_node_fails_for() -
 
     assert statuses(results) == ["failed"]
     assert results["n1"].failure is not None
-    assert results["n1"].failure.message == "after 5 minutes: a GPU is held by smi (8, pod shop/agent)"
+    message = "after 5 minutes: a GPU is held by smi (8, pod shop/agent of DaemonSet agent, left alone: "
+    assert results["n1"].failure.message.startswith(message)
     assert cluster.evicted == ["n1-a", "n1-b"]
+
+
+def test_a_node_that_fails_after_somebody_has_uncordoned_it_is_not_said_to_be_out_of_service() -> None:
+    failed = record(Phase.FAILED, failed_in=Phase.DRAIN, reason="a pod stayed")
+    serving, out = state("n1", view("n1", failed, is_cordoned=False)), state("n1", view("n1", failed))
+    released = state("n1", view("n1", failed, is_cordoned=False), is_released=True)
+    assert [each.takes_pods for each in (serving, out, released)] == [True, False, False]
+    ended = RolloutResult(
+        nodes=(serving,), moved=frozenset({"n1"}), waiting={}, stop="", failures={}, swapped={}, ended=NOON + MINUTE
+    )
+    upgrade = results_of(ended, ["n1"], canceled=False)["n1"].upgrade
+    assert upgrade is not None
+    assert not upgrade.is_out
+    upgrade = results_of(replace(ended, nodes=(out,)), ["n1"], canceled=False)["n1"].upgrade
+    assert upgrade is not None
+    assert upgrade.is_out

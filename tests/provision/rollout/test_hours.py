@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from provision.rollout.decision.decide import decide
+from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import Decision, Evict, NodeState, RunStep, Snapshot, Withdraw, Write
 from provision.rollout.model import Maintenance, Phase
@@ -15,6 +16,7 @@ from provision.spec.model import Blackout, Rollout, Window
 from tests.provision.rollout.fakes import (
     MINUTE,
     NOON,
+    OLD,
     Clock,
     FakeCluster,
     FakeNode,
@@ -80,6 +82,18 @@ def test_a_failed_node_is_not_tried_again_outside_of_the_window() -> None:
 def test_a_node_whose_pods_have_not_left_goes_back_into_service(phase: Phase) -> None:
     assert at(CLOSED, flying(phase, "web")).actions == (Withdraw("n1", cordoned=False),)
     assert at(CLOSED, flying(phase, "web", was_cordoned=True)).actions == (Withdraw("n1", cordoned=None),)
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"), [("1.2.3", ()), (OLD, (Withdraw("n1", cordoned=False),))], ids=["another", "the same"]
+)
+def test_one_of_a_domain_does_not_where_another_serves_with_another_driver(
+    driver: str, expected: tuple[Withdraw, ...]
+) -> None:
+    """The domain was declared half-way, together with a third driver."""
+    nodes = tuple(replace(node, domain="rack") for node in (flying(Phase.DRAIN, "web"), state("n2", origin=driver)))
+    decision = decide(Snapshot(nodes=nodes, began=NOON, domains=members_of(nodes)), policy(), CLOSED)
+    assert tuple(action for action in decision.actions if isinstance(action, Withdraw)) == expected
 
 
 def test_so_does_one_whose_time_is_up() -> None:

@@ -155,14 +155,20 @@ def test_a_node_that_cannot_be_reached_fails_the_step() -> None:
     assert outcome.failure.status is Status.UNREACHABLE
 
 
-@pytest.mark.parametrize(("run", "status"), [(RunStatus.CANCELED, Status.CANCELED), (RunStatus.ERROR, Status.FAILED)])
-def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status) -> None:
+@pytest.mark.parametrize(
+    ("run", "status", "in_swap"),
+    [
+        pytest.param(RunStatus.CANCELED, Status.CANCELED, Status.CANCELED, id="canceled"),
+        pytest.param(RunStatus.ERROR, Status.FAILED, Status.UNREACHABLE, id="nobody could look at the node"),
+    ],
+)
+def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status, in_swap: Status) -> None:
     fleet = FakeFleet({"n1": FakeNode()}, broken_run=run)
     steps = NodeSteps(context(fleet), {"n1": make_stack()})
     for phase in (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME):
         outcome = steps.run("n1", phase, Watcher(), threading.Event())
         assert outcome.failure is not None
-        assert outcome.failure.status is status
+        assert outcome.failure.status is (in_swap if phase is Phase.SWAP else status)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +245,14 @@ def test_a_driver_that_was_not_as_expected_after_the_swap_is_verified_again() ->
     assert verified.failure.message == "3 of 4 GPUs answer"
 
 
+LOOKED = ["facts", "driver_wait", "facts"]  # whether its program is at work, cannot be told from what it has written
+
+
 @pytest.mark.parametrize(
     ("half_done", "runs"),
     [
-        pytest.param("another", ["facts", "driver", "facts", "apply"], id="to another driver"),
-        pytest.param("c4a9e", ["facts", "apply"], id="to the declared one"),
+        pytest.param("another", [*LOOKED, "driver", "facts", "apply"], id="to another driver"),
+        pytest.param("c4a9e", [*LOOKED, "apply"], id="to the declared one"),
     ],
 )
 def test_a_swap_that_was_cut_short_is_undone_before_another_one(half_done: str, runs: list[str]) -> None:
@@ -265,7 +274,8 @@ def test_a_way_back_that_fails_before_another_swap_is_its_failure() -> None:
     outcome = steps.run("n1", Phase.SWAP, Watcher(), threading.Event())
 
     assert outcome.failure is not None
-    assert [playbook for playbook, _ in fleet.runs] == ["facts", "driver"]
+    assert [playbook for playbook, _ in fleet.runs] == [*LOOKED, "driver", *LOOKED, "driver", *LOOKED]
+    assert outcome.failure.status is Status.UNREACHABLE, "its program has not come to its end"
 
 
 @pytest.mark.parametrize("answer", [b"", b"null", b"[1]", b'{"ok": 1}', b'{"ok": false}', b"[" * 100_000])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from provision.apply.model import Assessment, Failure, Status
+from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.fleet.facts import KernelModule
 from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.rollout.cluster import NodeProblem
@@ -152,3 +154,26 @@ def test_only_handlers_that_the_kubelet_reaches_need_a_class() -> None:
         make_stack(),
     ]
     assert runtime_classes(stacks) == ("nvidia", "gpu", "gpu-old")
+
+
+def test_a_node_in_the_middle_of_a_change_is_not_given_up_for_what_it_looks_like_then() -> None:
+    """Its successor found the package manager in use by the swap of a controller that was killed, and gave it up."""
+    answer = assessed("n1", problem="apt on n1 is in use by dpkg (pid 7)")
+    run = DriverRun(run="r", verb="swap", change="c", state="running")
+    busy = replace(answer, facts=msgspec.structs.replace(answer.facts, driver=DriverState(run=run)))
+    flying = {"n1": view("n1", record(Phase.SWAP)), "n2": view("n2", record(Phase.DRAIN))}
+
+    states = {state.name: state for state in sort({"n1": busy, "n2": assessed("n2", problem="apt")}, **flying).states}
+
+    assert (states["n1"].obstacle, states["n1"].is_half_done, states["n1"].is_as_declared) == ("", True, False)
+    assert states["n2"].obstacle == "apt"
+
+
+def test_a_look_that_fails_says_nothing_of_a_node_in_its_swap() -> None:
+    failure = Failure(Status.FAILED, "the run ended without saying why")
+    flying = {"n1": view("n1", record(Phase.SWAP)), "n2": view("n2", record(Phase.DRAIN))}
+
+    states = {state.name: state for state in sort({"n1": failure, "n2": failure}, **flying).states}
+
+    assert states["n1"].obstacle == ""
+    assert states["n2"].obstacle == failure.message

@@ -11,7 +11,7 @@ from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import RETRIES
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import Phase
-from provision.rollout.requests import Change, Found, abandon, retry, skip, uncordon, unskip
+from provision.rollout.requests import Change, Found, abandon, retry, send_back, skip, uncordon, unskip
 from tests.provision.rollout.fakes import NEW, OLD, FakeSteps, record, view
 from tests.provision.rollout.process import Rollout, fleet, statuses
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.provision.rollout.fakes import FakeCluster
 
 FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
+DONE = record(Phase.DONE)
 
 
 def found(remembered: Record | None = None, *, unread: str = "", **more: object) -> Found:
@@ -44,6 +45,19 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
             "it is in swap, and that upgrade is finished first; `grapnel abandon n1` ends it here",
             id="skip a node in flight",
         ),
+        pytest.param(
+            skip(found(record(Phase.DRAIN))),
+            Change(skipped=True),
+            "it is in drain, before its driver is changed: whoever is at work puts it back into service, or else the "
+            "next run does, as it is",
+            id="skip a node that drains",
+        ),
+        pytest.param(
+            skip(found(record(Phase.RELEASE))),
+            Change(skipped=True),
+            "with what it has, once verified",
+            id="skip a node whose GPUs are released",
+        ),
         pytest.param(skip(found(is_skipped=True)), None, "was skipped already", id="skip again"),
         pytest.param(unskip(found(is_skipped=True)), Change(skipped=False), "is no longer skipped", id="unskip"),
         pytest.param(unskip(found()), None, "was not skipped", id="unskip what was not skipped"),
@@ -54,6 +68,18 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
             id="retry",
         ),
         pytest.param(retry(found(FAILED), ""), None, "by the next `grapnel apply`", id="retry with nobody at work"),
+        pytest.param(
+            retry(found(FAILED), "", "controller-0"),
+            Change(writes_record=True, record=replace(FAILED, retry=True)),
+            "is tried again by the controller (controller-0), as soon",
+            id="retry with a controller that is idle",
+        ),
+        pytest.param(
+            retry(found(FAILED), "ada", "controller-0"),
+            Change(writes_record=True, record=replace(FAILED, retry=True)),
+            "is tried again by ada, or by the controller after that, as soon",
+            id="retry while somebody is at a terminal",
+        ),
         pytest.param(retry(found(replace(FAILED, retry=True)), "ada"), None, "is tried again by ada", id="retry again"),
         pytest.param(
             abandon(found(record(Phase.SWAP))),
@@ -93,6 +119,36 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
             "is in no upgrade, and none begins on it",
             id="abandon again",
         ),
+        pytest.param(
+            send_back(found(DONE), "ada@laptop", "controller-0"),
+            Change(writes_record=True, record=replace(DONE, back_for="ada@laptop")),
+            f"returned to the driver before ({OLD}) by the controller (controller-0)",
+            id="send back",
+        ),
+        pytest.param(
+            send_back(found(FAILED, is_cordoned=True), "ada@laptop", "controller-0"),
+            Change(writes_record=True, record=replace(FAILED, back_for="ada@laptop")),
+            "is left so until `grapnel retry n1`",
+            id="send back what failed",
+        ),
+        pytest.param(
+            send_back(found(replace(DONE, back_for="bob@ci")), "ada@laptop", "controller-0"),
+            None,
+            "is to go back already: bob@ci asked for it",
+            id="send back again",
+        ),
+        pytest.param(
+            send_back(found(record(Phase.RETURNED, is_returning=True)), "ada@laptop", "controller-0"),
+            None,
+            f"has its former driver already ({OLD})",
+            id="send back what has returned",
+        ),
+        pytest.param(
+            retry(found(replace(DONE, back_for="bob@ci")), "", "controller-0"),
+            Change(writes_record=True, record=DONE),
+            "does not go back to its former driver, as bob@ci had asked",
+            id="take it back",
+        ),
         pytest.param(uncordon(found(is_cordoned=True)), Change(cordoned=False), "takes pods again", id="uncordon"),
         pytest.param(uncordon(found()), None, "takes pods", id="uncordon what takes pods"),
     ],
@@ -111,6 +167,10 @@ def test_a_node_is_changed_and_the_person_told_what_that_means(
         (retry(found(), "ada"), "has not failed: no upgrade of it is recorded"),
         (retry(found(record(Phase.DRAIN)), "ada"), "has not failed: its upgrade is in drain"),
         (retry(found(record(Phase.DONE)), ""), "has not failed: its upgrade is done"),
+        (send_back(found(), "ada", "controller-0"), "nothing to go back to: no upgrade of it is recorded"),
+        (send_back(found(record(Phase.DRAIN)), "ada", "controller-0"), "is in drain: that ends first"),
+        (send_back(found(DONE, is_skipped=True), "ada", "controller-0"), "`grapnel skip --undo n1` first"),
+        (send_back(found(unread="it is no JSON"), "ada", "controller-0"), "cannot be returned: it is no JSON"),
         (retry(found(FAILED, is_skipped=True), "ada"), "`grapnel skip --undo n1` first"),
         (retry(found(unread="it is no JSON"), "ada"), "cannot be tried again: it is no JSON"),
         (abandon(found()), "has no upgrade to be taken out of: `grapnel skip n1`"),

@@ -14,8 +14,8 @@ from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
-from provision.rollout.model import UNTOUCHED, Maintenance, Phase
-from provision.rollout.returns import forget_returns
+from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Maintenance, Phase
+from provision.rollout.returns import forget_removed, forget_returns
 from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, FakeCluster, FakeNode, pod, record, state, view
 
@@ -54,11 +54,16 @@ def nodes_in(phase: Phase) -> Iterator[NodeState]:
         if is_returning is not (phase is Phase.ROLLBACK) and phase not in (Phase.VERIFY, Phase.RESUME):
             continue
         pods = (pod("web-1"),) if has_pods else ()
-        remembered = record(phase, is_returning=is_returning)
+        remembered = record(phase, is_returning=is_returning, failed_in=Phase.SWAP if is_returning else None)
         seen = view("n1", remembered, gpu_pods=pods, jobs=pods, is_cordoned=is_cordoned, is_ready=is_ready)
         flags_of_plan = {"is_as_declared": is_declared, "is_disruptive": is_disruptive}
         node = state("n1", seen, target=target, step=step, drain=drain, lost_since=NOON, **flags_of_plan)
         yield node
+        if phase in BEFORE_SWAP:
+            yield replace(node, called_off="its GpuStack was deleted")
+        if is_returning and phase is not Phase.ROLLBACK:
+            off = replace(remembered, failed_in=None, reason="it is skipped")
+            yield replace(node, view=replace(seen, record=off))
         if phase is Phase.CORDON:
             asked = replace(remembered, is_requested=True)
             yield replace(node, view=replace(seen, record=asked, maintenance=NOT_GRANTED))
@@ -74,6 +79,7 @@ def test_the_table_is_what_is_decided() -> None:
                 remembered = replace(node.record, is_touched=is_touched)
                 action, _ = advance(node, remembered, now, NOON, domain)
                 decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
+                decided |= {(phase, None)} if isinstance(action, Withdraw) else set()
                 outside, _ = outside_hours(node, remembered, action, "", "the window is closed")
                 decided |= {(phase, None)} if isinstance(outside, Withdraw) else set()
     phases = (None, Phase.DONE, Phase.RETURNED, Phase.FAILED)
@@ -93,13 +99,16 @@ def test_the_table_is_what_is_decided() -> None:
 
 
 def forgotten() -> set[tuple[Phase | None, Phase | None]]:
-    """Return what becomes of the record of a node that an apply finds as declared."""
+    """Return what becomes of the record of a node that an apply finds as declared, or that grapnel was taken off."""
     found: set[tuple[Phase | None, Phase | None]] = set()
-    for phase in Phase:
+    for phase, is_removed in itertools.product(Phase, EITHER):
         node = state("n1", view("n1", record(phase)), is_as_declared=True)
         cluster = FakeCluster({"n1": FakeNode(record=node.record)})
-        result = NodeResult("n1", Status.UNCHANGED)
-        forget_returns(cluster, Prepared(states=(node,)), [result], lambda _told: None, "ada")
+        if is_removed:
+            forget_removed(cluster, ["n1"], lambda _told: None, "ada")
+        else:
+            result = NodeResult("n1", Status.UNCHANGED)
+            forget_returns(cluster, Prepared(states=(node,)), [result], lambda _told: None, "ada")
         found |= set() if cluster.nodes["n1"].record is not None else {(phase, None)}
     return found
 
@@ -115,6 +124,8 @@ def test_no_node_is_back_in_service_without_verification() -> None:
     assert {before for before, after in IN_TABLE if after is Phase.DONE} == {Phase.RESUME}
     assert {before for before, after in IN_TABLE if after is Phase.RETURNED} == {Phase.RESUME} | untouched
     assert {before for before, after in IN_TABLE if after is Phase.RESUME} == {Phase.VERIFY}
+    forgotten = {before for before, after in IN_TABLE if after is None}
+    assert forgotten == {Phase.RESUME, Phase.DONE, Phase.RETURNED} | untouched
 
 
 def test_the_page_shows_the_diagram_of_the_table() -> None:

@@ -124,8 +124,20 @@ def test_further_is_a_word_of_its_own() -> None:
     assert planned.targets == {"n1": OLDER}
 
 
-@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.FAILED])
-def test_a_node_that_an_upgrade_has_not_changed_yet_is_put_back_as_it_is(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN])
+def test_a_node_that_an_upgrade_has_not_touched_yet_is_put_back_at_once(phase: Phase) -> None:
+    found = machines(n1=record(phase, origin_change=BEFORE))
+    found.loaded["n1"] = OLD
+
+    assert go_back(found) == {"n1": "returned"}
+
+    assert (found.returned, found.fleet.nodes["n1"].verbs) == ([], [])
+    node = found.cluster.nodes["n1"]
+    assert (node.record, node.is_cordoned) == (None, False)
+
+
+@pytest.mark.parametrize("phase", [Phase.RELEASE, Phase.FAILED])
+def test_a_node_that_an_upgrade_has_not_changed_yet_is_verified_and_put_back_as_it_is(phase: Phase) -> None:
     """A `back` would have undone the upgrade before."""
     found = machines(n1=record(phase, origin_change=BEFORE, failed_in=Phase.DRAIN if phase is Phase.FAILED else None))
     found.loaded["n1"] = OLD

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import pytest
 
 from provision.apply.model import Failure, Status
+from provision.apply.removal import Part
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult, Write
 from provision.rollout.model import Phase
+from provision.rollout.removing import Removing
 from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
 from tests.provision.rollout.machines import (
@@ -202,11 +204,12 @@ def test_a_removal_holds_a_domain_together_too() -> None:
     seen = found.cluster.observe(["a1", "a2"])
     extent = Extent(groups={"a1": ("rack-a",), "a2": ("rack-a",)}, unnamed={"a2": seen["a2"]})
 
-    planned = plan_verb(DriverVerb.REMOVE, {"a1": found.facts("a1")}, stacks, {"a1": seen["a1"]}, extent)
+    removing = Removing(parts=frozenset({Part.DRIVER}))
+    planned = plan_verb(removing, {"a1": found.facts("a1")}, stacks, {"a1": seen["a1"]}, extent)
 
     assert planned.settled["a1"].status is Status.REFUSED
     whole = plan_verb(
-        DriverVerb.REMOVE,
+        removing,
         {name: found.facts(name) for name in seen},
         dict.fromkeys(seen, stacks["a1"]),
         seen,

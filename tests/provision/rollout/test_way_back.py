@@ -52,6 +52,9 @@ class Machine:
         if request.playbook.stem == "driver":
             yield from self._go_back(request)
             return
+        if request.playbook.stem == "driver_wait":
+            yield RunFinished(RunStatus.SUCCESSFUL)
+            return
         yield TaskDone("n1", "Gather facts", Outcome.OK, values={"facts": json.dumps(self._facts()).encode()})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
@@ -83,7 +86,7 @@ class Runner:
     machine: Machine
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
-        if request.playbook.stem in ("facts", "driver"):
+        if request.playbook.stem in ("facts", "driver", "driver_wait"):
             yield from self.machine.run_playbook(request)
             return
         self.machine.told.append(request.playbook.stem)
@@ -117,7 +120,10 @@ def test_the_driver_goes_back_to_what_the_node_had(chain: list[str], run: dict[s
 
     assert go_back(machine, origin) == StepOutcome()
     assert VERSIONS[machine.chain[-1]] == origin.version
-    assert machine.told[:3] == ["facts", "release", "driver"], "nothing is exchanged while GPUs are offered"
+    looked = ["facts", "driver_wait", "facts"] if run["state"] == "running" else ["facts"]
+    assert machine.told[: len(looked) + 2] == [*looked, "release", "driver"], (
+        "nothing is exchanged while GPUs are offered"
+    )
     assert go_back(machine, origin) == StepOutcome(), "done again it does no harm"
     assert VERSIONS[machine.chain[-1]] == origin.version
 

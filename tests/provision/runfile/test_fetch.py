@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
+import ssl
 import urllib.error
 import urllib.request
 from email.message import Message
@@ -13,11 +15,14 @@ import pytest
 
 from lab.runfile import SmallDriver
 from provision.runfile.errors import RunfileError
-from provision.runfile.fetch import HttpsOnly, download
+from provision.runfile.fetch import HttpsOnly, download, open_url
 from provision.runfile.store import RunfileStore
 from provision.spec.model import Runfile
+from tests import peers
 
 if TYPE_CHECKING:
+    import socket
+    import threading
     from pathlib import Path
 
 URL = "https://mirror.example.com/driver.run"
@@ -64,6 +69,40 @@ def test_what_cannot_be_had_says_so(tmp_path: Path, error: Exception, said: str)
     assert "https_proxy" in caught.value.hint
 
 
+@pytest.mark.parametrize("way", ["headers", "body", "chunks", "size of a chunk"])
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each silence was short enough: an apply, and whoever waited for its lock, was held for ever."""
+    cert, key = peers.certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    monkeypatch.setenv("SSL_CERT_FILE", cert)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    with (
+        peers.peer(peers.ENDLESS[way], context) as port,
+        pytest.raises(RunfileError, match="cannot be downloaded: no answer in time"),
+    ):
+        download(f"https://127.0.0.1:{port}/x.run", DIGEST, folder, functools.partial(open_url, whole_s=0.5))
+
+
+def test_a_file_comes_over_https_and_a_redirection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cert, key = peers.certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    monkeypatch.setenv("SSL_CERT_FILE", cert)
+
+    def behave(client: socket.socket, _closed: threading.Event) -> None:
+        moved = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
+        there = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(CONTENT), CONTENT)
+        client.sendall(there if b" /there " in peers.request_of(client) else moved)
+
+    with peers.peer(behave, context) as port:
+        found = download(f"https://127.0.0.1:{port}/x.run", DIGEST, tmp_path, open_url)
+    assert found.read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize("target", ["file:///etc/shadow", "http://mirror.example.com/x", "ftp://mirror.example.com/x"])
 def test_a_redirection_to_anything_but_https_is_not_followed(target: str) -> None:
     handler = HttpsOnly()
@@ -73,6 +112,17 @@ def test_a_redirection_to_anything_but_https_is_not_followed(target: str) -> Non
         handler.redirect_request(request, io.BytesIO(), 302, "Found", Message(), target)  # type: ignore[arg-type] # headers
 
     assert handler.redirect_request(request, io.BytesIO(), 302, "Found", Message(), URL) is not None  # type: ignore[arg-type] # as above
+
+
+def test_a_proxy_that_is_not_spoken_to_in_http_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was asked in the clear, with the password in https_proxy."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("https_proxy", "https://me:secret@127.0.0.1:1")
+
+    with pytest.raises(RunfileError, match="https_proxy names no http proxy") as raised:
+        download("https://elsewhere.example/x.run", DIGEST, tmp_path, open_url)
+    assert "secret" not in str(raised.value)
 
 
 def test_the_download_is_gone_once_it_is_converted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import tarfile
@@ -298,3 +299,18 @@ def test_an_archive_that_grows_without_end_is_given_up(bench: Workbench) -> None
 
     with pytest.raises(RunfileError, match="more than a driver can be"):
         unpack(bench.folder / "driver.run", declared.sha256, bench.folder, Limits(size_bytes=100))
+
+
+def test_hard_links_count_as_the_copies_that_they_become(bench: Workbench) -> None:
+    links = [(member(f"second-{number}", tarfile.LNKTYPE, "first"), b"") for number in range(20)]
+    declared, target = bench.write(packed((member("first"), b"x" * 50), *links)), bench.folder / "unpacked"
+    target.mkdir()
+    with pytest.raises(RunfileError, match="more than a driver can be"):
+        unpack(bench.folder / "driver.run", declared.sha256, target, Limits(size_bytes=500))
+    assert sum(path.stat().st_size for path in target.iterdir()) <= 500
+
+
+def test_a_fifo_is_no_runfile_and_keeps_nobody_waiting(bench: Workbench) -> None:
+    os.mkfifo(bench.folder / "fifo")
+    with pytest.raises(RunfileError, match="not a regular file"):
+        unpack(bench.folder / "fifo", "0" * 64, bench.folder)

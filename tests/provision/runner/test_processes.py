@@ -43,7 +43,7 @@ def test_marked_process_that_ignores_sigterm_is_ended(*, new_session: bool) -> N
 def test_a_process_that_is_about_to_end_is_waited_for() -> None:
     """It has no environment any more while its memory, and then its files, are given back."""
     value = uuid.uuid4().hex
-    large = "x = bytearray(b'x') * (128 << 20); print('up', flush=True); import time; time.sleep(60)"
+    large = "x = bytearray(b'x') * (128 << 20); print('up', flush=True); import signal; signal.pause()"
     with subprocess.Popen([sys.executable, "-c", large], env={"MARK": value}, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

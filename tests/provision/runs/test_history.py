@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from provision.node_plan import Problem
 from provision.report.console import make_console
 from provision.report.history import render_history
 from provision.report.terminal import show
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from provision.runs.model import RunReport
 
 
-def report(run: str, verb: str, *results: tuple[str, str, bool]) -> RunReport:
+def report(run: str, verb: str, *results: tuple[str, str, bool], planned: happened.Planned | None = None) -> RunReport:
     first = happened.Began(
         **{
             **{name: getattr(began(), name) for name in ("time", "schema", "by", "grapnel", "inventory", "nodes")},
@@ -25,7 +26,8 @@ def report(run: str, verb: str, *results: tuple[str, str, bool]) -> RunReport:
         }
     )
     nodes = [ended(node, result, is_good=is_good) for node, result, is_good in results]
-    return report_of([first, *nodes, happened.Ended(time=at(60), exit_code=0)])
+    plans = [] if planned is None else [planned]
+    return report_of([first, *plans, *nodes, happened.Ended(time=at(60), exit_code=0)])
 
 
 NEWEST = report("r3", "stage", ("n1", "staged", True))
@@ -61,7 +63,25 @@ def test_what_a_person_sees() -> None:
         "last applied: 1 of 4 nodes as declared then",
         "  n2  returned by rollback, 59m00s ago",
         "  n3  failed by apply, 59m00s ago",
+        "    do: mend what is reported, then run the command again: what is done already is not done twice",
+        "    `grapnel apply`",
         "  n4  in no run that is kept",
+    ]
+
+
+def test_edited_files_come_with_the_command_that_overwrites_them() -> None:
+    edited = Problem(
+        code="hand-edited", message="it was edited", hint="have it overwritten by --force, or undo the edit"
+    )
+    run = happened.Planned(time=at(1), nodes=("n1",), problems=(edited,))
+    refused = report("r5", "apply", ("n1", "refused", False), planned=run)
+
+    out = io.StringIO()
+    show(make_console(out, width=100), render_history(history_of([refused]), ["n1"], at(3600)))
+    assert [line.rstrip() for line in out.getvalue().splitlines()][-3:] == [
+        "  n1  refused by apply, 59m00s ago",
+        "    do: have it overwritten by --force, or undo the edit",
+        "    `grapnel apply --limit n1 --force`",
     ]
 
 

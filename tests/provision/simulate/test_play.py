@@ -103,17 +103,38 @@ def test_the_worst_seed_is_the_one_that_leaves_most_undone() -> None:
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
-        pytest.param("waits for n1: swap and 7 more", "others are changed first: maxParallel", id="slots"),
+        pytest.param("waits for n1: swap and 7 more", "others are changed first: rollout.maxParallel", id="slots"),
         pytest.param(
             "4 of 9 nodes may be unavailable: n1 is in swap, n2 is cordoned and 2 more",
-            "4 of 9 nodes may be unavailable: NODE is in swap",
+            "4 of 9 nodes may be unavailable: rollout.maxUnavailable",
             id="maxUnavailable",
         ),
         pytest.param("waits for wave 1 of 3 (canary): n1: swap", "waits for wave 1 of 3 (canary)", id="wave"),
         pytest.param(
             "soaks until 2026-05-04 12:00:00 UTC: n1 was just changed",
-            "soaks until TIME: NODE was just changed",
+            "a node that was just changed soaks: rollout.soakMinutes",
             id="soak",
+        ),
+        pytest.param(
+            "wave 1 of 3 (canary) soaks until 2026-05-04 12:00 UTC",
+            "wave 1 of 3 (canary) soaks: its soakMinutes in rollout.waves",
+            id="soak of a wave",
+        ),
+        pytest.param(
+            "1 of 12 nodes of zone east may be unavailable, and 1 are",
+            "1 of 12 nodes of zone east may be unavailable: rollout.zones.maxUnavailable",
+            id="zone",
+        ),
+        pytest.param("n1 failed in verify", "a node failed in verify", id="failed"),
+        pytest.param(
+            "waits for its window, which opens 2026-05-04 22:00 UTC",
+            "waits for its window to open: rollout.windows",
+            id="window",
+        ),
+        pytest.param(
+            "waits until 2026-05-04 22:00 UTC, because of a blackout: freeze",
+            "waits for the end of a blackout: freeze: rollout.blackouts",
+            id="blackout",
         ),
         pytest.param("pod a/b (terminating), pod c/d still on the node", "pods still on the node", id="pods"),
     ],

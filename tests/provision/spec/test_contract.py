@@ -11,9 +11,10 @@ import yaml
 
 from provision.spec.errors import DeclarationError
 from provision.spec.excerpt import render_findings
-from provision.spec.load import judge_alone, load_declaration
+from provision.spec.load import load_alone
 from provision.spec.schema import render_schema
 from provision.spec.template import render_template
+from tests.schema import require_schema
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/gpustack"
 GOOD = sorted((CONTRACT / "good").glob("*.yaml"))
@@ -88,7 +89,7 @@ def name_of(path: Path) -> str:
 def test_good_samples_are_accepted_with_the_expected_warnings(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     expected = path.with_suffix(".expected")
-    warnings = judge_alone(load_declaration(Path(path.name)))
+    _, warnings = load_alone(Path(path.name))
     assert render_findings(warnings) == (expected.read_text().removesuffix("\n") if expected.exists() else "")
 
 
@@ -97,7 +98,7 @@ def test_good_samples_are_accepted_with_the_expected_warnings(path: Path, monkey
 def test_bad_samples_are_refused_in_the_expected_words(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     with pytest.raises(DeclarationError) as caught:
-        judge_alone(load_declaration(Path(path.name)))
+        load_alone(Path(path.name))
     assert render_findings(caught.value.findings) == path.with_suffix(".expected").read_text().removesuffix("\n")
 
 
@@ -121,14 +122,14 @@ def test_the_sample_with_every_key_is_what_init_writes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in GOOD if path.stem not in STRICTER_SCHEMA], ids=name_of)
 def test_the_schema_accepts_good_samples(path: Path) -> None:
-    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(render_schema()))
+    require_schema(yaml.safe_load(path.read_text()), json.loads(render_schema()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in BAD if path.stem not in BEYOND_SCHEMA], ids=name_of)
 def test_the_schema_refuses_bad_samples_too(path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(render_schema()))
+        require_schema(yaml.safe_load(path.read_text()), json.loads(render_schema()))
 
 
 def test_every_key_of_the_schema_is_described() -> None:

@@ -69,6 +69,31 @@ def test_what_cannot_be_read_does_not_hide_the_rest() -> None:
     assert document.content["b"] == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        pytest.param('a: "b\nc: d\n', (1, 4), "these quotes are not closed", id="quotes, to the end"),
+        pytest.param("a: 'b\n---\nc: d\n", (1, 4), "these quotes are not closed", id="quotes, to a new document"),
+        pytest.param("a: [\n", (1, 4), "these brackets are not closed", id="brackets, to the end"),
+        pytest.param("a:\n  b: [c, d\ne: f\n", (2, 6), "these brackets are not closed", id="brackets, to a key above"),
+        pytest.param("a: {b: c\nd: {}\n", (1, 4), "these brackets are not closed", id="brackets, to the next key"),
+        pytest.param("a:\n  b\n  c: d\n", (2, 3), "this line is neither a key nor a value", id="a key without colon"),
+        pytest.param("a:\n  b:c\n  d: e\n", (2, 3), "this line is neither a key nor a value", id="a colon, no space"),
+        pytest.param(
+            "a:\n  b: c\n  d\n", (3, 3), "this line is neither a key nor a value", id="a last key without colon"
+        ),
+        pytest.param("a: @b\n", (1, 4), "a value cannot begin with @", id="a reserved character"),
+        pytest.param("a: b\rc: \x07\r", (2, 4), "contains the control character U+0007", id="ends of lines of old"),
+        pytest.param(b"a: b\rc: \xff", (2, 4), "is not UTF-8 from here on", id="no UTF-8 behind such ends"),
+    ],
+)
+def test_broken_text_is_told_where_it_is_mended(text: str | bytes, place: tuple[int, int], message: str) -> None:
+    """The place was where the parser gave up: below the mistake, or past the end, where no line can be shown."""
+    found = read_document(text if isinstance(text, bytes) else text.encode(), "x").findings
+    assert [((each.place.line, each.place.column), each.message) for each in found] == [(place, message)]
+    assert found[0].place.text.strip()
+
+
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60) | st.text(alphabet="ab:-{}[]\"'#&*!|>%@`\n\t ,?", max_size=60).map(str.encode))

@@ -118,3 +118,28 @@ def test_tenants_are_a_condition_where_something_is_declared_of_them(
     assert conditions(found).get("TenancyAsDeclared") == condition
     if tenancy is not None and tenancy.problems:
         assert found.message == tenancy.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "condition"),
+    [
+        pytest.param(None, None, id="nobody knows where the controller runs"),
+        pytest.param("", "True", id="elsewhere"),
+        pytest.param("a", "False", id="beside the containers of a node"),
+    ],
+)
+def test_a_stack_says_whether_the_controller_runs_on_one_of_its_nodes(host: str | None, condition: str | None) -> None:
+    found = status_of(stack(), Observed(nodes={"a": FINE}, host=host), StackStatus(), NOON)
+    assert conditions(found).get("ControllerApart") == condition
+    assert found.state == "AsDeclared", "nothing is wrong with the nodes"
+    message = next((each.message for each in found.conditions if each.type == "ControllerApart"), "")
+    assert message.startswith("the controller runs on a, so that root of this node has every node" if host else "")
+
+
+def test_a_long_reason_is_whole_where_it_is_about_and_short_where_it_is_repeated() -> None:
+    reason = f"failed in swap; {'x' * 600}"
+    nodes = {"n1": Stands(NodeIs.FAILED, reason), "n2": Stands(NodeIs.WAITING, f"stopped: n1 {reason}", is_left=True)}
+    found = status_of(stack(), Observed(nodes=nodes), StackStatus(), NOON)
+    assert found.troubles[0].message == reason
+    assert len(found.troubles[1].message) < 210
+    assert len(found.message) < 500

@@ -49,6 +49,11 @@ def test_an_object_that_was_read_from_a_cluster_is_a_file_as_well(tmp_path: Path
     assert not stack.selector.matches({})
 
 
+def test_rules_are_judged_beside_errors_that_they_have_nothing_to_do_with(tmp_path: Path) -> None:
+    wrong = GOOD.replace("  driver:", "  runtime: {engine: podman, adopt: 5}\n  driver:")
+    assert [key for _, key, _ in errors(tmp_path, wrong)] == ["spec.runtime.entitlement", "spec.runtime.adopt"]
+
+
 def test_what_becomes_of_nodes_of_a_deleted_stack_is_read_and_judged(tmp_path: Path) -> None:
     """`check` and `plan` took it for an unknown key."""
     document = read_stack_file(write(tmp_path, GOOD.replace("  driver:", "  whenDeleted: Remove\n  driver:")))

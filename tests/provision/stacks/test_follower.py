@@ -15,6 +15,7 @@ from provision.stacks import follower
 from provision.stacks.follower import StackBook, require_served
 from provision.stacks.model import Stack, Unreadable
 from provision.stacks.objects import StackObject
+from provision.stacks.secret_hosts import FILES, NOWHERE, SecretHosts
 from provision.stacks.status import StackStatus
 from tests.provision.stacks.samples import stored
 
@@ -43,9 +44,18 @@ def test_a_spec_that_is_none_is_an_answer() -> None:
     assert isinstance(book.all()["pool"].stack, Unreadable)
 
 
+def test_secrets_are_sent_where_the_book_was_told() -> None:
+    gate = {"name": "a", "prometheus": "https://p.example.com", "query": "up", "tokenFile": f"{FILES}/gates/token"}
+    allowed = SecretHosts({"gates": frozenset({"p.example.com"})})
+    for hosts, kind in ((NOWHERE, Unreadable), (allowed, Stack), (None, Stack)):
+        book = StackBook(lambda: None, hosts)
+        book.put(thing(spec=stored(rollout={"gates": [gate]})["spec"]))
+        assert isinstance(book.all()["pool"].stack, kind), hosts
+
+
 def test_a_bug_in_one_stack_leaves_the_others_alone(monkeypatch: Any) -> None:  # noqa: ANN401 - of pytest
     book = StackBook(lambda: None)
-    monkeypatch.setattr(follower, "decode_stack", lambda document: document["missing"])
+    monkeypatch.setattr(follower, "decode_stack", lambda document, _hosts: document["missing"])
     book.put(thing())
     found = book.all()["pool"].stack
     assert isinstance(found, Unreadable)

@@ -25,6 +25,12 @@ def test_what_two_select_belongs_to_neither() -> None:
     assert found.claimed_twice("b") == ()
 
 
+def test_what_two_select_is_selected_by_both() -> None:
+    found = members([stack("a"), stack("rack", selector={"matchLabels": {"rack": "1"}})], LABELS)
+    assert [found.selects("a", node) for node in ("a1", "a2", "b1")] == [True, True, False]
+    assert [found.selects("rack", node) for node in ("a1", "a2")] == [False, True]
+
+
 def test_a_stack_that_is_going_lets_its_nodes_go() -> None:
     found = members([stack("a", is_going=True), stack("all", selector={})], LABELS)
     assert found.owned == {"all": tuple(sorted(LABELS)), "a": ()}

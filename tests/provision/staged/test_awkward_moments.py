@@ -57,6 +57,7 @@ def test_a_rollout_outlasts_whoever_reads_its_output(fleet: Fleet) -> None:
     assert said.count("nobody reads the output any more: going on; `grapnel status` shows how it stands") == 1
 
 
+@pytest.mark.long
 def test_an_interruption_is_told_as_one_and_a_second_one_changes_nothing(fleet: Fleet) -> None:
     fleet.machines.hold("n1", "apply")
     with fleet.running("apply", "--yes") as apply:

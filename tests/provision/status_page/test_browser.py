@@ -266,6 +266,24 @@ def test_a_node_that_is_open_follows_what_happens(browser: Browser) -> None:
         browser.wait("document.getElementById('attention-title').textContent === '4 nodes need somebody'")
 
 
+def test_what_is_offered_can_be_typed_as_it_is(browser: Browser) -> None:
+    looks = fleet(20, 1, done=0.0, flying=0, failed=0)
+    assert looks.standing is not None
+    kept = record(Phase.FAILED, 90, 1, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
+    alone = replace(looks, standing=replace(looks.standing, domains=()))
+    one, other = list(alone.nodes)[:2]
+    with stage(changed(alone, {one: kept, other: kept})) as served:
+        opened(browser, served)
+
+        offered = browser.run("document.querySelector('#attention .todo').textContent")
+        assert f"grapnel apply --limit {one},{other}, or grapnel rollback {one} {other}" in offered
+    with stage(changed(looks, {one: kept, other: kept})) as served:
+        opened(browser, served)
+
+        offered = browser.run("document.querySelector('#attention .todo').textContent")
+        assert "grapnel apply, or grapnel rollback NODE" in offered, "a domain is changed as one"
+
+
 def test_a_server_that_goes_away_and_comes_back_is_followed_again(browser: Browser) -> None:
     with stage(SMALL) as served:
         opened(browser, served)

@@ -12,6 +12,7 @@ from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen
 from provision.rollout.status.situations import SITUATIONS, Situation
+from provision.runs.remedies import Invocation
 from provision.status_page.details import node_document, timeline
 from provision.status_page.feed import Log, LogLine
 from provision.status_page.looks import look_of
@@ -101,6 +102,25 @@ def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
     assert document["logBegan"] == 1
     assert "grapnel abandon n1" in document["giveUp"]
     assert "NODE" not in document["giveUp"] + document["todo"]
+
+
+def test_the_page_offers_commands_that_find_the_same_nodes() -> None:
+    """It offered `grapnel apply` alone."""
+    kept = record(Phase.FAILED, 900, 60, failed_in=Phase.SWAP, reason="apt: broken")
+    node = NodeStatus(name="n1", situation=situations.FAILED_IN[Phase.SWAP], reason="apt: broken", record=kept)
+    invocation = Invocation(("-i", "inventory.yaml"), "rack-7")
+
+    document = node_document(node, Seen(place="", time=NOW, nodes={}), Log(1), invocation)
+    assert document["todo"].endswith("`grapnel apply -i inventory.yaml --limit n1`")
+    assert "`grapnel abandon n1 -i inventory.yaml`" in document["giveUp"]
+    states = states_document(invocation)
+    assert states["failed-in-swap"]["todo"].endswith("`grapnel apply -i inventory.yaml --limit {limit}`")
+    assert states["failed-in-swap"]["todoForMany"].endswith("`grapnel apply -i inventory.yaml --limit rack-7`")
+    assert states["skipped"]["todo"].startswith("`grapnel skip --undo {names} -i inventory.yaml`")
+    paused = replace(fleet(40, 4), pause=Pause(by="ada"))
+    assert [notice.text for notice in head_of(fleet_status(paused), invocation).notices] == [
+        "Paused by ada; `grapnel resume -i inventory.yaml` ends it"
+    ]
 
 
 def test_the_head_says_what_holds_everything() -> None:

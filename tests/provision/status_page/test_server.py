@@ -1,71 +1,16 @@
-"""The page is given to whom it is meant for, with headers that keep it to itself; nobody keeps anybody else waiting."""
+"""The page is given to whom it is meant for, with headers that keep it to itself."""
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
 import socket
-import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from provision.rollout.model import Phase
 from provision.status_page.access import Door, is_loopback, is_our_host
-from provision.status_page.feed import Feed
-from provision.status_page.server import HEADERS, PageServer, Settings
-from tests.provision.status_page.fleets import FakeReader, changed, fleet, in_drain, record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SMALL = fleet(40, 4, done=0.5, flying=4, failed=1)
-TOKEN = "a-token-that-nobody-guesses"  # noqa: S105 - of this test
-
-
-@contextlib.contextmanager
-def serving(**settings: object) -> Iterator[tuple[PageServer, Feed]]:
-    feed = Feed(FakeReader(SMALL), follow_s=0.05)
-    feed.take(SMALL)
-    fields = {"address": "127.0.0.1", "port": 0, **settings}
-    with PageServer(feed, Settings(**fields)) as server:  # type: ignore[arg-type]  # fields by name
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server, feed
-        finally:
-            feed.close()
-            server.shutdown()
-            thread.join()
-
-
-def ask(
-    server: PageServer, path: str, method: str = "GET", body: str | None = None, **headers: str
-) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-    with contextlib.closing(connection):
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        answer = connection.getresponse()
-        return answer, answer.read()
-
-
-def events(connection: socket.socket) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the kind and the document of each event."""
-    kind = ""
-    with connection.makefile("rb") as stream:
-        for line in stream:
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            if name == "event":
-                kind = value
-            elif name == "data":
-                yield kind, json.loads(value)
-
-
-def open_events(server: PageServer, extra: str = "") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", server.server_port), timeout=30)
-    connection.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n{extra}\r\n".encode())
-    return connection
+from provision.status_page.server import HEADERS
+from tests.provision.status_page.fleets import changed, in_drain, record
+from tests.provision.status_page.served import SMALL, TOKEN, ask, events, open_events, serving
 
 
 @pytest.mark.parametrize("path", ["/", "/main.js", "/style.css", "/icon.svg", "/node/gpu-001-01", "/nothing", "/login"])
@@ -182,11 +127,45 @@ def test_the_token_opens_by_form_and_by_header() -> None:
         assert ask(server, "/main.js", Cookie=cookie)[0].status == 401
 
 
-def test_a_form_of_another_site_is_refused() -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Origin": "https://evil.example"}, id="its origin"),
+        pytest.param({"Origin": "null"}, id="a sandbox, of a browser that says no more"),
+        pytest.param(
+            {"Origin": "null", "Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}, id="a form in a sandbox"
+        ),
+        pytest.param(
+            {"Origin": "null", "Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "navigate"}, id="of another port"
+        ),
+    ],
+)
+@pytest.mark.parametrize(("path", "body"), [("/login", f"token={TOKEN}"), ("/logout", "")])
+def test_a_form_of_another_site_is_refused(path: str, body: str, headers: dict[str, str]) -> None:
     with serving(token=TOKEN) as (server, _):
-        answer, _body = ask(server, "/login", "POST", f"token={TOKEN}", Origin="https://evil.example")
+        cookie = (ask(server, "/login", "POST", f"token={TOKEN}")[0].headers["Set-Cookie"] or "").partition(";")[0]
+        answer, _body = ask(server, path, "POST", body, Cookie=cookie, **headers)
+        assert (answer.status, answer.headers["Set-Cookie"]) == (403, None)
+        assert ask(server, "/main.js", Cookie=cookie)[0].status == 200
 
-    assert answer.status == 403
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Origin": "http://127.0.0.1:1", "Host": "127.0.0.1:1"}, id="its origin"),
+        pytest.param(
+            {"Origin": "https://status.example.org", "Sec_Fetch_Site": "same-origin", "Sec_Fetch_Mode": "navigate"},
+            id="through a proxy that names another host",
+        ),
+    ],
+)
+def test_our_own_form_logs_in_and_out(headers: dict[str, str]) -> None:
+    with serving(token=TOKEN) as (server, _):
+        answer, _body = ask(server, "/login", "POST", f"token={TOKEN}", **headers)
+        cookie = (answer.headers["Set-Cookie"] or "").partition(";")[0]
+        assert ask(server, "/main.js", Cookie=cookie)[0].status == 200
+        ask(server, "/logout", "POST", Cookie=cookie, **headers)
+        assert ask(server, "/main.js", Cookie=cookie)[0].status == 401
 
 
 @pytest.mark.parametrize("length", ["x", "-1", "99999999", ""])
@@ -230,72 +209,6 @@ def test_a_page_that_comes_back_is_told_only_what_it_missed() -> None:
 
     assert kind == "change"
     assert len(document["nodes"]) == 1  # type: ignore[arg-type]  # a list
-
-
-def test_pages_that_read_nothing_keep_nobody_waiting() -> None:
-    name = in_drain(SMALL)
-    with contextlib.ExitStack() as stack:
-        server, feed = stack.enter_context(serving())
-        for _ in range(20):
-            stack.enter_context(open_events(server))
-        reading = stack.enter_context(open_events(server))
-        stream = events(reading)
-        next(stream)
-        for number in range(300):
-            feed.take(changed(SMALL, {name: record(Phase.VERIFY, 90, number)}))
-        feed.take(changed(SMALL, {name: record(Phase.RESUME, 90, 1)}))
-        assert any(document["nodes"][-1][2] == "resume" for _kind, document in stream)  # type: ignore[index]  # a list
-
-
-def test_a_request_that_does_not_come_is_ended_however_it_drips() -> None:
-    with serving(ask_s=0.3) as (server, _), socket.create_connection(("127.0.0.1", server.server_port), 30) as client:
-        client.settimeout(0.02)
-        with pytest.raises(OSError, match=r"reset|Broken pipe|closed"):  # noqa: PT012 - it drips until it is ended
-            for _ in range(3000):
-                client.sendall(b"G")
-                with contextlib.suppress(TimeoutError):
-                    if client.recv(1) == b"":
-                        raise ConnectionResetError("closed")
-        assert ask(server, "/")[0].status == 200
-
-
-def test_events_go_on_for_longer_than_a_request_may_take() -> None:
-    with serving(ask_s=0.2) as (server, feed), open_events(server) as client:
-        stream = events(client)
-        next(stream)
-        late = threading.Event()
-        late.wait(0.2 * 4)  # the server ends requests that have not come by then
-        name = next(iter(SMALL.nodes))
-        feed.take(changed(SMALL, {name: record(Phase.VERIFY, 90, 1)}))
-        assert next(stream)[0] == "change"
-
-
-def test_there_is_an_end_to_the_number_of_clients() -> None:
-    with serving(max_clients=3) as (server, _), contextlib.ExitStack() as stack:
-        streams = [events(stack.enter_context(open_events(server))) for _ in range(3)]
-        assert [next(stream)[0] for stream in streams] == ["fleet"] * 3
-        with pytest.raises((http.client.HTTPException, OSError)):
-            ask(server, "/")
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"X" * 70_000,
-        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n",
-        b"\x16\x03\x01\x00",
-    ],
-)
-def test_nonsense_is_answered_or_ended(request_: bytes) -> None:
-    with serving(ask_s=0.3) as (server, _):
-        with socket.create_connection(("127.0.0.1", server.server_port), 30) as client, contextlib.suppress(OSError):
-            client.sendall(request_)
-            while client.recv(4096):
-                pass
-        assert ask(server, "/")[0].status == 200
 
 
 def test_metrics_are_there_for_who_may_look() -> None:

@@ -14,7 +14,7 @@ from runtime_hook.loader.platforms import this_platform
 from runtime_hook.plan.planner import Planner
 from runtime_hook.request.grant import Grant
 from tests.runtime_hook.containers import Container, host_mounts, snapshot
-from tests.runtime_hook.inventories import FULL, MIG, VERSION, changed, gpu, make_files
+from tests.runtime_hook.inventories import FULL, MIG, UDEV_ENTRY, VERSION, changed, gpu, make_files
 from tests.runtime_hook.planhook import with_plan
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ def test_everything_is_there_under_its_name(start: Callable[..., tuple[str, str]
         f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin",
         "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
         "/etc/cufile.json",
-        "/run/udev/data",
+        UDEV_ENTRY,
     ]
     seen, notes = start(f"cat {' '.join(places)}; readlink {DEBIAN.library_folder}/gbm/*", extras=("nvidia-fs",))
     lines = seen.splitlines()
     assert len(lines) == len(places) + 1
     assert lines[0].endswith(f"/libcuda.so.{VERSION}")
-    assert lines[-2:] == ["/run/udev/data", "../libnvidia-allocator.so.1"]
+    assert lines[-2:] == [UDEV_ENTRY, "../libnvidia-allocator.so.1"]
     assert notes == ""
 
 
@@ -96,8 +96,21 @@ def test_sockets_are_for_use_and_nothing_else(start: Callable[..., tuple[str, st
     seen, _ = start(f"[ -S {socket} ] && echo there; grep nvidia- /proc/self/mountinfo", "utility", "compute")
     options = {line.split()[4]: set(line.split()[5].split(",")) for line in seen.splitlines()[1:]}
     assert seen.startswith("there\n")
-    for place in (socket, "/tmp/nvidia-mps"):
-        assert {"rw", "nosuid", "nodev", "noexec"} <= options[place]
+    assert {"rw", "nosuid", "nodev", "noexec"} <= options[socket]
+
+
+def test_sockets_of_mps_are_for_use_and_nobody_replaces_them(start: Callable[..., tuple[str, str]]) -> None:
+    """Root's control daemon follows links in its folder, and a container that could make one there has the host."""
+    folder = "/tmp/nvidia-mps"
+    seen, _ = start(f"ln -s /etc/shadow {folder}/log && echo made; grep {folder} /proc/self/mountinfo", "compute")
+    assert {"ro", "nosuid", "nodev", "noexec"} <= set(seen.split()[5].split(","))
+    assert "made" not in seen
+
+
+def test_direct_storage_does_not_bring_the_socket_of_udevd(start: Callable[..., tuple[str, str]]) -> None:
+    """All of /run/udev was mounted, and root in a container could have udevd run programs of its choice on the host."""
+    seen, _ = start("find /run/udev; echo x > /run/udev/data/x || echo refused", "compute", extras=("nvidia-fs",))
+    assert seen.split() == ["/run/udev", "/run/udev/data", UDEV_ENTRY, "refused"]
 
 
 def test_starting_again_and_again_leaves_nothing_more(start: Callable[..., tuple[str, str]], root: Path) -> None:

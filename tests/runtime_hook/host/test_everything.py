@@ -136,7 +136,7 @@ def test_firmware_comes_from_the_first_folder_of_the_kernels_order(tmp_path: Pat
 
 
 def test_a_folder_of_mps_that_is_not_roots_is_nobodys(tmp_path: Path, objects: Path) -> None:
-    """Anybody may make /tmp/nvidia-mps, and a container gets it writable."""
+    """Anybody may make /tmp/nvidia-mps, and a container gets it."""
     driver = DriverTree(tmp_path / "host", objects, layers=("sockets",)).build()
     tree, folder = HostTree(str(driver.root)), driver.root / "tmp/nvidia-mps"
     before = discover(tree)

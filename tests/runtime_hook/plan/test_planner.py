@@ -141,8 +141,9 @@ def test_procfs_shows_the_containers_gpus_alone(fields: dict[str, object], shown
 
 def test_direct_storage_brings_what_it_reads_besides_devices() -> None:
     described = plan("compute", extras=("nvidia-fs",))
-    assert {"/run/udev", "/etc/cufile.json"} <= targets(described, "bind")
-    assert "/run/udev" not in targets(plan("compute"), "bind")
+    assert {"/run/udev/data", "/etc/cufile.json"} <= targets(described, "bind")
+    assert not {"/run/udev", "/run"} & targets(described, "bind"), "the socket of the host's udevd is there"
+    assert "/run/udev/data" not in targets(plan("compute"), "bind")
 
 
 def test_a_capability_without_its_library_is_refused() -> None:

@@ -37,6 +37,7 @@ def read(packed: tarfile.TarFile, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_same_checkout_gives_the_same_digest_and_its_programs_run(tmp_path: Path) -> None:
     uv = uv_path(Progress(log_dir=cache_dir() / "logs"))

@@ -146,11 +146,22 @@ def _remove(node: Node, *, is_continued: bool) -> Work:
 
 def _current_allows_reboot(host: Host) -> bool:
     """Tell whether the change that is removed could have rebooted the node as well."""
+    current = _current(host)
+    return current is not None and current.reboot
+
+
+def current_dkms(host: Host) -> str:
+    """Return the name by which DKMS has the module of the node's driver, empty where it has none."""
+    current = _current(host)
+    return (current.dkms or "") if current is not None else ""
+
+
+def _current(host: Host) -> DriverChange | None:
     identifier = current_change(host)
     try:
-        return identifier is not None and read_change(host, staged_folder(identifier)).reboot
+        return None if identifier is None else read_change(host, staged_folder(identifier))
     except StoreError:
-        return False
+        return None
 
 
 def _require_former_module(host: Host, change: DriverChange, way_back: Target) -> None:

@@ -19,20 +19,24 @@ class InitramfsError(Exception):
 
 def rebuild(host: Host) -> str:
     """Rebuild those that there are, and return their kernels; raises `InitramfsError`."""
-    names = host.names("/boot")
-    if host.find_command("update-initramfs"):
-        kernels = [name[len(_DEBIAN) :] for name in names if _is_of_debian(host, name)]
-        commands = [["update-initramfs", "-u", "-k", kernel] for kernel in kernels]
-    elif host.find_command("dracut"):
-        kernels = [name[len(_DRACUT[0]) : -len(_DRACUT[1])] for name in names if _is_of_dracut(host, name)]
-        commands = [["dracut", "--force", "--kver", kernel] for kernel in kernels]
-    else:
-        return ""
-    for command, kernel in zip(commands, kernels):
+    commands = commands_to_rebuild(host)
+    for kernel, command in commands.items():
         done = host.run([*_LOW, *command], _TIMEOUT_S)
         if done.return_code:
             raise InitramfsError(_complaint(kernel, done))
-    return ", ".join(kernels)
+    return ", ".join(commands)
+
+
+def commands_to_rebuild(host: Host) -> dict[str, list[str]]:
+    """Return what would be run, by kernel."""
+    names = host.names("/boot")
+    if host.find_command("update-initramfs"):
+        kernels = [name[len(_DEBIAN) :] for name in names if _is_of_debian(host, name)]
+        return {kernel: ["update-initramfs", "-u", "-k", kernel] for kernel in kernels}
+    if host.find_command("dracut"):
+        kernels = [name[len(_DRACUT[0]) : -len(_DRACUT[1])] for name in names if _is_of_dracut(host, name)]
+        return {kernel: ["dracut", "--force", "--kver", kernel] for kernel in kernels}
+    return {}
 
 
 def _is_of_debian(host: Host, name: str) -> bool:

@@ -83,15 +83,19 @@ def withdraw_modules(host: Host, target: Target) -> None:
 
 def install_modules(host: Host, target: Target) -> list[str]:
     """Load prebuilt modules for the kernels that lack theirs, and return those; raises `ModuleFileError`."""
-    change = target.change
-    lacking = [kernel for kernel in change.kernels if _complaint(host, target, kernel)]
+    lacking = lacking_modules(host, target)
     for kernel in lacking:
-        if change.dkms:
+        if target.change.dkms:
             _install(host, target, kernel)
         complaint = _complaint(host, target, kernel)
         if complaint:
             raise ModuleFileError(complaint)
     return lacking
+
+
+def lacking_modules(host: Host, target: Target) -> list[str]:
+    """Return the kernels of the target that lack its module."""
+    return [kernel for kernel in target.change.kernels if _complaint(host, target, kernel)]
 
 
 def _complaint(host: Host, target: Target, kernel: str) -> str:

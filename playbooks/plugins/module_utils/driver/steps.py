@@ -21,6 +21,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files i
     missing_archives,
     withdraw_modules,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.module_options import has_other_options
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot_obstacle
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import (
@@ -36,6 +37,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -72,11 +75,11 @@ Step = Callable[[Node, "Target"], str]  # returns what was done, empty when ther
 
 
 def must_unload(host: Host, target: Target) -> bool:
-    """Tell whether a module is loaded that is not the target's."""
+    """Tell whether a module is loaded that is not the target's, or has other parameters than the target gives it."""
     state, change = kernel_module.read_loaded(host), target.change
     if change.module is None or not state.loaded:
         return False
-    if state.version != change.module:
+    if state.version != change.module or has_other_options(host, target):
         return True
     return change.has_module and loaded_flavour(host) not in (None, change.flavour)
 
@@ -95,8 +98,7 @@ def transaction_of(node: Node, target: Target) -> Transaction | None:
 
 def mark(node: Node, target: Target) -> str:
     """Note what was loaded, what ran and how GPUs are cut by MIG, so that whoever comes later can restore it."""
-    state, former = kernel_module.read_loaded(node.host), restore.remembered(node.host)
-    before = kernel_module.merge(state, former, driver_services.running_services(node.host))
+    before = remembering(node)
     mig, unknown = restore.remembered_mig(node.host), ""
     if mig is None and must_unload(node.host, target):
         mig, unknown = mig_process.ask_layout(node.host)
@@ -104,6 +106,12 @@ def mark(node: Node, target: Target) -> str:
     words = [f"loaded: {', '.join(before.modules) or 'none'}", f"running: {', '.join(before.services) or 'none'}"]
     cut = [f"cut by mig: {', '.join(mig)}"] if mig else []
     return "; ".join([*words, *cut, *([f"what mig has cut is not known: {unknown}"] if unknown else [])])
+
+
+def remembering(node: Node) -> kernel_module.Before:
+    """Return what is to be restored: what is loaded and runs now, and what a run that was cut short has noted."""
+    state, former = kernel_module.read_loaded(node.host), restore.remembered(node.host)
+    return kernel_module.merge(state, former, driver_services.running_services(node.host))
 
 
 def stop_services(node: Node, target: Target) -> str:
@@ -169,16 +177,22 @@ def write_files(node: Node, target: Target) -> str:
     return ", ".join(change.after.path for change in changes)
 
 
-def hold(node: Node, target: Target) -> str:
+def holds_to_change(node: Node, target: Target, installed: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return which packages are to be held and which released, where these are ``installed``."""
     change = target.change
-    known = {*change.names, *change.remove, *target.known}
-    wanted = held_names(target, node.manager.installed(node.host, known))
+    wanted = held_names(target, installed)
     if wanted is None:
-        return ""
-    held = node.manager.held(node.host, known)
+        return [], []
+    held = node.manager.held(node.host, {*change.names, *change.remove, *target.known})
     # What is not installed any more may still be locked; what somebody else had locked before stays so.
     free = sorted(held - (target.held or frozenset()) if target.is_way_back else held & {*change.remove})
-    missing = sorted(wanted - held)
+    return sorted(wanted - held), free
+
+
+def hold(node: Node, target: Target) -> str:
+    change = target.change
+    installed = node.manager.installed(node.host, {*change.names, *change.remove, *target.known})
+    missing, free = holds_to_change(node, target, installed)
     node.manager.hold(node.host, missing)
     node.manager.unhold(node.host, free)
     words = [f"held {len(missing)} packages"] if missing else []

@@ -13,7 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.modprobe import is_lo
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import loaded_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
@@ -131,12 +131,12 @@ def _hold_differences(target: Target, installed: Mapping[str, InstalledPackage],
     return [*lines, *(f"package {name} is held" for name in free)]
 
 
-def held_names(target: Target, installed: Mapping[str, InstalledPackage]) -> set[str] | None:
+def held_names(target: Target, installed: Collection[str]) -> set[str] | None:
     """Return which of the installed packages are to be held, None where that is left as it is."""
     if target.held is not None:
-        return {*target.held} & installed.keys()
+        return {*target.held}.intersection(installed)
     names = {*target.change.names} if target.change.hold else {*target.kept}.intersection(target.change.names)
-    return names & installed.keys() if names else None
+    return names.intersection(installed) if names else None
 
 
 def _gpu_differences(host: Host, change: DriverChange) -> list[str]:

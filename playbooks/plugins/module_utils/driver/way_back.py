@@ -87,23 +87,33 @@ def _read(host: Host, folder: str, entry: dict[str, Any]) -> FormerFile:
     return FormerFile(path, content, int(entry["mode"], 8), int(entry["uid"]), int(entry["gid"]))
 
 
+def files_to_put_back(host: Host, files: Iterable[FormerFile]) -> list[FormerFile]:
+    """Return those of the files that are not what they were."""
+    return [file for file in files if not _is_as_it_was(host, file)]
+
+
 def put_back(host: Host, files: Iterable[FormerFile]) -> list[str]:
     """Make files what they were; returns the paths that were changed, and raises OSError."""
-    return [file.path for file in files if _put_back(host, file)]
+    changed = files_to_put_back(host, files)
+    for file in changed:
+        _put_back(host, file)
+    return [file.path for file in changed]
 
 
-def _put_back(host: Host, file: FormerFile) -> bool:
+def _is_as_it_was(host: Host, file: FormerFile) -> bool:
+    if file.content is None:
+        return not os.path.lexists(host.path(file.path))
+    return _find_or_none(host, file.path) == file
+
+
+def _put_back(host: Host, file: FormerFile) -> None:
     place = host.path(file.path)
     if file.content is None:
-        is_there = os.path.lexists(place)
         place.unlink(missing_ok=True)
-        return is_there
-    if _find_or_none(host, file.path) == file:
-        return False
+        return
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     write_durably(place, file.content, file.mode)
     os.chown(place, file.uid, file.gid, follow_symlinks=False)
-    return True
 
 
 def _find_or_none(host: Host, path: str) -> FormerFile | None:

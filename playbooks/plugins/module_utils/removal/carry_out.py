@@ -25,6 +25,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
     remove_empty,
     remove_marks,
     remove_path,
+    unmount_below,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, purge
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, RUNTIME, Reader, part_of
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _ANSWER_TIMEOUT_S = 60.0
 _UNITS = "/etc/systemd/system/"
+_READ_AGAIN = frozenset({"reload", "restart"})
+_AS_IT_WAS = frozenset({"disable", "stop"})
 
 
 def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
@@ -71,23 +74,15 @@ def _give_back(host: Host, removal: Removal, reader: Reader) -> None:
         return
     for one in returned:
         save_beside(host, one)
-    stays = reader.engine and reader.unit and reader.engine not in removal.leaving
-    enabled, active = removal.originals.units.get(reader.unit, (True, True))
-    restarts = bool(stays and active)
+    stays, then = removal.stays(reader), [action for action, _ in removal.of_service(reader)]
+    restarts = not _READ_AGAIN.isdisjoint(then)
     service = Service(reader.unit if restarts else "", reader.engine, True, restarts, _ANSWER_TIMEOUT_S, reader.reloads)
     if stays:
         rehearse(host, service, changes)
     apply_changes(host, service if stays else replace(service, engine=""), changes, remembers=False)
-    if stays and not (enabled and active):
-        _as_it_was(host, reader.unit, enabled=enabled, active=active)
-
-
-def _as_it_was(host: Host, unit: str, *, enabled: bool, active: bool) -> None:
-    """Leave a service as grapnel found it: installed, but not enabled, or not running."""
-    if not enabled:
-        _systemctl(host, "disable", unit)
-    if not active:
-        _systemctl(host, "stop", unit)
+    for action in then:  # a service is left as grapnel found it: not enabled, or not running
+        if action in _AS_IT_WAS:
+            _systemctl(host, action, reader.unit)
 
 
 def _touched(removal: Removal) -> list[str]:
@@ -114,6 +109,7 @@ def _forget(host: Host, removal: Removal, parts: Collection[str]) -> None:
     remove_empty(host, FOLDERS)
     if not host.path(PROGRAMS).exists():
         for folder in VOLATILE:
+            unmount_below(host, folder)
             remove_path(host, folder)
 
 

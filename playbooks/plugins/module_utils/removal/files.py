@@ -6,6 +6,7 @@ import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change, FileText, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import is_text_of
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import SHARED, take_out
@@ -101,9 +102,8 @@ def _saved(path: str) -> str:
 
 
 def save_beside(host: Host, given: FileReturn) -> None:
-    """Keep the text of a file that goes, for the person who edited it; raises OSError."""
+    """Keep the text of a file that goes, for the person who edited it and for nobody else; raises OSError."""
     if given.saved and given.change is not None and given.change.before is not None:
         before = given.change.before
-        place = host.path(_saved(given.path))
-        place.write_bytes(before.content.encode("utf-8", "surrogateescape"))
-        place.chmod(before.mode & stat.S_IRWXU)
+        text = before.content.encode("utf-8", "surrogateescape")
+        write_durably(host.path(_saved(given.path)), text, before.mode & stat.S_IRWXU)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, HOOK_CONFIG
@@ -36,6 +37,7 @@ _TARGETS = ("multi-user.target", "timers.target")
 _RELEASES = f"{PROGRAMS}/releases"
 _PROGRAMS = {DAEMON: "node", HOOK: "hook"}
 _CDI = "/var/run/cdi/grapnel.json"
+_MAX_CDI_BYTES = 4 << 20  # as the hook reads it
 _STATE = {
     DAEMON: (
         "/var/lib/grapnel/node",
@@ -46,6 +48,7 @@ _STATE = {
     ),
     HOOK: ("/run/grapnel/inventory.json",),
 }
+_UMOUNT_TIMEOUT_S = 30.0
 _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")
 
 
@@ -58,8 +61,20 @@ def find_own(host: Host, part: str) -> list[str]:
 
 
 def _named(host: Host, part: str) -> list[str]:
-    """Return the files that a part's configuration names, where it wrote them."""
-    return [_setting(host, HOOK_CONFIG, "cdi") or _CDI] if part == HOOK else []
+    """Return the files that a part's configuration names, where it wrote them: nothing else that has such a name."""
+    named = [_setting(host, HOOK_CONFIG, "cdi") or _CDI] if part == HOOK else []
+    return [path for path in named if _is_our_cdi(host, path)]
+
+
+def _is_our_cdi(host: Host, path: str) -> bool:
+    """Whether it is a plain file, and devices in it are given by our hook; whatever else a setting names stays."""
+    try:
+        if not stat.S_ISREG(host.path(path).lstat().st_mode):
+            return False
+        hooks = json.loads(host.read_text(path, _MAX_CDI_BYTES) or "{}")["containerEdits"]["hooks"]
+        return any(str(hook["path"]).startswith(f"{PROGRAMS}/") for hook in hooks)
+    except (OSError, ValueError, RecursionError, TypeError, LookupError):
+        return False
 
 
 def _setting(host: Host, path: str, key: str) -> str:
@@ -86,6 +101,14 @@ def remove_path(host: Host, path: str) -> None:
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
+
+
+def unmount_below(host: Host, folder: str) -> None:
+    """Unmount what the daemon has mounted there for MPS, the latest first; a folder with a mount in it cannot go."""
+    lines = (host.read_text("/proc/self/mounts") or "").splitlines()
+    places = [line.split()[1] for line in lines if len(line.split()) > 1]
+    for place in reversed([one for one in places if one.startswith(f"{folder}/")]):
+        host.run(["umount", "--", place], _UMOUNT_TIMEOUT_S)
 
 
 def remove_made(host: Host, path: str) -> None:

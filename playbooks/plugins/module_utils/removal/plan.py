@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import Originals
+    from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 
 _ENABLED = ("enabled", "enabled-runtime")
 _ACTIVE = ("active", "activating", "reloading")
@@ -88,6 +89,12 @@ class Removal:
                 if not one.stays
                 for path in one.data
             ),
+            *(
+                Step(RUNTIME, "remove", f"group {name}", f"came with {one.engine}, and has no members")
+                for one in self.packages
+                if not one.stays
+                for name in one.groups
+            ),
             *(Step(part, "remove", path, "grapnel's own") for part, path in self.own),
             *(Step(RUNTIME, "restore", path, "a removal that was cut short had kept it") for path in self.kept),
             *(
@@ -97,13 +104,26 @@ class Removal:
         )
 
     def _services(self) -> tuple[Step, ...]:
-        """Return the services that read changed files and stay."""
-        changed = {one.reader: one for _, one in self.files if one.change is not None and one.reader.engine}
+        """Return what becomes of the services that read changed files and stay."""
+        changed = dict.fromkeys(one.reader for _, one in self.files if one.change is not None)
         return tuple(
-            Step(RUNTIME, "reload" if reader.reloads else "restart", reader.unit, "it reads its files only then")
+            Step(RUNTIME, action, reader.unit, reason)
             for reader in changed
-            if reader.unit and reader.engine not in self.leaving
+            for action, reason in self.of_service(reader)
         )
+
+    def of_service(self, reader: Reader) -> tuple[tuple[str, str], ...]:
+        """Return what becomes of a service whose files are given back, with reasons; nothing of one that goes."""
+        if not self.stays(reader):
+            return ()
+        enabled, active = self.originals.units.get(reader.unit, (True, True))
+        reads = ("reload" if reader.reloads else "restart", "it reads its files only then")
+        ends = [("disable", "it was not enabled before")] if not enabled else []
+        return (*([reads] if active else []), *ends, *([] if active else [("stop", "it did not run before")]))
+
+    def stays(self, reader: Reader) -> bool:
+        """Tell whether a file is read by the service of an engine that stays."""
+        return bool(reader.engine and reader.unit) and reader.engine not in self.leaving
 
 
 def find_removal(host: Host, parts: Collection[str]) -> Removal:

@@ -100,6 +100,7 @@ def test_restarts_of_the_kubelet_cost_nothing(tmp_path: Path) -> None:
         assert growth_kib(daemon, restart, RESTARTS) < LIMIT_KIB
 
 
+@pytest.mark.long
 def test_allocations_cost_nothing(daemon: DaemonProcess) -> None:
     endpoint = Endpoint(daemon.kubelet_root / "device-plugins", SOCKET)
     assert growth_kib(daemon, lambda: endpoint.allocate([gpu(0).uuid]), ALLOCATIONS, connections=2) < LIMIT_KIB

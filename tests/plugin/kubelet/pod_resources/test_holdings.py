@@ -18,7 +18,7 @@ from tests.plugin.kubelet_pods import NodeOfPods, pod, unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-A, B = gpu(0).uuid, gpu(1).uuid
+A, B, C = (gpu(index).uuid for index in range(3))
 
 
 def init_container_and_app(node: NodeOfPods) -> None:
@@ -64,6 +64,7 @@ def pod_that_ended_a_moment_ago(node: NodeOfPods) -> None:
 def pod_of_the_same_name_again(node: NodeOfPods) -> None:
     before, after = pod("train-0", uid="1"), pod("train-0", uid="2")
     node.admit(before)
+    node.admit(pod("beside"))
     node.refresh()
     node.device_manager.end(before)
     node.device_manager.remove(before)
@@ -89,6 +90,7 @@ def kubelet_that_restarted_and_knows_no_pods_yet(node: NodeOfPods) -> None:
 def kubelet_that_lost_its_checkpoint(node: NodeOfPods) -> None:
     """Lists nobody any more: what was known before is not held against a pod."""
     node.admit(pod("first"))
+    node.admit(pod("beside"))
     node.refresh()
     node.device_manager.restart()
     node.device_manager.given.clear()
@@ -99,6 +101,7 @@ def kubelet_that_lost_its_checkpoint(node: NodeOfPods) -> None:
 def kubelet_that_does_not_answer(node: NodeOfPods) -> None:
     first = pod("first")
     node.admit(first)
+    node.admit(pod("beside"))
     node.refresh()
     node.device_manager.end(first)
     node.answer = unreachable
@@ -128,25 +131,44 @@ def test_a_pod_is_admitted_where(case: Callable[[NodeOfPods], None], *, lists_en
         case(node)
 
 
-def test_a_device_that_the_kubelet_gives_away_twice_is_refused_and_the_next_pod_gets_another() -> None:
-    """Recomputing during an allocation forgets it (`UpdateAllocatedDevices` in List)."""
+def forgotten(node: NodeOfPods) -> None:
+    """Have a kubelet forget that it has given B away: it recomputes as an allocation goes on (`List`)."""
+    old = pod("old")
+    node.admit(old)
+
+    def somebody_lists_as_a_pod_ends() -> None:
+        node.device_manager.end(old)
+        node.device_manager.list_response()
+
+    node.meanwhile = somebody_lists_as_a_pod_ends
+    assert node.admit(pod("first")) == (B,)
+    node.meanwhile = lambda: None
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["listed since", "not listed since"])
+def test_a_device_that_the_kubelet_gives_away_twice_is_refused_and_the_next_pod_gets_another(
+    *, is_listed: bool
+) -> None:
+    """Two pods shared a GPU where the second came before the daemon had asked who has what."""
     with NodeOfPods(2) as node:
-        old = pod("old")
-        node.admit(old)
-
-        def somebody_lists_as_a_pod_ends() -> None:
-            node.device_manager.end(old)
-            node.device_manager.list_response()
-
-        node.meanwhile = somebody_lists_as_a_pod_ends
-        assert node.admit(pod("first")) == (B,)
-        node.meanwhile = lambda: None
-        node.admit(pod("takes the free one"))
         node.refresh()
+        forgotten(node)
+        node.admit(pod("takes the free one"))
+        if is_listed:
+            node.refresh()
         with pytest.raises(AllocationRefused, match=f"device '{B}' is held by 'default/first as nvidia.com/gpu'"):
             node.admit(pod("second"))
         with pytest.raises(AllocationRefused, match="available 0"):
             node.admit(pod("third"))
+
+
+def test_a_device_that_was_given_away_a_moment_ago_is_preferred_last() -> None:
+    """The kubelet takes it for free as well, and the pod would be refused."""
+    with NodeOfPods(3) as node:
+        node.refresh()
+        forgotten(node)
+        node.device_manager.allocated.clear()
+        assert node.admit(pod("second")) == (C,), "A and B were given away"
 
 
 def test_a_device_that_is_held_under_another_resource_is_refused() -> None:

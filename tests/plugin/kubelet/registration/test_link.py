@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -109,13 +111,23 @@ def test_an_own_socket_that_was_removed_is_back_and_the_kubelet_notices_nothing(
     daemon.wait_for_log(REGISTERED)
     for _ in range(3):
         (kubelet.folder / SOCKET).unlink()
-        wait_until((kubelet.folder / SOCKET).exists, daemon.log)
+        wait_until(lambda: is_served(kubelet.folder), daemon.log)
         other = Endpoint(kubelet.folder, SOCKET)
         assert len(other.first_list()) == 2
         other.close()
     known = kubelet.registry.get(RESOURCE)
     assert known is not None
     assert (kubelet.registry.registrations, known.lists, known.is_watched) == (1, 1, True)
+
+
+def is_served(folder: Path) -> bool:
+    """Tell whether somebody listens: the name of a socket is there a moment before."""
+    descriptor = os.open(folder, os.O_PATH)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(f"/proc/self/fd/{descriptor}/{SOCKET}") == 0
+    finally:
+        os.close(descriptor)
 
 
 def test_a_folder_that_is_removed_and_made_again_is_found(kubelet: Kubelet, tmp_path: Path) -> None:
@@ -313,8 +325,8 @@ def test_a_folder_of_a_kubelet_that_does_not_run_is_not_made(kubelet: Kubelet, t
         kubelet.start()
         kubelet.wait_for_devices(RESOURCE, 2)
         kubelet.stop()
+        daemon.wait_for_log("does not exist")  # it knows by then that no kubelet watches it
         shutil.rmtree(kubelet.folder)
-        daemon.wait_for_log("does not exist")
         time.sleep(0.5)  # several looks
         assert list(process_folders(daemon)) == []
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from plugin.kubelet.rpc.client import call_unary
 from plugin.kubelet.rpc.codec import decode, encode
 from plugin.kubelet.rpc.connection import Limits
+from plugin.kubelet.rpc.framing import frame_message
 from plugin.kubelet.rpc.status import CallError, Code
 from tests.plugin.kubelet.rpc.served import Text
 
@@ -166,6 +167,11 @@ def scripted(act: Callable[[h2.connection.H2Connection, int], None]) -> Callable
 HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 
 
+def answer_twice(http: h2.connection.H2Connection, stream: int) -> None:
+    http.send_headers(stream, HEADERS)
+    http.send_data(stream, frame_message(encode(Text(name="x"))) * 2)
+
+
 @pytest.mark.parametrize(
     ("act", "code"),
     [
@@ -191,6 +197,7 @@ HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
             Code.UNKNOWN,
             id="a status that does not exist",
         ),
+        pytest.param(answer_twice, Code.INTERNAL, id="a second answer, and no end"),
     ],
 )
 def test_odd_ends_of_a_call_become_a_status(

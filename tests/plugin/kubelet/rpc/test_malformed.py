@@ -184,6 +184,13 @@ def test_a_request_that_never_ends_is_given_up(served: Served) -> None:
     assert answer_of(served, dict(REQUEST), [BODY], ends=False).get("grpc-status") == "4"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("message", [BODY, frame_message(b"")])
+def test_a_call_that_goes_on_with_messages_is_refused_at_the_second_one(served: Served, message: bytes) -> None:
+    assert answer_of(served, dict(REQUEST), [message, message], ends=False).get("grpc-status") == "13"
+    assert_alive(served)
+
+
 def answer_of(served: Served, headers: dict[str, str], body: list[bytes], *, ends: bool = True) -> dict[str, str]:
     """Make one call with any headers and body; return the headers and trailers of the answer."""
     config = h2.config.H2Configuration(header_encoding="utf-8", validate_outbound_headers=False)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import socket
+import ssl
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,9 @@ import pytest
 from plugin.errors import ClusterError
 from plugin.node_object.api.connection import Connection, Limits
 from plugin.node_object.api.credentials import Credentials
+from plugin.node_object.api.wire import Wire
 from plugin.node_object.requests import read_node
+from tests import peers
 from tests.plugin.node_object.api_server import NODE, TOKEN, ApiServer, Failure, write_kubeconfig
 
 if TYPE_CHECKING:
@@ -218,3 +222,55 @@ def test_the_environments_proxy_is_not_for_this_machine(server: ApiServer, tmp_p
     environment = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}"}
     assert status(connect(write_kubeconfig(tmp_path / "config", server), **environment)) == 200
     assert proxy.asked == []
+
+
+@contextlib.contextmanager
+def endless(server: ApiServer, folder: Path, behave: peers.Behave) -> Iterator[Connection]:
+    """Yield a connection to an API server that deals with it like this."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server.certificates.certificate("apiserver"), server.certificates.key("apiserver"))
+    with peers.peer(behave, context) as port:
+        yield connect(write_kubeconfig(folder / "config", server, server=f"https://127.0.0.1:{port}"), SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("behave", peers.ENDLESS.values(), ids=peers.ENDLESS)
+def test_a_call_ends_whatever_drips(server: ApiServer, tmp_path: Path, behave: peers.Behave) -> None:
+    with endless(server, tmp_path, behave) as connection, pytest.raises(ClusterError, match=r"within 0\.6 s"):
+        connection.call(read_node(NODE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["status line", "headers", "body", "body until the end", "size of a chunk", "chunks"])
+def test_a_watch_ends_when_a_line_does_not(server: ApiServer, tmp_path: Path, way: str) -> None:
+    """A byte now and then reset the only clock: what was known of the cluster stood still, and counted as fresh."""
+    heard: list[bytes] = []
+    with endless(server, tmp_path, peers.ENDLESS[way]) as connection, pytest.raises(ClusterError):
+        connection.follow(read_node(NODE), heard.append)
+    assert b"".join(heard) == b"", "a part of a line is none"
+
+
+@pytest.mark.slow
+def test_a_watch_waits_for_who_hears_it(server: ApiServer, tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    def hear(line: bytes) -> None:
+        heard.append(line)
+        threading.Event().wait(0.4)
+
+    lines = b"".join(b"2\r\n%d\n\r\n" % number for number in range(4))
+    answer = peers.HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + lines + b"0\r\n\r\n"
+    with endless(server, tmp_path, peers.saying(answer)) as connection:
+        assert connection.follow(read_node(NODE), hear).status == 200
+    assert heard == [b"", b"0\n", b"1\n", b"2\n", b"3\n"]
+
+
+def test_a_wire_that_is_cut_ends_what_is_taken_later() -> None:
+    """While a name was looked up there was nothing to cut yet, and what came of it had no limit any more."""
+    here, there = socket.socketpair()
+    wire = Wire()
+    with here, there:
+        wire.cut()
+        wire.take(here)
+        assert there.recv(1) == b""
+        wire.release()

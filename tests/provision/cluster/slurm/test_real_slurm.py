@@ -42,7 +42,7 @@ NEVER = timedelta(days=1)  # is given up waiting for a slurmd that has yet to re
 WAY = [Phase.CORDON, Phase.JOBS, Phase.DRAIN, *STEPS, Phase.DONE]
 
 
-@pytest.fixture(scope="module", params=["bookworm", "trixie"])
+@pytest.fixture(scope="module", params=["trixie", pytest.param("bookworm", marks=pytest.mark.long)])
 def machine(request: pytest.FixtureRequest) -> Iterator[SlurmMachine]:
     with SlurmMachine(request.param, {"gpu01": "n1", "gpu02": "n2"}) as running:
         yield running

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Event = tuple[str | int | float, ...]  # the method, and its arguments
 LENGTH: Final = 16  # events of one interleaving, after the declaration and the first apply
+FIRST: Final = 2
 
 _SHORT_S: Final = (1.0, 15.0, 40.0, 70.0)
 _LONG_S: Final = (5.0, 50.0, 130.0, 400.0)

@@ -95,6 +95,8 @@ class Fleet(Outside):
         for holder in HOLDERS:
             self.kill(holder)
         self.end_faults()
+        for name in self.names:
+            self.end_jobs(name)
         self.freeze(600.0)
         everywhere = Rollout(max_parallel=len(self.names), max_unavailable=len(self.names))
         self.declared = Declared(self.declared.target, everywhere)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from provision.apply.model import Status
+from provision.rollout.errors import LeaseLostError
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.transitions import is_legal
 from provision.spec.shares import count_of
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.engine import Engine
     from provision.rollout.model import GpuPod, Origin, Record
+    from provision.rollout.step import StepOutcome
     from provision.simulate.cluster import SimulatedCluster
     from provision.simulate.machine import Machine
     from provision.simulate.world import World
@@ -47,9 +50,10 @@ class History:
 class Invariants:
     """Holds the effects of one process against what it knows: what it observed in this turn, and did since.
 
-    ``blamed`` are nodes whose failure here may be the change's, ``failed`` all that failed here. ``proven`` are waves
-    that are over and have soaked. ``why_gated`` is what a gate that is closed says. ``abandoned`` nodes are people's,
-    as is what has failed on them.
+    ``blamed`` are nodes whose failure here may be the change's, ``failed`` all that failed here, or are not tried
+    again. ``proven`` are waves that are over and have soaked. ``why_gated`` is what a gate that is closed says.
+    ``abandoned`` nodes are people's, as is what has failed on them. ``cut`` are nodes whose last step was ended by
+    others: nobody knows what became of what it had begun.
     """
 
     world: World
@@ -64,24 +68,30 @@ class Invariants:
     failed: set[str] = field(default_factory=set)
     blamed: set[str] = field(default_factory=set)
     proven: set[int] = field(default_factory=set)
+    cut: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Count as failed what an earlier rollout to the same declaration left failed, as the engine is told."""
+        self.failed |= {name for name, node in self.engine._nodes.items() if node.has_failed}
 
     def write(self, node: str, record: Record | None, cordoned: bool | None) -> None:  # noqa: FBT001 - as the protocol has it
         self.before()
         machine = self.world.machines[node]
         seen = self.known(node)
         if (
-            seen is None
+            self.has_lost_lease
+            or seen is None
             or seen.uid != machine.uid
             or machine.record != seen.record
             or machine.is_cordoned != seen.is_cordoned
         ):
-            return  # it is a conflict, which the cluster tells it
+            return  # the cluster refuses it
         state = self.engine._nodes[node]
         if state.is_unwritten:  # it was registered again; what is remembered of it goes on
             seen = replace(seen, record=state.record)
         self.hold_others_cordon(machine, cordoned)
         if record is None:
-            hold(seen.record is not None and seen.record.phase in UNTOUCHED, f"{node} is forgotten in {seen.record}")
+            self.forget(machine, seen.record)
             return
         was = None if seen.record is None else seen.record.phase
         is_again = was is record.phase  # a node that somebody uncordoned is cordoned again
@@ -90,6 +100,7 @@ class Invariants:
         if not is_again and (was is None or was.is_over):
             self.begin(node, seen)
         if record.has_failed and not is_again:
+            self.hold_known(node, record)
             self.fail(node, record)
         if record.phase.is_in_service:
             self.finish(machine, record)
@@ -101,7 +112,36 @@ class Invariants:
     @property
     def has_lease(self) -> bool:
         tenancy = self.cluster.tenancy
-        return tenancy.owner is self.cluster and self.world.time.now_s - tenancy.renewed_s <= 45
+        return tenancy.owner is self.cluster.tenant and self.world.time.now_s - tenancy.renewed_s <= 45
+
+    @property
+    def has_lost_lease(self) -> bool:
+        try:
+            self.cluster.check_lease()
+        except LeaseLostError:
+            return True
+        return False
+
+    def ended(self, node: str, outcome: StepOutcome, *, is_asked: bool) -> None:
+        """Take note of how a step has ended; ``is_asked``: whoever began it wanted no more of it."""
+        self.cut.discard(node)
+        if outcome.failure is not None and outcome.failure.status is Status.CANCELED and not is_asked:
+            self.cut.add(node)
+
+    def hold_known(self, node: str, record: Record) -> None:
+        """Hold that nothing is undone, or given up, for a step that was ended by others: what it began may be good."""
+        is_lost = self.engine._nodes[node].lost_since is not None
+        hold(node not in self.cut or record.because_of or is_lost, f"{node} is in {record.phase} for a step cut off")
+
+    def forget(self, machine: Machine, record: Record | None) -> None:
+        """Hold that a node goes back into service as it was: not touched, or verified with what it has."""
+        is_off = record is not None and record.phase is Phase.RESUME and record.is_called_off
+        is_untouched = record is not None and record.phase in UNTOUCHED and not record.is_touched
+        hold(is_off or is_untouched, f"{machine.name} is forgotten in {record}")
+        hold(is_untouched or machine.verified == machine.driver, f"{machine.name} is forgotten and was not verified")
+        hold(not machine.is_released, f"{machine.name} is forgotten and does not offer its GPUs")
+        hold(machine.change is None, f"{machine.name} is forgotten while its driver is changed")
+        self.hold_domain(machine)
 
     def fail(self, node: str, record: Record) -> None:
         hold(record.reason, f"{node} fails without a reason")
@@ -202,9 +242,11 @@ class Invariants:
         """Hold that no member of its domain is in service with another driver, unless people put it there."""
         nodes = self.engine._nodes
         domain = nodes[machine.name].domain
+        if is_left_alone(nodes[machine.name]):
+            return
         for name, node in nodes.items():
             other = self.world.machines[name]
-            is_theirs = other.is_cordoned or name in self.abandoned
+            is_theirs = other.is_cordoned or name in self.abandoned or is_left_alone(node)
             if domain and node.domain == domain and not (is_theirs or node.is_in_flight or node.has_failed):
                 hold(other.driver == machine.driver, f"{machine.name} is back beside {name} with {other.driver}")
 
@@ -284,6 +326,11 @@ class Invariants:
 
     def since_of(self, record: Record) -> datetime:
         return record.believed_since(self.engine._decided, self.engine._began)
+
+
+def is_left_alone(node: NodeState) -> bool:
+    """Tell whether people want a node to keep a driver that is not the declared one."""
+    return node.view.is_skipped and node.is_disruptive
 
 
 def is_out(view: NodeView) -> bool:

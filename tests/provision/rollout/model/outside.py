@@ -11,13 +11,13 @@ from provision.rollout.model import Phase
 from provision.rollout.pause import Pause
 from provision.rollout.requests import Found
 from provision.simulate.clock import VirtualTime
-from provision.simulate.cluster import SimulatedLease
+from provision.simulate.cluster import SimulatedCluster, SimulatedLease
 from provision.simulate.machine import Machine, Pod
 from provision.simulate.world import Budget, PlannedStep, World
 from tests.provision.rollout.model.policies import LABELS, NAMES, NEW, NOON, OLD, POLICIES, Declared
 
 if TYPE_CHECKING:
-    from provision.rollout.requests import Decide
+    from provision.rollout.requests import Change, Decide
 
 STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.ROLLBACK)
 STEP_S = {Phase.RELEASE: 2.0, Phase.SWAP: 24.0, Phase.VERIFY: 7.0, Phase.RESUME: 2.0, Phase.ROLLBACK: 18.0}
@@ -55,12 +55,23 @@ class Outside:
     abandoned: set[str] = field(default_factory=set)  # taken over by people, until an upgrade begins on them again
 
     def __post_init__(self) -> None:
-        machines = {name: Machine(name=name, driver=OLD, labels=LABELS[name]) for name in self.names}
-        budgets = {"web": Budget("web", allowed=1, restart_s=5.0)}
-        self.world = World(VirtualTime(NOON), machines, Steady(), budgets)
+        self.world = self.make_world({"web": Budget("web", allowed=1, restart_s=5.0)})
         self.tenancy = SimulatedLease()
         for name in self.names:
             self.world.place(name, pods_of(name, 0))
+
+    def make_world(self, budgets: dict[str, Budget]) -> World:
+        """Return the world, with machines that run the old driver."""
+        machines = {name: Machine(name=name, driver=OLD, labels=LABELS[name]) for name in self.names}
+        return World(VirtualTime(NOON), machines, Steady(), budgets)
+
+    def open_cluster(self) -> SimulatedCluster:
+        """Return how one more process sees the fleet."""
+        return SimulatedCluster(self.world, self.tenancy)
+
+    def lives(self, cluster: SimulatedCluster) -> None:
+        """Let a process do what it does beside its engine, as time passes."""
+        cluster.renew()
 
     def declare(self, target: str, policy: int) -> None:
         self.declared = Declared(target, POLICIES[policy])
@@ -129,14 +140,18 @@ class Outside:
         change = decide(Found(view=machine.seen())).change  # type: ignore[arg-type]  # it is there
         if change is None:
             return False
-        if change.writes_record:
-            machine.record = change.record
-        if change.cordoned is not None:
-            machine.is_cordoned = change.cordoned
+        self.patch(machine, change)
         if change.skipped is not None:
             machine.is_skipped = change.skipped
         self.world.changed(name)
         return True
+
+    def patch(self, machine: Machine, change: Change) -> None:
+        """Write what was decided about a node on it."""
+        if change.writes_record:
+            machine.record = change.record
+        if change.cordoned is not None:
+            machine.is_cordoned = change.cordoned
 
     def hold_back(self, name: str) -> None:
         """Have another tool begin or end its work at a node."""
@@ -221,8 +236,12 @@ class Outside:
     def fall_ill(self, name: str) -> None:
         self.world.fall_ill(name, "GPU 0 has fallen off the bus")
 
+    def end_step(self, name: str) -> None:
+        """Have what runs a step on a node ended by others: it says that it was canceled, and what it began goes on."""
+        self.world.end_steps(name)
+
     def end_faults(self) -> None:
-        """End every fault; what people have cordoned stays so. Pods that have to leave find room elsewhere."""
+        """End every fault; cordons of people stay, and jobs go on. Pods that have to leave find room elsewhere."""
         world = self.world
         world.budgets["web"].allowed = len(self.names)
         world.away_until_s = world.refused_until_s = 0.0
@@ -233,4 +252,3 @@ class Outside:
             self.join(name)
             machine.holders, machine.is_skipped, machine.held_by = 0, False, ""
             world.unstick(name)
-            self.end_jobs(name)

@@ -23,9 +23,9 @@ from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Engine
 from provision.rollout.errors import HeldError, UnreachableError
 from provision.rollout.gates import GateState
+from provision.rollout.instructions import Instructions
 from provision.rollout.model import Phase
 from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
-from provision.simulate.cluster import SimulatedCluster
 from provision.simulate.executor import VirtualExecutor
 from provision.spec.model import Scheduler
 from tests.provision.rollout.model.invariants import Invariants, hold, is_unfinished
@@ -33,11 +33,14 @@ from tests.provision.rollout.model.policies import POLICIES
 from tests.provision.samples import make_facts, make_module, make_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from provision.rollout.decision.policy import Policy
     from provision.rollout.model import Origin
+    from provision.rollout.progress import RolloutObserver
     from provision.rollout.standing import Standing
+    from provision.rollout.step import StepOutcome
+    from provision.simulate.cluster import SimulatedCluster
     from provision.simulate.machine import Machine
     from provision.simulate.world import World
     from provision.spec.model import Rollout, StackSpec
@@ -55,10 +58,15 @@ class CheckedExecutor(VirtualExecutor):
     """Shows every step to the invariants before it begins."""
 
     invariants: Invariants
+    cancel: threading.Event
 
     def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         self.invariants.step(node, phase, back)
         super().start(node, phase, back)
+
+    def ended(self, node: str, phase: Phase, outcome: StepOutcome) -> None:
+        self.invariants.ended(node, outcome, is_asked=self.cancel.is_set())
+        super().ended(node, phase, outcome)
 
 
 @dataclass
@@ -105,7 +113,7 @@ class Process:
         engine = self.engine
         stop = engine._stop or engine._decision.stop
         for node in engine._nodes.values():
-            if is_unfinished(node):
+            if is_unfinished(node) and not engine._has_to_end:
                 reason = stop or engine._decision.waiting.get(node.name)
                 hold(reason, f"{node.name} is left without a reason")
         self.cluster.give_back()
@@ -120,7 +128,7 @@ class Process:
 def begin(fleet: Fleet, holder: str, *, undoes: bool) -> Process | None:
     """Return a process that has planned and holds the lease, None where it could not, or has nothing to do."""
     world = fleet.world
-    cluster = SimulatedCluster(world, fleet.tenancy)
+    cluster = fleet.open_cluster()
     try:
         cluster.take(holder)
         states, policy = (plan_back if undoes else plan_forward)(world, cluster, fleet.declared)
@@ -131,14 +139,24 @@ def begin(fleet: Fleet, holder: str, *, undoes: bool) -> Process | None:
         cluster.give_back()
         cluster.close()
         return None
-    return _started(fleet, cluster, states, policy, undoes=undoes)
+    return started(fleet, cluster, states, policy, undoes=undoes)
 
 
-def _started(
-    fleet: Fleet, cluster: SimulatedCluster, states: list[NodeState], policy: Policy, *, undoes: bool
+def started(  # noqa: PLR0913 - what a process is about, and by keyword who hears of it
+    fleet: Fleet,
+    cluster: SimulatedCluster,
+    states: Sequence[NodeState],
+    policy: Policy,
+    *,
+    undoes: bool = False,
+    observe: RolloutObserver = lambda _progress: None,
+    cancel: threading.Event | None = None,
+    make: Callable[..., Invariants] = Invariants,
+    instructions: Instructions | None = None,
 ) -> Process:
-    cancel, world = threading.Event(), fleet.world
-    executor = CheckedExecutor(world, cancel, alive=cluster.renew, undoes=undoes)
+    """Return a process whose engine is about to begin, with the invariants of a kind."""
+    cancel, world = cancel or threading.Event(), fleet.world
+    executor = CheckedExecutor(world, cancel, alive=lambda: fleet.lives(cluster), undoes=undoes)
     cluster.on_change = executor.wake
     alerts = Alerts(fleet)
     adapters = Adapters(
@@ -148,16 +166,19 @@ def _started(
         poll_s=POLL_S,
         executor=lambda _steps, _cancel, _workers: executor,
         gates=alerts,
+        instructions=instructions or Instructions(),
     )
-    engine = Engine(adapters, states, policy, observe=lambda _progress: None, cancel=cancel)
-    invariants = Invariants(world, cluster, engine, policy, fleet.history, undoes, lambda: alerts.told, fleet.abandoned)
-    executor.invariants = invariants
+    engine = Engine(adapters, states, policy, observe=observe, cancel=cancel)
+    invariants = make(world, cluster, engine, policy, fleet.history, undoes, lambda: alerts.told, fleet.abandoned)
+    executor.invariants, executor.cancel = invariants, cancel
     process = Process(world, cluster, engine, executor, invariants)
     invariants.before = process.count
     cluster.hooks.write, cluster.hooks.evict = invariants.write, invariants.evict
 
     def published(_standing: Standing) -> None:
         decision = engine._decision
+        if engine._has_to_end:  # nothing is decided any more
+            return
         invariants.waits(decision.waiting, {action.node for action in decision.actions})
 
     cluster.hooks.published = published
@@ -203,17 +224,21 @@ def plan_back(world: World, cluster: SimulatedCluster, declared: Declared) -> tu
     """Look at the fleet as a rollback of all of it does."""
     views = cluster.observe(tuple(world.machines))
     answers = {name: facts_of(machine) for name, machine in world.machines.items()}
-    stack = stack_of(declared.target, index_or_none(declared.rollout))
-    if index_or_none(declared.rollout) is None:
-        stack = msgspec.structs.replace(stack, rollout=declared.rollout)
     plan = plan_verb(
         DriverVerb.BACK,
         answers,
-        dict.fromkeys(answers, stack),
+        dict.fromkeys(answers, declared_stack(declared)),
         views,
         Extent(undoes_upgrade=True, in_waves=True, groups=dict.fromkeys(answers, ())),
     )
     return list(plan.prepared.states), plan.prepared.policy
+
+
+def declared_stack(declared: Declared) -> StackSpec:
+    """Return what is declared at some moment, as far as it is about a driver."""
+    index = index_or_none(declared.rollout)
+    stack = stack_of(declared.target, index)
+    return stack if index is not None else msgspec.structs.replace(stack, rollout=declared.rollout)
 
 
 def index_or_none(rollout: Rollout) -> int | None:

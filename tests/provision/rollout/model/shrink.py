@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 from tests.provision.rollout.model.events import Event, play
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def violated(events: Sequence[Event]) -> str:
     """Return what an interleaving violates, empty where it violates nothing. A bug of the engine is one, too."""
+    return violated_by(play, events)
+
+
+def violated_by(play: Callable[[Sequence[Event]], None], events: Sequence[Event]) -> str:
+    """Return the same of an interleaving that is played in some way."""
     try:
         play(events)
     except Exception as error:  # noqa: BLE001 - whatever it raises, an engine must not
@@ -19,7 +24,7 @@ def violated(events: Sequence[Event]) -> str:
     return ""
 
 
-def shrink(events: Sequence[Event]) -> list[Event]:
+def shrink(events: Sequence[Event], violated: Callable[[Sequence[Event]], str] = violated) -> list[Event]:
     """Return the events without those that are not needed: it still violates something, if not the same."""
     left, size = list(events), max(1, len(events) // 2)
     while size:

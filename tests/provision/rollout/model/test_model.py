@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from provision.rollout.model import Phase
-from tests.provision.rollout.model.events import INJECTED, KINDS, LENGTH, Event, drawn, play
+from tests.provision.rollout.model.events import FIRST, INJECTED, KINDS, LENGTH, Event, drawn, play
 from tests.provision.rollout.model.fleet import Fleet
 from tests.provision.rollout.model.invariants import ViolationError, hold
 from tests.provision.rollout.model.machine import RolloutMachine
@@ -40,7 +40,7 @@ def test_nor_is_in_what_hypothesis_tries() -> None:
 
 def test_an_interleaving_has_several_events_beside_the_engines_own() -> None:
     found = [drawn(seed) for seed in range(200)]
-    injected = [sum(name in INJECTED for name, *_ in events[2:]) for events in found]
+    injected = [sum(name in INJECTED for name, *_ in events[FIRST:]) for events in found]
     assert sorted(injected)[10] >= 6  # of nineteen in twenty
     assert {name for events in found for name, *_ in events} == {kind.name for kind in KINDS}
 

@@ -115,9 +115,7 @@ BREAKS = {
     "a node that waits without a reason": (answer(advance, "waits_for_jobs", ""), "waits and nobody says why"),
     "a failure without a reason": (writes(gives_no_reason), "fails without a reason"),
     "a pod evicted outside its window": (
-        lambda patch: patch.setattr(
-            decide, "outside_hours", lambda _node, _record, action, held, _closed: (action, held)
-        ),
+        lambda patch: patch.setattr(decide, "outside_hours", lambda _node, _record, action, held, *_: (action, held)),
         "is evicted outside its window",
     ),
     "a node begun outside its window": (answer(decide, "_why_closed", ("", 0)), "begins outside its window"),

@@ -63,6 +63,17 @@ def test_a_node_that_an_engine_is_at_gets_on_by_itself(phase: Phase) -> None:
     assert not found.needs_somebody
 
 
+def test_what_was_published_is_void_where_a_controller_leads_and_has_nothing_to_do() -> None:
+    """It named nodes that would never begin, and asked for an apply."""
+    left = {"tenant": KILLED, "standing": standing(n1="n2 is out of service")}
+    leads = Tenant(holder="ctl-1", since=NOON, heard=NOW)
+
+    assert only(status(view("n1"), **left)) is situations.NOT_BEGUN
+    assert only(status(view("n1"), **left, controller=leads)) is situations.IDLE
+    at_work = {**left, "tenant": leads}
+    assert only(status(view("n1"), **at_work, controller=leads)) is situations.WAITING
+
+
 def test_a_change_of_mig_layouts_is_told_from_a_swap() -> None:
     divides = view("n1", record(Phase.SWAP, kind=ChangeKind.MIG))
     failed = record(Phase.FAILED, failed_in=Phase.SWAP, kind=ChangeKind.MIG)

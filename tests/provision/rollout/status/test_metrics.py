@@ -16,6 +16,7 @@ from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.gates import GateState
 from provision.rollout.model import Phase
 from provision.rollout.pause import Pause
+from provision.rollout.standing import Members
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import CLASSES, OTHER, reason_class, render_metrics
@@ -68,6 +69,34 @@ def test_what_is_not_known_is_not_said() -> None:
 
     for name in ("stopped", "paused", "left_seconds", "phase_seconds", "last_progress", "wave_nodes", "published"):
         assert f"grapnel_rollout_{name}" not in page
+
+
+SAMPLE = re.compile(r"""grapnel_rollout_\w+(\{\w+="([^"\\\n]|\\[\\"n])*"(,\w+="([^"\\\n]|\\[\\"n])*")*\})? \S+""")
+TITLES = (
+    'w"} 1',
+    "w\\",
+    'w\\" 5',
+    "w\ngrapnel_rollout_stopped 0",
+    "w\r\n# TYPE x counter",
+    "w\u2028\x85\x0b\x00\x1b[2J",
+    "w\u202e<script>",
+    "w{}=,",
+    "__name__",
+    "",
+)
+
+
+def test_titles_of_any_kind_stay_in_their_label() -> None:
+    waves = tuple(Members(title, (name,)) for title, name in zip(TITLES, SMALL.nodes, strict=False))
+    assert SMALL.standing is not None
+    seen = replace(SMALL, standing=replace(SMALL.standing, waves=waves))
+
+    page = render_metrics(fleet_status(seen)).decode()
+
+    lines = [line for line in page.split("\n")[:-1] if not line.startswith("# ")]
+    assert {line for line in lines if not SAMPLE.fullmatch(line)} == set()
+    assert len({line.rpartition(" ")[0] for line in lines}) == len(lines), "no series is there twice"
+    assert page.count("\ngrapnel_rollout_stopped ") == 1
 
 
 def test_a_pause_and_a_stop_show() -> None:

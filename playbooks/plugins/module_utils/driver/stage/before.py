@@ -21,7 +21,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.seal import SEAL
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import installed_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageError, failure
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (
+    Finding,
+    StageError,
+    failure,
+    unreadable,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_archive import (
     flavour_of,
     has_modules_of,
@@ -104,14 +109,14 @@ def _present(work: Work, names: Collection[str]) -> dict[str, InstalledPackage]:
     try:
         return work.manager.installed(work.host, names)
     except PackageError as error:
-        raise failure("packages-unreadable", str(error), "repair the package database first") from error
+        raise unreadable(error) from error
 
 
 def _held(work: Work, names: Collection[str]) -> set[str]:
     try:
         return work.manager.held(work.host, names)
     except PackageError as error:
-        raise failure("packages-unreadable", str(error), "repair the package database first") from error
+        raise unreadable(error) from error
 
 
 def _collect(work: Work, former: Mapping[str, str]) -> list[str]:

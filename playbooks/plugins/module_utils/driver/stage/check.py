@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import moved_packages, new_kernels, read_found
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, unreadable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def drift_findings(host: Host, manager: PackageManager, identifier: str, change:
     try:
         moved = moved_packages(host, manager.installed, change, then)
     except PackageError as error:
-        return (*kernels, Finding("packages-unreadable", str(error), "repair the package database first"))
+        return (*kernels, unreadable(error).finding)
     if not moved:
         return kernels
     names = ", ".join(str(one) for one in moved)

@@ -38,6 +38,11 @@ def failure(code: str, message: str, remedy: str) -> StageError:
     return StageError(Finding(code, message, remedy))
 
 
+def unreadable(error: Exception) -> StageError:
+    """Return the error of a package database that cannot be read; ``error`` says why not."""
+    return failure("packages-unreadable", str(error), "repair the package database first")
+
+
 @dataclass(frozen=True)
 class StageOptions:
     """How staging may go about it.

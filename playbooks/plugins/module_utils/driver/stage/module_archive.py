@@ -19,6 +19,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_s
     read_certificate,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer
+from ansible_collections.grapnel.node.plugins.module_utils.plain_tar import open_plain, plain_members
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _MODULE_PARTS = 5  # tree, kernel, architecture, "module", name
 _TREE = "dkms_main_tree"
 _DKMS_TREE = "/var/lib/dkms"
 _BINARIES = "dkms_binaries_only"
-_MODULE = re.compile(r"\.ko(?:\.gz|\.xz|\.zst)?$")
+_MODULE = re.compile(r"\.ko(?:\.gz|\.xz|\.zst)?\Z")
 _FIELD = re.compile(r"^(version|license|vermagic|signer): +(.*)$", re.MULTILINE)
 _CLOSED_LICENSE = "NVIDIA"  # of the proprietary flavour; some of its modules are free, of the open one all are
 
@@ -109,7 +110,7 @@ def read_modules(  # noqa: PLR0913 - where to work, beside what is asked for
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        with tarfile.open(host.path(archive)) as opened:
+        with open_plain(host.path(archive)) as opened:
             names = _unpack_modules(opened, place, archive, dkms, kernel)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise _unfit(archive, f"it cannot be read: {printable(str(error))}") from error
@@ -131,7 +132,7 @@ def has_modules_of(host: Host, archive: str, built: BuiltModule, scratch: str) -
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        with tarfile.open(host.path(archive)) as opened:
+        with open_plain(host.path(archive)) as opened:
             packed = _unpack_modules(opened, place, archive, built.module, built.kernel)
         return packed == names == filecmp.cmpfiles(place, host.path(tree), names, shallow=False)[0]
     except (StageError, tarfile.TarError, OSError, EOFError):
@@ -170,7 +171,7 @@ def _unpack_modules(opened: tarfile.TarFile, place: Path, archive: str, dkms: st
 def _members(opened: tarfile.TarFile, archive: str) -> Iterator[tarfile.TarInfo]:
     """Return the members, of which none leads out of the folder that it is unpacked in."""
     size = 0
-    for count, member in enumerate(opened):
+    for count, member in enumerate(plain_members(opened)):
         size += member.size
         if count >= _MAX_MEMBERS or size > _MAX_BYTES:
             raise _unfit(archive, "it unpacks to more than a driver's modules can be")

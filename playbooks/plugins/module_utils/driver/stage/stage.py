@@ -31,6 +31,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
     StageError,
     StageResult,
     failure,
+    unreadable,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules import (
     build_missing,
@@ -132,7 +133,7 @@ def _require_readable(work: Work) -> None:
     try:
         work.manager.require_readable(work.host)
     except PackageError as error:
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
     _found(work, {*work.change.names})
 
 
@@ -140,11 +141,7 @@ def _found(work: Work, names: set[str]) -> dict[str, object]:
     try:
         return find_now(work.host, work.manager.installed, names).document()
     except PackageError as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: PackageError) -> StageError:
-    return failure("packages-unreadable", str(error), "repair the package database first")
+        raise unreadable(error) from error
 
 
 def provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:

@@ -1,0 +1,113 @@
+"""Returns nodes of a stack to their former driver, where somebody asked for that, by the engine of `grapnel rollback`.
+
+A node that has it again is left so (its record says that it returned) until somebody asks for another try, or another
+declaration comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from provision.apply.gather import gather_facts
+from provision.apply.model import Failure, Status
+from provision.controller.rounds import Outcome, opened
+from provision.errors import GrapnelError
+from provision.gates import GateKeeper
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.driver_verbs import execute_verb, verb_steps
+from provision.rollout.errors import ClusterError
+from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+
+    from provision.apply.model import NodeResult
+    from provision.controller.choice import Order
+    from provision.controller.rounds import Means
+    from provision.rollout.cluster import Cluster
+    from provision.rollout.instructions import Instructions
+    from provision.rollout.model import NodeView
+    from provision.rollout.progress import RolloutObserver
+    from provision.rollout.verb_plan import VerbPlan
+
+
+def roll_back(
+    means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, instructions: Instructions
+) -> Outcome:
+    """Return the nodes of an order that go back to their former driver, whatever windows and an earlier pause say.
+
+    ``instructions`` are for the engine. Raises GrapnelError where nothing could be begun.
+    """
+    spec = order.stack.spec
+    cluster = means.open_cluster(dict.fromkeys(order.members, spec))
+    views = cluster.observe(tuple(order.members))
+    extent = _extent(views, order)
+    nodes = sorted(extent.wanted_by)  # what was known of them when they became due may be done by now
+    if not nodes:
+        return Outcome(())
+    stacks = dict.fromkeys(nodes, spec)
+    with opened(means, order) as found:
+        # All that it takes lies on the node, which may reach no package source and need not wait for one.
+        context = replace(found, playbooks=replace(found.playbooks, offline=True))
+        answers = gather_facts(context.runner, context.playbooks.facts(nodes), observe, cancel)
+        plan = plan_verb(DriverVerb.BACK, answers, stacks, {name: views[name] for name in nodes}, extent)
+        plan = _despite(plan, cluster)
+        listeners = means.listen(cluster, stacks)
+        adapters = means.adapt(cluster, verb_steps(context, stacks, plan), GateKeeper(()))
+        adapters = replace(adapters, publish=listeners.see, instructions=instructions)
+        if plan.prepared.rollout:
+            means.keep(order)
+        observe = listeners.observing(observe)
+        try:
+            results = execute_verb(plan, adapters, observe, cancel=cancel, holder=means.holder)
+        finally:
+            untold = listeners.close()
+    complaints = _forget(cluster, views, results)
+    said = tuple(_said(each, extent.wanted_by[each.node]) for each in results)
+    return Outcome(said, (*complaints, *(GrapnelError(each) for each in untold)))
+
+
+def _extent(views: Mapping[str, NodeView | NodeProblem], order: Order) -> Extent:
+    """Return who wants it of each node; the others of the stack may be in a domain with one of them."""
+    asked = ((name, _who(views[name])) for name in order.back)
+    wanted_by = {name: who for name, who in asked if who}
+    return Extent(unnamed={name: view for name, view in views.items() if name not in wanted_by}, wanted_by=wanted_by)
+
+
+def _who(view: NodeView | NodeProblem) -> str:
+    record = None if isinstance(view, NodeProblem) else view.record
+    return "" if record is None else record.back_for
+
+
+def _despite(plan: VerbPlan, cluster: Cluster) -> VerbPlan:
+    """Return the plan of somebody who wants it in spite of the pause that there is, and of no later one."""
+    policy = replace(plan.prepared.policy, despite=cluster.paused())
+    return replace(plan, prepared=replace(plan.prepared, policy=policy))
+
+
+def _forget(
+    cluster: Cluster, views: Mapping[str, NodeView | NodeProblem], results: tuple[NodeResult, ...]
+) -> tuple[GrapnelError, ...]:
+    """Forget the request of nodes that had their former driver again already; return what went wrong."""
+    complaints: list[GrapnelError] = []
+    for result in results:
+        view = views[result.node]
+        if isinstance(view, NodeProblem) or view.record is None or result.upgrade is not None or not result.is_good:
+            continue
+        try:
+            cluster.write(result.node, replace(view.record, back_for=""))
+        except ClusterError as error:
+            complaints.append(error)
+    return tuple(complaints)
+
+
+def _said(result: NodeResult, who: str) -> NodeResult:
+    """Return a result that says what was asked for, where that could not be done."""
+    failure = result.failure
+    if failure is None or result.status in (Status.CANCELED, Status.RETURNED):
+        return result
+    message = f"{who} asked for its former driver (`grapnel rollback`): {failure.message}"
+    hint = f"`grapnel retry {result.node}` takes that back"
+    return replace(result, failure=Failure(failure.status, f"{message}; {hint}", failure.task, failure.tail))

@@ -1,0 +1,141 @@
+"""Says what follows, and what to type, where a controller brings nodes to their GpuStacks, or is gone.
+
+`python -m provision.rollout.status.advice` prints the tables of ``docs/upgrade-incidents.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.model import Phase
+from provision.rollout.status.situations import (
+    CHANGED_SINCE,
+    FAILED,
+    FAILED_IN,
+    FAILED_MIG,
+    FAILED_REBOOT,
+    LEFT,
+    LEFT_REBOOTING,
+    NOT_BEGUN,
+    PUT_BACK,
+    RETURNED,
+    SITUATIONS,
+    UNRELATED,
+)
+
+if TYPE_CHECKING:
+    from provision.rollout.status.situations import Situation
+
+_UNTRIED: Final = "it is not tried again by itself while its GpuStack declares the same"
+_RETRY: Final = "`grapnel retry NODE`"
+_OR_DECLARE: Final = f"{_RETRY}; another declaration in its GpuStack ends it, too"
+_GOES_ON: Final = "the controller goes on with it, as soon as it can reach it"
+_SEE_STACK: Final = (
+    "`kubectl describe gpustack` says what the controller waits for. A node that no GpuStack selects any more: select "
+    "it, or run `grapnel apply` where its inventory is"
+)
+
+# What is otherwise of a node of a GpuStack where a controller leads: what follows, and what to do.
+_LED: Final[dict[str, tuple[str, str]]] = {
+    **{situation.key: (_GOES_ON, _SEE_STACK) for situation in (*LEFT.values(), LEFT_REBOOTING)},
+    FAILED_IN[Phase.CORDON].key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
+    FAILED_IN[Phase.JOBS].key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
+    FAILED_IN[Phase.DRAIN].key: (
+        _UNTRIED,
+        (
+            "scale up or correct the budget that the reason names, or raise drainTimeoutMinutes in its GpuStack; then "
+            f"{_RETRY}"
+        ),
+    ),
+    FAILED_IN[Phase.RELEASE].key: (_UNTRIED, f"stop what the reason names, then {_OR_DECLARE}"),
+    FAILED_IN[Phase.SWAP].key: (
+        _UNTRIED,
+        f"bring the node back; `grapnel-driver status` on it shows each step; then {_OR_DECLARE}",
+    ),
+    FAILED_IN[Phase.VERIFY].key: (
+        _UNTRIED,
+        f"bring the node back, repair or reboot it; then {_RETRY}, or `grapnel rollback NODE`",
+    ),
+    FAILED_IN[Phase.RESUME].key: (
+        _UNTRIED,
+        f"bring the node back; on it: `systemctl status grapnel-node`; then {_OR_DECLARE}",
+    ),
+    FAILED_IN[Phase.ROLLBACK].key: (
+        _UNTRIED,
+        (
+            f"`grapnel-driver status` on the node shows each step; repair or reboot it, then {_RETRY}, or "
+            "`grapnel rollback NODE`"
+        ),
+    ),
+    FAILED_REBOOT.key: (
+        _UNTRIED,
+        f"bring the node back, or repair what the reason names; then {_RETRY}: it is verified, and not rebooted",
+    ),
+    FAILED_MIG.key: (
+        _UNTRIED,
+        (
+            "on the node: `grapnel-node mig plan`; correct the layout in its GpuStack, or end what is in the way, then "
+            f"{_RETRY}"
+        ),
+    ),
+    FAILED.key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
+    UNRELATED.key: (_UNTRIED, f"bring the node back, or repair what the reason names; then {_RETRY}"),
+    RETURNED.key: (
+        _UNTRIED,
+        f"correct what the reason names, then {_RETRY}; or declare in its GpuStack the driver that it has",
+    ),
+    PUT_BACK.key: (_UNTRIED, f"{_RETRY} when they have ended"),
+    CHANGED_SINCE.key: ("the controller brings it to its declaration again", "`grapnel plan` shows what differs"),
+    NOT_BEGUN.key: ("the controller begins with it when the reason is over", "what the reason names"),
+}
+
+
+def led(situation: Situation) -> Situation:
+    """Return a situation as it is where a controller leads; most are the same."""
+    found = _LED.get(situation.key)
+    return situation if found is None else replace(situation, follows=found[0], todo=found[1])
+
+
+_ABANDONED: Final = (
+    "nothing, until a controller leads again, which goes on with it",
+    (
+        "install it again (`helm install`), or see why it does not run (`kubectl get pods -n grapnel-system`). Without "
+        "it, `grapnel abandon NODE --uncordon` puts the node back into service as it stands"
+    ),
+)
+UNLED: Final = tuple(
+    replace(each, follows=_ABANDONED[0], todo=_ABANDONED[1]) for each in (*LEFT.values(), LEFT_REBOOTING)
+)
+
+
+def unled(situation: Situation) -> Situation:
+    """Return a situation as it is in a cluster that has GpuStacks and no controller; most are the same."""
+    return next((each for each in UNLED if each.key == situation.key), situation)
+
+
+def render_page() -> str:
+    """Return the states as a table in Markdown."""
+    lines = ["| state | what it means | what follows | what to do |", "|---|---|---|---|"]
+    lines += [
+        f"| **{each.title}** (`{each.key}`) | {each.means} | {each.follows} | {each.todo or 'nothing'} |"
+        for each in SITUATIONS
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def render_led() -> str:
+    """Return what is otherwise where a controller leads, as a table in Markdown."""
+    lines = ["| state | what follows | what to do |", "|---|---|---|"]
+    lines += [
+        f"| **{each.title}** (`{each.key}`) | {each.follows} | {each.todo} |"
+        for each in map(led, SITUATIONS)
+        if each.key in _LED
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(f"{render_page()}\n{render_led()}")

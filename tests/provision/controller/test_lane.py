@@ -1,0 +1,48 @@
+"""What a stack's rounds are told while they run, and what that means once it is over."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from provision.controller import lane as lanes
+from provision.controller.attempts import Attempts
+from provision.controller.board import Board
+from provision.controller.choice import choose
+from provision.controller.lane import Lane, Told
+from provision.controller.rounds import Outcome
+from tests.provision.controller.samples import FINGERPRINT, seen
+from tests.provision.stacks.samples import stack
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_what_a_round_was_to_put_back_is_wanted_again_when_the_reason_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, told = threading.Event(), list[Told]()
+
+    def carry_out(*_args: object, **_named: object) -> Outcome:
+        ends.wait()
+        return Outcome(())
+
+    monkeypatch.setattr(lanes, "carry_out", carry_out)
+    nothing: Any = None
+    lane = Lane("pool", nothing, Board(), told.append, lambda _text: None, lambda: 0.0)
+    order = choose(stack(), FINGERPRINT, {"n1": seen("n1"), "n2": seen("n2")}, Attempts(), 0.0)
+    lane.offer(order)
+    (running,) = lane._running
+    mine = running.order
+    try:
+        assert lane.wanted_again(mine) == frozenset()
+        lane.ending = "the controller is being uninstalled"
+        lane.offer(order)
+        assert lane.wanted_again(mine) == frozenset(), "the reason holds"
+        lane.ending = ""
+        lane.offer(order)
+        assert lane.wanted_again(mine) == {"n1", "n2"}
+    finally:
+        ends.set()
+        lane.join()
+    assert [each.order for each in told] == [mine]
+    lane.ended(told[0])
+    assert lane.wanted_again(mine) == frozenset()

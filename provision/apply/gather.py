@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.model import Failure, NodeTask, Status, told_of
 from provision.fleet.errors import FactsError
 from provision.fleet.facts import NodeFacts, parse_facts
-from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
+from provision.runner import UNREAD, CutOff, Outcome, RunFinished, RunStatus, TaskDone
 
 if TYPE_CHECKING:
     import threading
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 RESULT = "facts"
 WITHOUT_FACTS = "its answer has no facts"
+_AGAIN: Final = 2
 SILENT = "ansible returned nothing for it: is it still in the inventory?"
 
 
@@ -27,8 +29,25 @@ def gather_facts(
 ) -> Mapping[str, NodeFacts | Failure]:
     """Return the facts of every node of the request, in its order, or the node's failure.
 
+    Nodes for which Ansible did not read why ssh ended are asked again, up to twice: whoever reads it should know.
+
     Raises RunError when Ansible could not run at all, CanceledError when it was interrupted.
     """
+    answers = _ask(runner, request, observe, cancel)
+    for _ in range(_AGAIN):
+        if not (unread := tuple(node for node, answer in answers.items() if _is_unread(answer))):
+            break
+        answers = {**answers, **_ask(runner, replace(request, nodes=unread), observe, cancel)}
+    return answers
+
+
+def _is_unread(answer: NodeFacts | Failure) -> bool:
+    return isinstance(answer, Failure) and (answer.status, answer.message) == (Status.UNREACHABLE, UNREAD)
+
+
+def _ask(
+    runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event
+) -> dict[str, NodeFacts | Failure]:
     answers: dict[str, NodeFacts | Failure] = {}
     end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
     for event in runner.run(request, cancel):

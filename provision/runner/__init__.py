@@ -4,6 +4,7 @@ The only importer of ``ansible_runner``. What a playbook means, which node comes
 says about a node's state is decided by the caller; nothing here knows about plans, facts or drivers.
 """
 
+from provision.runner.ailments import UNREAD
 from provision.runner.ansible import AnsibleRunner
 from provision.runner.collection import find_collection
 from provision.runner.early import EarlyAnsible
@@ -21,6 +22,7 @@ from provision.runner.model import (
 from provision.runner.processes import end_processes
 
 __all__ = [
+    "UNREAD",
     "AnsibleRunner",
     "CutOff",
     "EarlyAnsible",

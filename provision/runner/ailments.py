@@ -18,6 +18,8 @@ _AT: Final = rf"(?:: b?'(?P<place>{_PATH})')?"
 _BEFORE: Final = rf"(?:'(?P<before>{_PATH})': )?"
 _LINE: Final = 200  # what fits says by itself what is wrong and where, as grapnel's own modules do
 _PYTHONS: Final = "[Errno "  # unless it passes on an error of Python's
+# ssh has closed its input and not ended yet: Ansible gives up a millisecond later, and leaves unread what ssh says.
+UNREAD: Final = "ssh ended before it was told what to run, and what it said was not read: `ssh` to it says why"
 _OF_CONNECTIONS: Final = (
     (
         r"remote host identification has changed.*?offending \S+ key in (?P<place>/\S+)",
@@ -35,6 +37,7 @@ _OF_CONNECTIONS: Final = (
         r"missing (?P<how>\w+) password|a password is required",
         "{how} asks for a password, and none is given: set ansible_become_password, or a rule that needs none",
     ),
+    (r"data could not be sent to remote host", UNREAD),
 )
 _OF_DISKS: Final = (
     (

@@ -55,7 +55,6 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = re.compile(
     r"^(?:(?:Task|Action|Module) failed(?: with exception)?:\s*"
     r"|Failed to connect to the host via ssh:\s*"
-    r"|Data could not be sent to remote host \S+ Make sure this host can be reached over ssh:\s*"
     r"|\[ERROR\]:\s*|ERROR!\s*)"
 )
 _SSH_CHATTER = re.compile(r"^(?:Warning: Permanently added|\*\* |debug\d: |Shared connection to )")

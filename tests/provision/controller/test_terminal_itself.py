@@ -157,7 +157,7 @@ def test_retry_says_that_the_controller_tries_it_again(world: World, capsys: pyt
         world.wait(lambda: holder(world) == "", "it is idle")
         main(["status", "--kubeconfig", config, "--node", name])
         said = " ".join(capsys.readouterr().out.split())
-        assert f"then `grapnel retry {name}`" in said
+        assert f"then `grapnel retry {name} --kubeconfig " in said
         assert "not tried again by itself" in said
         assert "controller-a is the leading controller" in said
         world.machines.nodes[name].broken = ""

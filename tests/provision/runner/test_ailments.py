@@ -70,6 +70,12 @@ OSError: [Errno 28] No space left on device: '/tmp/ansible_facts_payload_x'
             id="no password",
         ),
         pytest.param(
+            "Data could not be sent to remote host '10.0.0.1'. Make sure this host can be reached over SSH: [Errno 32] "
+            "Broken pipe",
+            "ssh ended before it was told what to run, and what it said was not read: `ssh` to it says why",
+            id="ssh that had not quite ended",
+        ),
+        pytest.param(
             NO_FOLDER,
             "its file system is read-only (/root/.ansible/tmp/ansible-tmp-1): `dmesg` on the machine says why;",
             id="read-only root",

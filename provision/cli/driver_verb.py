@@ -118,18 +118,17 @@ def show_verb(context: ApplyContext, scope: Scope, verb: AnyVerb, *, as_json: bo
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
-        removals = plan.verb.removals if isinstance(plan.verb, Removing) else _ways_back(context, plan, cancel)
     taken = plan_of_cluster(plan.verb, scope)
     if as_json:
         parts = plan.verb.parts if isinstance(plan.verb, Removing) else {Part.DRIVER}
-        print(removals_document(removals, parts, rollout_document(plan.prepared, scope.cluster.name), taken))
+        print(removals_document(plan.foreseen, parts, rollout_document(plan.prepared, scope.cluster.name), taken))
     else:
         console = make_console(sys.stdout)
-        show(console, render_removals(removals, left_behind(plan.verb, scope)))
+        show(console, render_removals(plan.foreseen, left_behind(plan.verb, scope)))
         show(console, render_cluster_removal(taken, scope.cluster.name))
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         show(console, render_results(tuple(plan.settled.values()), 0, plan.verb.command) if plan.settled else ())
-    is_refused = any(isinstance(one, Failure) or one.problems for one in removals.values())
+    is_refused = any(isinstance(one, Failure) or one.problems for one in plan.foreseen.values())
     is_good = not is_refused and all(result.is_good for result in plan.settled.values())
     return ExitCode.DONE if is_good else ExitCode.FAILED
 
@@ -160,9 +159,8 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
     taken = plan_of_cluster(plan.verb, scope)
-    if isinstance(plan.verb, Removing):
-        show(console, render_removals(plan.verb.removals, left_behind(plan.verb, scope)))
-        show(console, render_cluster_removal(taken, scope.cluster.name))
+    show(console, render_removals(plan.foreseen, left_behind(plan.verb, scope)))
+    show(console, render_cluster_removal(taken, scope.cluster.name))
     if plan.prepared.rollout or taken:
         plan = _despite_pause(plan, scope, record)
         show(console, render_rollout(plan.prepared, scope.cluster.name))
@@ -206,6 +204,8 @@ def _plan(context: ApplyContext, scope: Scope, verb: AnyVerb, extent: Extent, ca
             verb = replace(verb, removals=gather_removals(context.runner, request, view, cancel))
     _identify(scope, answers)
     plan = plan_verb(verb, answers, scope.stacks, scope.cluster.observe(tuple(scope.stacks)), extent)
+    if not isinstance(verb, Removing):
+        plan = replace(plan, foreseen=_ways_back(context, plan, cancel))
     is_about_any = plan.prepared.rollout or any(one.status is not Status.UNCHANGED for one in plan.settled.values())
     if extent.undoes_upgrade and not is_about_any:
         raise GrapnelError(

@@ -41,7 +41,7 @@ def render_removals(removals: Removals, left: str = "") -> Iterator[RenderableTy
 
 
 def _render(found: NodeRemoval, nodes: list[str]) -> Iterator[RenderableType]:
-    yield Text.assemble((names(nodes), "bold cyan"), f"  {count(len(found.steps), 'step')}")
+    yield Text.assemble((names(nodes), "bold cyan"), f"  {count(len(found.steps), 'change')}")
     for step in found.steps:
         yield hanging(Text(f"  {step.action:<{_ACTION_WIDTH}}"), Text(f"{step.target}  ({step.reason})"))
     for note in found.notes:

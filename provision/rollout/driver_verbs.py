@@ -9,6 +9,7 @@ import msgspec
 
 from provision.apply.follow import follow
 from provision.apply.model import Failure, NodeFinished, NodeResult, Status
+from provision.apply.removal import NodeRemoval
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
@@ -41,14 +42,16 @@ if TYPE_CHECKING:
 class VerbSteps:
     """Runs the steps on a node as ``NodeSteps`` does, but for the change of the driver.
 
-    ``undone`` are the changes that the way back leads away from, by node. ``asked`` are nodes whose program was called,
-    and nobody knows what became of that. Without a driver afterwards there is nothing to verify, and no GPU to offer.
+    ``undone`` are the changes that the way back leads away from, by node, ``foreseen`` what a plan shows of each.
+    ``asked`` are nodes whose program was called, and nobody knows what became of that. Without a driver afterwards
+    there is nothing to verify, and no GPU to offer.
     """
 
     steps: NodeSteps
     verb: AnyVerb
     targets: Mapping[str, str]
     undone: Mapping[str, str]
+    foreseen: Mapping[str, NodeRemoval | Failure] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
 
     def run(
@@ -66,40 +69,42 @@ class VerbSteps:
 
     def _change(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Change the driver first: what is taken away with the rest watches over it."""
-        context, failure, changes = self.steps.context, None, 0
+        context, failure = self.steps.context, None
         if may_end_without_driver(self.verb):
-            failure, changes = self._drive(node, observe, cancel)
+            failure = self._drive(node, observe, cancel)
         if failure is None and isinstance(self.verb, Removing) and self.verb.others:
-            followed = follow(context.runner, context.playbooks.remove(self.verb.others, (node,)), observe, cancel)
-            failure, changes = followed.failure, changes + followed.changes
-        result = NodeResult(node, self.verb.status, 1, changes, failure)
+            request = context.playbooks.remove(self.verb.others, (node,))
+            failure = follow(context.runner, request, observe, cancel).failure
+        found = self.foreseen.get(node)
+        # How far a change came that failed is not known: nothing is said of it, not that nothing was changed.
+        done = found.steps if failure is None and isinstance(found, NodeRemoval) else None
+        result = NodeResult(node, self.verb.status, int(done is not None), len(done or ()), failure)
         return StepOutcome(failure=failure, swapped=result)
 
-    def _drive(self, node: str, observe: Observer, cancel: threading.Event) -> tuple[Failure | None, int]:
-        """Have the driver changed; return why it was not, and how many tasks have changed something.
+    def _drive(self, node: str, observe: Observer, cancel: threading.Event) -> Failure | None:
+        """Have the driver changed; return why it was not.
 
         Whoever calls the node's program may be ended in the middle of it, so that nobody has heard what became of it.
         The node is looked at then, before it is called again: a second way back would lead further.
         """
-        context, said, tries, changes = self.steps.context, None, TRIES, 0
+        context, said, tries = self.steps.context, None, TRIES
         request = context.playbooks.driver(self.verb.value, node, self.undone.get(node, ""))
         while True:
             if node in self.asked:
                 facts = settled_facts(context, node, observe, cancel)
                 if isinstance(facts, Failure):
-                    return facts, changes
+                    return facts
                 if self._is_there(node, facts):
                     self.asked.discard(node)
-                    return None, changes
+                    return None
                 if said is not None and (not tries or self._has_failed(facts)):
-                    return last_word(facts, said), changes
+                    return last_word(facts, said)
             self.asked.add(node)
-            followed = follow(context.runner, request, observe, cancel)
-            said, tries, changes = followed.failure, tries - 1, changes + followed.changes
+            said, tries = follow(context.runner, request, observe, cancel).failure, tries - 1
             if said is None:
                 self.asked.discard(node)
             if said is None or said.status is not Status.FAILED:
-                return said, changes
+                return said
 
     def _is_there(self, node: str, facts: NodeFacts) -> bool:
         """Tell whether the driver is what it was to become."""
@@ -118,7 +123,7 @@ class VerbSteps:
 def verb_steps(context: ApplyContext, stacks: Mapping[str, StackSpec], plan: VerbPlan) -> VerbSteps:
     """Return the steps of a plan, in which every node is verified against what it has afterwards."""
     expected = {name: with_driver(stacks[name], version) for name, version in plan.targets.items()}
-    return VerbSteps(NodeSteps(context, expected), plan.verb, plan.targets, plan.undone)
+    return VerbSteps(NodeSteps(context, expected), plan.verb, plan.targets, plan.undone, plan.foreseen)
 
 
 def with_driver(stack: StackSpec, version: str) -> StackSpec:

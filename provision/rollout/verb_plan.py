@@ -34,6 +34,7 @@ from provision.spec.model import Rollout
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from provision.apply.removal import NodeRemoval
     from provision.fleet.facts import NodeFacts
     from provision.rollout.model import NodeView, Record
     from provision.spec.model import Domains, StackSpec
@@ -90,7 +91,8 @@ EVERY_NODE: Final = Extent()
 class VerbPlan:
     """What a verb comes to: the nodes that go through the rollout, and the results of those that do not.
 
-    ``targets`` are the versions afterwards, ``undone`` the changes of drivers that a way back leads away from.
+    ``targets`` are the versions afterwards, ``undone`` the changes of drivers that a way back leads away from,
+    ``foreseen`` what is changed on each node, as far as nodes were asked.
     """
 
     verb: AnyVerb
@@ -98,6 +100,7 @@ class VerbPlan:
     targets: Mapping[str, str] = field(default_factory=dict)
     undone: Mapping[str, str] = field(default_factory=dict)
     settled: Mapping[str, NodeResult] = field(default_factory=dict)
+    foreseen: Mapping[str, NodeRemoval | Failure] = field(default_factory=dict)
 
 
 def plan_verb(
@@ -146,6 +149,7 @@ def plan_verb(
         targets={state.name: _version_after(state) for state in states},
         undone={name: answer.driver.to_undo for name, answer in answers.items() if not isinstance(answer, Failure)},
         settled=settled,
+        foreseen=verb.removals if isinstance(verb, Removing) else {},
     )
 
 

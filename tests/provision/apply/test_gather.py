@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.functional
 
-# As the real one at a host key that has changed: it reads no input, says why, and ends. The first time the machine is so
-# busy that its end is seen later than that of its input.
+# As the real one at a host key that has changed: it reads no input, says why, and ends. The first time the machine is
+# so busy that its end is seen later than that of its input.
 SSH = """#!/bin/sh
 case "$*" in *127.0.0.1*) ;; *) exit 0 ;; esac
 if mkdir {folder}/asked 2> /dev/null; then exec 0<&-; sleep 3; fi

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 REMOVE = Removing(parts=frozenset({Part.DRIVER}))
 STEP = {"part": "driver", "action": "install", "target": f"libcuda1 {OLD}", "reason": f"is {NEW} now"}
+HOLD = {"part": "driver", "action": "hold", "target": "libcuda1", "reason": "is not held"}
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Nodes:
 
     def _foresee(self, name: str, request: RunRequest) -> Iterator[TaskDone]:
         self.foreseen.append(f"{request.playbook.stem} {name}")
-        answer = {"steps": [STEP], "notes": [], "problems": list(self.problems)}
+        answer = {"steps": [STEP, HOLD], "notes": [], "problems": list(self.problems)}
         if request.playbook.stem == "driver" or request.extra_vars.get("grapnel_foresees_driver"):
             yield TaskDone(name, "Say", Outcome.OK, values={"foreseen": json.dumps(answer).encode()})
         if request.playbook.stem == "remove":
@@ -211,7 +212,19 @@ def test_the_plan_of_a_verb_has_what_becomes_of_the_driver(
     nodes, code = foresee(verb)
 
     assert (code, nodes.changed, nodes.foreseen) == (0, [], [f"{playbook} n1"])
-    assert f"n1 1 step install libcuda1 {OLD} (is {NEW} now)" in said(capsys)
+    assert f"n1 2 changes install libcuda1 {OLD} (is {NEW} now)" in said(capsys)
+
+
+@pytest.mark.parametrize(("verb", "word"), [(DriverVerb.BACK, "returned"), (REMOVE, "removed")])
+def test_results_count_what_the_plan_shows(verb: AnyVerb, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They counted Ansible's tasks."""
+    nodes = Nodes(FakeFleet({"n1": FakeNode()}))
+    scope = scope_of(cluster_of(nodes.fleet), driver={"version": NEW})
+    assert change_drivers(context(nodes), scope, verb, consent=True) == 0  # type: ignore[arg-type] # a runner too
+
+    output = said(capsys)
+    assert "n1 2 changes install libcuda1" in output
+    assert f"n1 {word} 2" in output
 
 
 @pytest.mark.parametrize("verb", [DriverVerb.BACK, REMOVE])
@@ -219,7 +232,7 @@ def test_the_plan_as_json_has_it_too(verb: AnyVerb, capsys: pytest.CaptureFixtur
     _, code = foresee(verb, as_json=True)
 
     document = json.loads(capsys.readouterr().out)
-    assert (code, document["parts"], document["nodes"][0]["steps"]) == (0, ["driver"], [STEP])
+    assert (code, document["parts"], document["nodes"][0]["steps"]) == (0, ["driver"], [STEP, HOLD])
 
 
 @pytest.mark.parametrize("verb", [DriverVerb.BACK, REMOVE])

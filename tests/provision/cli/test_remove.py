@@ -152,7 +152,7 @@ def test_what_cannot_be_given_back_is_said_before_anybody_is_asked(capsys: pytes
     assert show_verb(context(nodes), scope, Removing(parts=OTHERS), as_json=False) == 0  # type: ignore[arg-type] # a runner too
     assert nodes.done == []
     output = said(capsys)
-    assert "n1, n2 1 step restore /etc/containerd/config.toml (as it was)" in output
+    assert "n1, n2 1 change restore /etc/containerd/config.toml (as it was)" in output
     assert f"not as before: {NOTE}" in output
 
 

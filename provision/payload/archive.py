@@ -30,12 +30,12 @@ def write_archive(folder: Path, stem: str, entries: Iterable[Entry]) -> tuple[Pa
     """Write ``<stem>-<digest>.tar`` into a folder; return its path and the SHA-256 of its bytes.
 
     Owner is root, times are the epoch, order is by name. The file appears under its name only when it is complete, and
-    one that is there already is left as it is.
+    one that is there already with the same content is left as it is.
     """
     content = _tar(sorted(entries))
     digest = hashlib.sha256(content).hexdigest()
     path = folder / f"{stem}-{digest[:DIGITS]}.tar"
-    if not (path.is_file() and path.stat().st_size == len(content)):
+    if not (path.is_file() and path.read_bytes() == content):
         write_file(path, content)
     return path, digest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tarfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from provision.payload.errors import PayloadError
 from provision.payload.sources import Sources, find_sources
 from provision.payload.store import load_payload
 from tests.provision.payload.checkouts import make_checkout, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIMEOUT_S = 60
 
@@ -238,3 +235,17 @@ def test_a_folder_that_cannot_be_written_is_named(checkout: Sources, libraries: 
 
     with pytest.raises(PayloadError, match="out: file exists"):
         build_payload(tmp_path / "out", checkout, libraries)
+
+
+def test_an_archive_of_the_right_size_that_was_damaged_is_built_again(
+    checkout: Sources, libraries: FakeLibraries, tmp_path: Path
+) -> None:
+    """Every node refused it, and building again, which is the remedy that is named, left it as it was."""
+    build_payload(tmp_path / "out", checkout, libraries)
+    hook = Path(load_payload(tmp_path / "out").hook.path)
+    whole = hook.read_bytes()
+    hook.write_bytes(bytes(len(whole)))
+
+    build_payload(tmp_path / "out", checkout, libraries)
+
+    assert hook.read_bytes() == whole

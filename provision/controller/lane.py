@@ -161,6 +161,7 @@ class Lane:
     def _bring_up_to_date(self, running: _Running, order: Order, lost: Collection[str]) -> None:
         """Tell a round what is not wanted any more of what it is about."""
         if _declared(order) != _declared(running.order):
+            running.instructions.is_outdated = True
             running.hand_over("the declaration has changed")
         mine = running.order.due.intersection(lost)
         reason = f"{few(sorted(mine))} left the stack"

@@ -225,7 +225,7 @@ class _Round:
             rolling = frozenset()
         outcome = self._roll_out(answers) if rolling else self._apply(answers)
         results = (*joined, *outcome.results)
-        good = [result.node for result in results if result.is_good]
+        good = [result.node for result in results if result.is_good and not self.instructions.is_outdated]
         return replace(outcome, results=results, complaints=(*outcome.complaints, *self._introduce(good)))
 
     def _join(self, answers: Mapping[str, Assessment | Failure]) -> tuple[NodeResult, ...]:

@@ -86,6 +86,8 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
                 observe(NodeFinished(result))
         changed |= unstaged | rolled | _in_place(job, turned, observe, parallel, cancel)
         results = _in_order(job, changed)
+        if job.adapters.instructions.is_outdated:
+            return ApplyResult(results)
         forget_returns(job.adapters.cluster, job.prepared, results, observe, holder)
         complaints = (*ensure_runtime_classes(job, results, observe), *set_marks(job, results, observe))
         return ApplyResult(results, (*complaints, *set_tenancy(job, observe)))

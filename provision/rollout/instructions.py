@@ -18,6 +18,9 @@ class Instructions:
     are left where their records say, for ``reason``. ``called_off`` are nodes that are not to be changed any more, each
     with why: none of them begins, and those in flight are put back into service while their driver is not touched.
 
+    ``is_outdated``: something else is declared by now, so that nothing which follows from having what was declared is
+    written any more.
+
     What the engine answers: ``heeded`` are the ``called_off`` by which it has decided, before it said how it stands the
     last time. ``running`` are nodes at which a step runs that keeps it from handing over.
     """
@@ -25,5 +28,6 @@ class Instructions:
     hand_over: threading.Event = field(default_factory=threading.Event)
     reason: str = ""
     called_off: Mapping[str, str] = field(default_factory=dict)
+    is_outdated: bool = False
     heeded: Mapping[str, str] | None = None
     running: frozenset[str] = frozenset()

@@ -18,6 +18,28 @@ if TYPE_CHECKING:
     import pytest
 
 
+def test_a_round_knows_that_something_else_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It forgot failures, and wrote the labels that were declared when it began."""
+    ends = threading.Event()
+
+    def carry_out(*_args: object, **_named: object) -> Outcome:
+        ends.wait()
+        return Outcome(())
+
+    monkeypatch.setattr(lanes, "carry_out", carry_out)
+    nothing: Any = None
+    lane = Lane("pool", nothing, Board(), lambda _told: None, lambda _text: None, lambda: 0.0)
+    try:
+        lane.offer(choose(stack(), FINGERPRINT, {"n1": seen("n1")}, Attempts(), 0.0))
+        (running,) = lane._running
+        assert not running.instructions.is_outdated
+        lane.offer(choose(stack(generation=2), FINGERPRINT, {"n1": seen("n1")}, Attempts(), 0.0))
+        assert running.instructions.is_outdated
+    finally:
+        ends.set()
+        lane.join()
+
+
 def test_what_a_round_was_to_put_back_is_wanted_again_when_the_reason_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     ends, told = threading.Event(), list[Told]()
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from provision.apply.model import NodeResult, Note, Status
+from provision.apply.model import Assessment, NodeResult, Note, Status
+from provision.node_plan import NodePlan
+from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.errors import ConflictError
+from provision.rollout.execution import Job, execute
+from provision.rollout.instructions import Instructions
 from provision.rollout.model import Phase
+from provision.rollout.node_steps import NodeSteps
 from provision.rollout.returns import forget_returns
-from tests.provision.apply.fakes import FakeFleet, cluster_of
+from tests.provision.apply.fakes import FakeFleet, cluster_of, context, facts_of
 from tests.provision.apply.fakes import FakeNode as Machine
 from tests.provision.apply.test_rollout_verbs import apply
 from tests.provision.rollout.fakes import OLD, FakeCluster, FakeNode, record, state, view
+from tests.provision.samples import make_stack
 
 RETURNED = record(Phase.RETURNED, is_returning=True, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
 
@@ -41,6 +49,27 @@ def test_a_node_whose_former_driver_is_declared_again_is_returned_no_more() -> N
 
     assert cluster.nodes["n1"].record is None
     assert cluster.nodes["n2"].record is not None, "an upgrade that went well is remembered"
+
+
+@pytest.mark.parametrize("is_outdated", [False, True])
+def test_it_is_kept_where_something_else_is_declared_by_now(*, is_outdated: bool) -> None:
+    """The new driver failed on it, its former one was declared, and at the end of that rollout the new one again."""
+    fleet = FakeFleet({"n1": Machine(["driver"])})
+    cluster = FakeCluster({"n1": FakeNode(record=RETURNED)})
+    node = state("n1", view("n1", RETURNED), target=OLD, is_disruptive=False, is_as_declared=True)
+    told = Instructions(is_outdated=is_outdated)
+    job = Job(
+        context=context(fleet),
+        adapters=Adapters(cluster=cluster, steps=NodeSteps(context(fleet), {}), instructions=told),
+        prepared=Prepared(states=(node,)),
+        answers={"n1": Assessment(facts_of("n1", "driver"), NodePlan(node="n1"))},
+        stacks={"n1": make_stack(driver={"version": OLD})},
+    )
+
+    done = execute(job, lambda _progress: None, parallel=1, cancel=threading.Event(), holder="ada")
+
+    assert [result.status for result in done.results] == [Status.UNCHANGED]
+    assert (cluster.nodes["n1"].record is not None) is is_outdated
 
 
 @pytest.mark.parametrize("status", [Status.WAITING, Status.REFUSED, Status.UNREACHABLE, Status.SKIPPED])

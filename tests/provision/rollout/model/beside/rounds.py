@@ -267,7 +267,8 @@ class Round:
             self._pass(STAGE_S)
             ended = {} if not prepared.rollout else (yield from self._engine(cluster, prepared, observe))
             results = tuple(self._result(name, answers[name], ended, prepared) for name in answers)
-            forget_returns(cluster, prepared, results, observe, means.holder)
+            if not self.running.instructions.is_outdated:
+                forget_returns(cluster, prepared, results, observe, means.holder)
         finally:
             cluster.close()
         return Outcome(results, pause=pause)

@@ -217,6 +217,17 @@ DRAWN: dict[str, list[Event]] = {
         ("declare_stack", NEW, 2),
         ("stop",),
     ],
+    "a node has what is declared when its round begins, and something else when it ends": [
+        ("declare_stack", OLD, 7),
+        ("install",),
+        ("declare", NEW, 10),
+        ("break_step", "n1", Phase.RELEASE),
+        ("go_on", "ada", 34),
+        ("turns", CONTROLLER, 5),
+        ("turns", CONTROLLER, 1),
+        ("turns", CONTROLLER, 1),
+        ("disturb_at", CONTROLLER, 4, "turn_back", "n3"),
+    ],
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journey.conftest import OLD_VERSION, VERSION
+from tests.journey.snapshot import take_snapshot
 from tests.journey.test_driver_swap import works_with
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def rebooted_for_its_own_sake(controller: Controller, node: Node) -> None:
     """`grapnel reboot` reboots a node that needs it, once, and leaves it with the driver and the GPUs that it had."""
     controller.declare(OLD_VERSION)
     node.run(["sh", "-c", "touch /run/reboot-required && echo linux-image-6.12 >/run/reboot-required.pkgs"])
-    boot = boot_id(node)
+    boot, untouched = boot_id(node), take_snapshot(node)
 
     planned = controller.grapnel("reboot", "--needed", NAME, "--no-cluster", "--plan", "--json")
     assert planned.returncode == 0, planned.stdout + planned.stderr
@@ -147,6 +148,7 @@ def rebooted_for_its_own_sake(controller: Controller, node: Node) -> None:
     assert "1 node: 1 rebooted" in done.stdout
     after = boot_id(node)
     assert after != boot
+    assert untouched.difference(take_snapshot(node)) == {}, "the plan shows a reboot, and nothing else"
     assert works_with(node, OLD_VERSION)
     assert_is_cut(node)
 

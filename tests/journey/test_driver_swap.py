@@ -14,6 +14,7 @@ import pytest
 
 from lab.nodes import NodeSpec
 from tests.journey.conftest import OLD_VERSION, ROOT, TIMEOUT_S, VERSION, fingerprint
+from tests.journey.snapshot import take_snapshot
 from tests.journey.test_trouble import wait_for_dpkg
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
 ) -> None:
     swap.declare(swap.next)
     foreseen = controller.run(*playbook(controller), "--check", "--diff")
+    planned, untouched = controller.plan_items(NAME), take_snapshot(swap.node)
     staged = controller.grapnel("stage", "--limit", NAME)
+    changed = untouched.difference(take_snapshot(swap.node))
     plan = _plan(controller)
     before = fingerprint(swap.node)
 
@@ -151,6 +154,9 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
     swap.node.install_module(swap.has)
 
     assert [done.returncode for done in (foreseen, staged, checked)] == [0, 0, 0], staged.stdout + staged.stderr
+    assert "stage" in {item["action"] for item in planned}
+    assert changed, "the plan shows it"
+    assert [one for one in changed if not one.startswith("/var/lib/grapnel/driver/")] == []
     assert f"+kernel module nvidia {swap.next}" in foreseen.stdout
     assert "--- before: not staged" in foreseen.stdout
     assert f"-kernel module nvidia {swap.has}" in checked.stdout

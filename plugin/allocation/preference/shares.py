@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Pool:
-    """One device: its free units in order, and how many of its units are taken."""
+    """One device: its free units in order, how many of its units are taken, and how many of those by the container."""
 
     position: int
     free: list[str]
     taken: int = 0
+    mine: int = 0
+
+    @property
+    def spread_rank(self) -> tuple[int, int, int]:
+        """What orders devices where shares are spread: of equally taken ones, the container gets another one first."""
+        return self.taken, self.mine, self.position
 
 
 def device_of(entries: Mapping[str, Entry], unit_id: str) -> str:
@@ -46,14 +52,16 @@ def choose_units(
     is_packed = placement is Placement.PACKED
     for _ in range(size - len(chosen)):
         candidates = (pool for pool in pools.values() if pool.free)
-        best = min(candidates, key=lambda pool: (-pool.taken if is_packed else pool.taken, pool.position))
+        best = min(candidates, key=lambda pool: (-pool.taken, 0, pool.position) if is_packed else pool.spread_rank)
         chosen.append(best.free.pop(0))
         best.taken += 1
+        best.mine += 1
     return tuple(chosen)
 
 
 def _pools(entries: Mapping[str, Entry], free: Sequence[str], required: Iterable[str]) -> dict[str, _Pool]:
-    open_ids = set(free).difference(required)
+    required = set(required)
+    open_ids = set(free) - required
     pools: dict[str, _Pool] = {}
     for unit_id in dict.fromkeys((*entries, *free)):
         device = device_of(entries, unit_id)
@@ -62,6 +70,7 @@ def _pools(entries: Mapping[str, Entry], free: Sequence[str], required: Iterable
             pool.free.append(unit_id)
         else:
             pool.taken += 1
+            pool.mine += unit_id in required
     return pools
 
 

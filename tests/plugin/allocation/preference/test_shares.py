@@ -42,8 +42,30 @@ def ask(one: AllocationTable, taken: set[str], size: int, required: tuple[str, .
 
 def test_shares_are_spread_over_the_gpus_that_the_fewest_have() -> None:
     got = ask(SPREAD, {share(0, 0), share(0, 1), share(2, 3)}, 3)
-    assert got.chosen == (share(1, 0), share(1, 1), share(2, 0))
+    assert got.chosen == (share(1, 0), share(2, 0), share(1, 1))
     assert got.rule is Rule.DISTRIBUTED
+
+
+TWO = table(OfferRules(EVERY, shares=(sliced(replicas=2),)), count=2)
+
+
+@pytest.mark.parametrize(
+    ("one", "taken", "required", "chosen"),
+    [
+        pytest.param(TWO, {share(1, 0)}, (), (share(0, 0), share(1, 1)), id="two GPUs of two shares, one taken"),
+        pytest.param(
+            SPREAD,
+            {share(1, 0), share(2, 0), share(2, 1)},
+            (share(0, 0),),
+            (share(0, 0), share(1, 1)),
+            id="a required one counts",
+        ),
+    ],
+)
+def test_shares_of_a_container_are_not_stacked_while_another_gpu_has_as_few(
+    one: AllocationTable, taken: set[str], required: tuple[str, ...], chosen: tuple[str, ...]
+) -> None:
+    assert ask(one, taken, 2, required).chosen == chosen
 
 
 def test_packed_shares_fill_the_gpu_that_the_most_have() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from plugin.devices.inventory import Inventory
+    from plugin.devices.resources import Division
     from plugin.driver.snapshot import GpuFacts
     from plugin.driver.topology.facts import GpuLinks
     from plugin.labels.host import HostFacts
@@ -44,7 +45,7 @@ def make_labels(
     gpus = [device.gpu for device in inventory.devices]
     if not gpus:
         return {}
-    divisions = find_divisions(plan_offers(inventory, rules))
+    divisions = _divisions(inventory, rules)
     labels = {
         **_driver(inventory.driver_version),
         **_cuda(inventory.cuda_version),
@@ -72,10 +73,17 @@ def label_notes(inventory: Inventory, rules: OfferRules = NO_RULES) -> Iterator[
     why = why_invalid(gpus) if rules.mig_strategy == SINGLE else ""
     if why:
         yield f"gpu.count is 0: migStrategy is single, and {why}"
-    divisions = find_divisions(plan_offers(inventory, rules))
+    divisions = _divisions(inventory, rules)
     ways = {divisions.get(gpu.uuid, UNDIVIDED) for gpu in gpus if gpu.model == models[0] and not gpu.is_cut}
     if len(ways) > 1:
         yield "gpu.replicas and gpu.sharing-strategy are those of the first GPU: others are shared in another way"
+
+
+def _divisions(inventory: Inventory, rules: OfferRules) -> dict[str, Division]:
+    """Return how devices are shared; a GPU in MIG mode is not, though `migStrategy: none` offers shares of it."""
+    cut = {device.gpu.uuid for device in inventory.devices if device.gpu.is_cut}
+    found = find_divisions(plan_offers(inventory, rules))
+    return {device: division for device, division in found.items() if device not in cut}
 
 
 def _word(is_so: bool) -> str:  # noqa: FBT001 - one value, one word

@@ -338,6 +338,18 @@ def test_the_labels_tell_how_gpus_are_shared(rule: ShareRule, product: str, repl
     assert found["mps.capable"] == ("true" if strategy == "mps" else "false")
 
 
+@pytest.mark.parametrize("strategy", [Strategy.TIME_SLICING, Strategy.MPS])
+def test_gpus_in_mig_mode_are_not_labelled_as_shared(strategy: Strategy) -> None:
+    """No process can use a share of such a GPU, whatever is declared."""
+    shares = (replace(TIME, strategy=strategy),)
+    found = labels_of([cut(0, "1g.10gb"), cut(1)], shares=shares)
+    assert (found["gpu.product"], found["gpu.replicas"]) == ("NVIDIA-A100-SXM4-80GB", "0")
+    assert (found["gpu.sharing-strategy"], found["mps.capable"]) == ("none", "false")
+
+    beside = labels_of([cut(0, "1g.10gb"), a100(1)], shares=shares)
+    assert (beside["gpu.replicas"], beside["gpu.sharing-strategy"]) == ("4", strategy.value)
+
+
 def test_mig_devices_are_labelled_as_shared_by_their_own_resource() -> None:
     rule = replace(TIME, resource="nvidia.com/mig-1g.10gb", shown_as="nvidia.com/mig-1g.10gb", replicas=3)
     found = labels_of([cut(0, "1g.10gb"), a100(1)], strategy="mixed", shares=(rule,))

@@ -92,6 +92,9 @@ def _judge_entry(entry: MigEntry, path: KeyPath) -> Iterator[Remark]:
         yield error(path, "has no mig-devices", "write them; mig-devices: {} for a GPU in MIG mode without any")
     elif not entry.mig_enabled and entry.mig_devices:
         yield error(here, "cannot be made with mig-enabled: false", "write mig-enabled: true, or leave them out")
+    elif entry.mig_devices and not any(entry.mig_devices.values()):
+        hint = "write how many, or mig-devices: {} for a GPU in MIG mode without any"
+        yield error(here, "asks for no device: all numbers are 0", hint)
     elif entry.mig_devices:
         yield from _judge_devices(entry, entry.mig_devices, here)
 

@@ -7,6 +7,7 @@ by itself: msgspec is asked last, so a value that the model refuses cannot slip 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import replace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=msgspec.Struct)
 _TEMPLATE: Final = re.compile(r"\{\{|\{%|\{#")
+_MIG_RESOURCE: Final = "mig-"
+_MOST_HOMES: Final = 2
 _DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 
 
@@ -127,11 +130,19 @@ class _Walk:
     def _examine_union(self, value: object, kind: Kind, path: KeyPath) -> None:
         members = [each for each in kind.type.types if not isinstance(each, model.NoneType)]  # type: ignore[attr-defined]  # a UnionType, as the caller saw
         fitting = [each for each in members if fits(value, unwrap(each).type)]
+        choices = allowed(unwrap(fitting[0]).type) if fitting else []
+        if choices and value not in choices and (written := _as_list(value, members)):
+            hint = f"{written}, or {_one_of(choices).removeprefix('write ')}"
+            self.report(path, f"'{value}' is not a known value", hint)
+            return
         if len(members) == 1 or fitting:
             self.examine(value, (fitting or members)[0], path)
             return
         wanted = " or ".join(unwrap(each).expected.partition(":")[0] or word(unwrap(each).type) for each in members)
-        self.report(path, f"should be {wanted}, not {WORDS[type(value)]}")
+        written = self.source.written(path) or ""
+        is_text = any(isinstance(kind, model.StrType) and matches(written, kind) for kind in map(_type_of, members))
+        hint = f'quote it: "{written}"' if written and is_text else _as_list(value, members)
+        self.report(path, f"should be {wanted}, not {WORDS[type(value)]}", hint)
 
     def _examine_section(self, value: Mapping[str, object], kind: model.StructType, path: KeyPath) -> None:
         fields = {each.encode_name: each for each in kind.fields}
@@ -142,7 +153,8 @@ class _Walk:
                 self.examine(each, fields[key].type, (*path, key))
             else:
                 here = (*path, key)
-                self.report(here, "unknown key", _hint_for_key(key, list(fields)), place=self.source.key_place(here))
+                hint = _hint_for_key(key, list(fields), path)
+                self.report(here, "unknown key", hint, place=self.source.key_place(here))
         for name, each_field in fields.items():
             if each_field.required and name not in value:
                 choices = allowed(unwrap(each_field.type).type)
@@ -154,7 +166,7 @@ class _Walk:
         if isinstance(kind.type, model.StrType) and not matches(key, kind.type):
             self._report_text(key, kind, path, self.source.key_place(path))
         elif isinstance(kind.type, model.LiteralType) and key not in (known := allowed(kind.type)):
-            self.report(path, "unknown key", _hint_for_key(key, known), place=self.source.key_place(path))
+            self.report(path, "unknown key", _hint_for_key(key, known, path[:-1]), place=self.source.key_place(path))
 
     def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
         if len(value) < max(kind.fewest, kind.type.min_length or 0):  # type: ignore[attr-defined]  # a VarTupleType, as the caller saw
@@ -179,6 +191,9 @@ class _Walk:
     def _report_text(self, value: str, kind: Kind, path: KeyPath, place: Place) -> None:
         what, _, how = kind.expected.partition(": ")
         example = "" if "\n" in kind.example else f"; for example {kind.example}"
+        dotted_name = value.replace("+", ".")
+        if _MIG_RESOURCE in value and dotted_name != value and matches(dotted_name, kind.type):  # type: ignore[arg-type]  # as the caller saw
+            how, example = f"'+' is written as '.': {dotted_name}", ""
         self._report_value(value, kind, path, f"is not {what}", f"{how}{example}", place=place)
 
     def _report_value(  # noqa: PLR0913 - what a finding is made of
@@ -230,21 +245,53 @@ def _one_of(choices: Sequence[str]) -> str:
     return f"allowed: {', '.join(choices)}" if len(choices) > 1 else f"write {choices[0]}"
 
 
-def _hint_for_key(key: str, known: Sequence[str]) -> str:
-    homes = [section for section, keys in _sections().items() if key in keys]
+def _as_list(value: object, members: Sequence[model.Type]) -> str:
+    """Return how entries are written that stand there without a list, empty where they are none."""
+    items = [kind.item_type for each in members if isinstance(kind := unwrap(each).type, model.VarTupleType)]
+    parts: list[object] = [value]
+    if isinstance(value, str):
+        words = [each.strip() for each in value.split(",")]
+        parts = [int(each) if _DECIMAL.match(each) else each for each in words]
+    if isinstance(value, bool) or not any(all(fits(each, unwrap(item).type) for each in parts) for item in items):
+        return ""
+    return f"write [{', '.join(map(str, parts))}]"
+
+
+def _type_of(wrapped: model.Type) -> model.Type:
+    return unwrap(wrapped).type
+
+
+def _hint_for_key(key: str, known: Sequence[str], path: KeyPath) -> str:
     near = nearest(key, known)
-    if key in _sections() and "spec" in known:
+    if key in _homes() and "spec" in known:
         return "it belongs in spec"
+    here = ".".join(each for each in path if isinstance(each, str)).removeprefix("spec.")
+    homes = [section for section, keys in _homes().items() if key in keys]
+    if below := [section for section in homes if here and section.startswith(f"{here}.")][:_MOST_HOMES]:
+        return f"it belongs in {' or '.join(below)}"
+    homes = [section for section in homes if "." not in section]
     if len(homes) == 1 and not near:
         return f"it belongs in {homes[0]}"
     return f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
 
 
-def _sections() -> dict[str, list[str]]:
-    """Return the keys of every section of a node's declaration."""
-    kinds = {each.encode_name: unwrap(each.type).type for each in model.type_info(StackSpec).fields}  # type: ignore[attr-defined]  # a Struct's type_info is a StructType
-    return {
-        name: [each.encode_name for each in kind.fields]
-        for name, kind in kinds.items()
-        if isinstance(kind, model.StructType)
-    }
+@functools.cache
+def _homes() -> dict[str, list[str]]:
+    """Return the keys of every section of a node's declaration, by its place: `plugin.sharing`."""
+    found: dict[str, list[str]] = {}
+
+    def walk(kind: model.Type, place: str) -> None:
+        match kind:
+            case model.StructType():
+                if place:
+                    found[place] = [each.encode_name for each in kind.fields]
+                for each in kind.fields:
+                    walk(unwrap(each.type).type, f"{place}.{each.encode_name}" if place else each.encode_name)
+            case model.UnionType():
+                for one in kind.types:
+                    walk(unwrap(one).type, place)
+            case model.VarTupleType():
+                walk(unwrap(kind.item_type).type, place)
+
+    walk(model.type_info(StackSpec), "")
+    return found

@@ -80,6 +80,8 @@ def parse_resource_name(value: object) -> str:
     """
     domain, slash, name = value.partition("/") if isinstance(value, str) else ("", "", "")
     if not slash or not _DOMAIN.fullmatch(domain) or not _QUALIFIED.fullmatch(name):
+        if slash and "+" in name and _QUALIFIED.fullmatch(dotted := name.replace("+", ".")):
+            raise ValueError(f'must have "+" written as ".": {domain}/{dotted}')
         raise ValueError('must be a resource name with a domain of its own, such as "nvidia.com/gpu"')
     if len(domain) + len(name) >= _MAX_NAME:
         raise ValueError(f"must be a resource name of at most {_MAX_NAME} characters, domain and slash included")

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 VERSION = "v1"
 _TOP = ("version", "flags", "resources", "sharing", "imex")
+_RESOURCES = ("gpus", "mig")
+_PATTERN = ("pattern", "name")
+_SHARING = (TIME_SLICING, MPS)
+_SHARE = ("name", "rename", "devices", "replicas")
+_MOST_HOMES = 2
 _SHARING_KEYS = ("strategy", "renameByDefault", "failRequestsGreaterThanOne", "resources")
 _Parsed = TypeVar("_Parsed")
 
@@ -71,7 +76,7 @@ class _Reader:
         if top.get("version", VERSION) != VERSION:
             self._problem("version", f'must be "{VERSION}"')
         values = dict(self._settings(top, ""))
-        resources = self._keys(top.get("resources"), "resources", ("gpus", "mig"))
+        resources = self._keys(top.get("resources"), "resources", _RESOURCES)
         return FileSettings(
             values,
             self._patterns(resources.get("gpus"), "resources.gpus"),
@@ -98,6 +103,11 @@ class _Reader:
         return found
 
     def _unknown(self, key: str, path: str, known: tuple[str, ...]) -> None:
+        homes = [f'"{place}"' for place, keys in _PLACES.items() if key in keys]
+        if 0 < len(homes) <= _MOST_HOMES:
+            where, inside = self._document.where(_join(path, key)), f"{path}: " if path else ""
+            self.problems.append(f"{where}: {inside}unknown key {json.dumps(key)}, it belongs in {' or '.join(homes)}")
+            return
         lowered = {name.lower(): name for name in known}
         from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
@@ -146,7 +156,7 @@ class _Reader:
 
     def _patterns(self, value: object, path: str) -> tuple[NamePattern, ...]:
         patterns = []
-        for here, entry in self._entries(value, path, ("pattern", "name")):
+        for here, entry in self._entries(value, path, _PATTERN):
             pattern = self._required(entry, "pattern", here, parse_pattern)
             name = self._required(entry, "name", here, complete_resource_name)
             if pattern is not None and name is not None:
@@ -154,7 +164,7 @@ class _Reader:
         return tuple(patterns)
 
     def _sharing(self, value: object) -> Sharing:
-        given = self._keys(value, "sharing", (TIME_SLICING, MPS))
+        given = self._keys(value, "sharing", _SHARING)
         return Sharing(tuple(self._strategy(name, content) for name, content in given.items()))
 
     def _strategy(self, name: str, content: object) -> Strategy:
@@ -177,7 +187,7 @@ class _Reader:
         return None if value is None else bool(value)
 
     def _shares(self, strategy: str, value: object, path: str) -> Iterator[Share]:
-        for here, entry in self._entries(value, path, ("name", "rename", "devices", "replicas")):
+        for here, entry in self._entries(value, path, _SHARE):
             name = self._required(entry, "name", here, complete_resource_name)
             replicas = self._required(entry, "replicas", here, parse_replicas)
             rename = (
@@ -205,3 +215,12 @@ def _folders() -> dict[str, tuple[str, ...]]:
 
 
 _BELOW = _folders()
+_PLACES: dict[str, tuple[str, ...]] = {
+    **_BELOW,
+    "resources": _RESOURCES,
+    "resources.gpus": _PATTERN,
+    "resources.mig": _PATTERN,
+    "sharing": _SHARING,
+    **{f"sharing.{each}": _SHARING_KEYS for each in _SHARING},
+    **{f"sharing.{each}.resources": _SHARE for each in _SHARING},
+}

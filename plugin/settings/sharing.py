@@ -71,4 +71,6 @@ def parse_devices(value: object) -> int | tuple[str, ...] | None:
         texts = [str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value]
         if all(isinstance(text, str) and _DEVICE.fullmatch(text) for text in texts):
             return tuple(texts)
-    raise ValueError('must be "all", a count, or a list of indices and uuids')
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
+    hint = f": write [{', '.join(parts)}]" if parts and all(map(_DEVICE.fullmatch, parts)) else ""
+    raise ValueError(f'must be "all", a count, or a list of indices and uuids{hint}')

@@ -101,6 +101,38 @@ def test_everything_wrong_is_said_at_once_with_its_line() -> None:
     assert "c.yaml: sharing.timeSlicing.resources[0]: replicas is missing" in said
 
 
+def test_a_key_in_the_wrong_place_is_told_where_it_belongs() -> None:
+    """It was the nearest spelling in the wrong place."""
+    with pytest.raises(ConfigError) as raised:
+        parse({"flags": {"renameByDefault": True, "replicas": 2}, "resources": {"timeSlicing": {}}, "name": "x"})
+    said = raised.value.message.split("; ")
+    assert 'c.yaml: flags: unknown key "renameByDefault", it belongs in "sharing.timeSlicing" or "sharing.mps"' in said
+    assert (
+        'c.yaml: flags: unknown key "replicas", it belongs in '
+        '"sharing.timeSlicing.resources" or "sharing.mps.resources"' in said
+    )
+    assert 'c.yaml: resources: unknown key "timeSlicing", it belongs in "sharing"' in said
+    assert any('unknown key "name", the nearest one is' in each for each in said), "it is in many places"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        pytest.param({"devices": "0,1"}, "a list of indices and uuids: write [0, 1]", id="a list without brackets"),
+        pytest.param(
+            {"name": "nvidia.com/mig-1g.10gb+me"},
+            'must have "+" written as ".": nvidia.com/mig-1g.10gb.me',
+            id="a profile as NVIDIA writes it",
+        ),
+    ],
+)
+def test_how_a_value_that_was_meant_is_written(entry: dict[str, object], said: str) -> None:
+    shared = {"name": "nvidia.com/gpu", "replicas": 2, **entry}
+    with pytest.raises(ConfigError) as raised:
+        parse({"sharing": {"timeSlicing": {"resources": [shared]}}})
+    assert said in raised.value.message
+
+
 @pytest.mark.parametrize(
     ("devices", "expected"),
     [

@@ -29,6 +29,7 @@ _BRAND = "brand"
 _PROPERTIES = ("cuda", "driver", "arch", _BRAND)
 _LIMIT = 1 << 16
 _MAX_LEGACY_PARTS = 3
+_MAX_LEGACY_NUMBER = str((1 << 32) - 1)
 _LEGACY_HINT = f"set one to three numbers, such as 9.0.176, or NVIDIA_REQUIRE_CUDA; {DISABLE_VARIABLE}=1 checks nothing"
 _HINT = "take a node or an image that fits; NVIDIA_DISABLE_REQUIRE=1 starts it all the same"
 
@@ -111,10 +112,13 @@ def _numbers(version: str) -> list[tuple[int, str]]:
 def _legacy_version(text: str) -> str:
     """Return major and minor of a legacy image's CUDA_VERSION, such as ``9.0`` of ``9.0.176``.
 
-    As NVIDIA's hook does, which refuses a fourth number, and letters behind any (``parseMajorMinorVersion``).
+    As NVIDIA's hook does, which refuses a fourth number, letters behind any, zeros before any, and numbers of more than
+    32 bits (``parseMajorMinorVersion``, golang.org/x/mod/semver).
     """
     parts = text.removeprefix("v").split(".")
-    if len(parts) > _MAX_LEGACY_PARTS or not is_version(".".join(parts)):
+    is_padded = any(len(part) > 1 and part.startswith("0") for part in parts)
+    is_long = any(compare_versions(part, _MAX_LEGACY_NUMBER) > 0 for part in parts[:2])
+    if len(parts) > _MAX_LEGACY_PARTS or not is_version(".".join(parts)) or is_padded or is_long:
         raise RequestError(f"{_LEGACY_VARIABLE} {one_line(text, 100)!r} is no version", _LEGACY_HINT)
     return ".".join(parts[:2])
 

@@ -144,6 +144,9 @@ def test_findings_tell_of_every_gpu_and_variable() -> None:
         pytest.param({"NVIDIA_REQUIRE_JETPACK": "csv-mounts=all"}, {}, id="Jetson's"),
         pytest.param({"NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS": "base-only"}, {}, id="Jetson's others"),
         pytest.param({"CUDA_VERSION": "9.0.176"}, {"CUDA_VERSION": "cuda>=9.0"}, id="a legacy image"),
+        pytest.param(
+            {"CUDA_VERSION": "9.4294967295.4294967296"}, {"CUDA_VERSION": "cuda>=9.4294967295"}, id="of 32 bits"
+        ),
         pytest.param({"CUDA_VERSION": "v9"}, {"CUDA_VERSION": "cuda>=9"}, id="a legacy image's short version"),
         pytest.param(
             {"CUDA_VERSION": "9.0", "NVIDIA_REQUIRE_CUDA": "cuda>=8"},
@@ -178,6 +181,7 @@ def test_the_node_can_switch_requirements_off() -> None:
     [
         "nine", "9.x", ".", "9.", "\ud800", "²", "9.0.x", "9.0.176.", "9.0.176.1", "9.0.176foo", "9.0. 176", "9..0",
         "9.0 and more", "9.0.176-rc1", "-9", "+9", "vv9", "v",
+        "9.4294967296", "4294967296.0", "09.0", "9.00", "9.0.01",
     ],
 )  # fmt: skip
 def test_a_cuda_version_of_another_form_is_refused(version: str) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provision.report.watching import Drawing, Picture
     from provision.rollout.status.model import FleetStatus, Reader, Seen
     from provision.runs.history import History
-    from provision.spec.model import Driver
+    from provision.spec.model import Driver, Plugin
 
 FOLLOW_S: Final = 2.0
 
@@ -85,6 +85,7 @@ class DeclaredReader:
 
     reader: Reader
     declared: Mapping[str, Driver]
+    daemons: Mapping[str, Plugin]
 
     def look(self) -> Seen:
         """Return what is true now. Raises ClusterError."""
@@ -95,7 +96,7 @@ class DeclaredReader:
         return self._added_to(self.reader.follow(timeout_s))
 
     def _added_to(self, seen: Seen) -> Seen:
-        return replace(seen, declared={**self.declared, **seen.declared})
+        return replace(seen, declared={**self.declared, **seen.declared}, daemons={**self.daemons, **seen.daemons})
 
 
 def open_reader(args: argparse.Namespace) -> Reader:
@@ -111,7 +112,8 @@ def open_reader(args: argparse.Namespace) -> Reader:
         if api is not None:
             return KubernetesReader(api, None, {}, stacks=see_stacks)
     fleet = load_fleet(args)
-    return DeclaredReader(_fleet_reader(args, fleet), {node.name: node.stack.driver for node in fleet.nodes})
+    drivers = {node.name: node.stack.driver for node in fleet.nodes}
+    return DeclaredReader(_fleet_reader(args, fleet), drivers, {node.name: node.stack.plugin for node in fleet.nodes})
 
 
 def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
@@ -183,7 +185,7 @@ def show_status(
     if as_json:
         print(status_document(status, history, invocation))
     else:
-        show(make_console(sys.stdout), _picture(status, node, invocation))
+        show(make_console(sys.stdout), _picture(status, node, invocation, history))
         if history is not None and node is None:
             names = [each.name for each in status.nodes]
             show(make_console(sys.stdout), render_history(history, names, status.seen.time))
@@ -226,18 +228,20 @@ def _pictures(reader: Reader, node: str | None, last: list[FleetStatus], invocat
 
 def _said(status: FleetStatus) -> object:
     """Return what makes a picture another one: everything but the times that pass."""
+    from provision.rollout.status.words import cells_of  # noqa: PLC0415 - start-up time
+
     tenant = status.seen.tenant
-    nodes = tuple((node.name, node.situation.key, node.since, node.reason) for node in status.nodes)
+    nodes = tuple((node.name, node.situation.key, node.since, node.reason, cells_of(node)) for node in status.nodes)
     at_work = None if tenant is None else (tenant.holder, tenant.is_at_work)
     return at_work, nodes, status.seen.pause, status.seen.complaints
 
 
-def _picture(status: FleetStatus, node: str | None, invocation: Invocation) -> Drawing:
+def _picture(status: FleetStatus, node: str | None, invocation: Invocation, history: History | None = None) -> Drawing:
     from provision.report.status import render_node_status, render_status  # noqa: PLC0415 - start-up time
 
     if node is None:
-        return tuple(render_status(status, invocation))
-    return tuple(render_node_status(status, node, invocation))
+        return tuple(render_status(status, invocation, history))
+    return tuple(render_node_status(status, node, invocation, history))
 
 
 def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:

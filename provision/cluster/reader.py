@@ -23,6 +23,7 @@ from provision.cluster.objects import Node
 from provision.cluster.permissions import LEADER_NAME
 from provision.cluster.pools import Pools
 from provision.cluster.progress import MAX_BYTES, decode_progress
+from provision.cluster.reported import has_gpus, reported_of
 from provision.cluster.state_file import lock_path, progress_path
 from provision.regular_file import read_regular
 from provision.rollout.cluster import NodeProblem
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     from provision.rollout.cluster import Cluster
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import StackSeen
-    from provision.spec.model import Driver
+    from provision.rollout.status.reported import Reported
+    from provision.spec.model import Driver, Plugin
 
     Labels = Mapping[str, Mapping[str, str]]
 
+_BROUGHT_ABOUT: Final = ("AsDeclared", "Degraded")
 LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be watched
 
 
@@ -53,8 +56,8 @@ class KubernetesReader:
     """Reads a cluster: it lists Nodes and gets two leases, and needs no other permission.
 
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
-    record or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks, where they are to be shown, by
-    the labels of Nodes, and says why they cannot be read.
+    record or GPUs, that a stack selects or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks,
+    where they are to be shown, by the labels of Nodes, and says why they cannot be read.
     """
 
     def __init__(
@@ -125,12 +128,13 @@ class KubernetesReader:
         labels = {name: node.metadata.labels for name, node in self._known.items()}
         stacks, untold = ((), "") if self._stacks is None else self._stacks(self._api, labels)
         controller, unled = (None, "") if complaint else self._leader()  # it would be the same complaint
-        found = self._found(standing)
+        found = self._found(standing, {name for stack in stacks for name in stack.owned})
         names = {each.metadata.name: name for name, each in found.items() if not isinstance(each, NodeProblem)}
+        views = self._views(found)
         return Seen(
             place=self._api.name,
             time=self._api.now(),
-            nodes=self._views(found),
+            nodes=views,
             tenant=None if lease is None else self._tenant(lease),
             standing=None if standing is None else _renamed(standing, names),
             pause=None if lease is None else pause_of(lease.metadata.annotations),
@@ -138,6 +142,8 @@ class KubernetesReader:
             stacks=stacks,
             is_lease_known=not complaint,
             declared=_declared_by(stacks, names),
+            daemons=_daemons_by(stacks, names),
+            reported=self._reported(found, views),
             is_leader_known=not complaint and not unled,
             controller=controller,
         )
@@ -153,15 +159,25 @@ class KubernetesReader:
                     views[name] = replace(view, remarks=(*view.remarks, remarks[view.pool]))
         return views
 
-    def _found(self, standing: Standing | None) -> dict[str, Node | NodeProblem]:
+    def _reported(
+        self, found: Mapping[str, Node | NodeProblem], views: Mapping[str, NodeView | NodeProblem]
+    ) -> dict[str, Reported]:
+        now, told = self._api.now(), {}
+        for name, node in found.items():
+            view = views[name]
+            if not isinstance(node, NodeProblem):
+                told[name] = reported_of(node, None if isinstance(view, NodeProblem) else view.record, now)
+        return told
+
+    def _found(self, standing: Standing | None, owned: Collection[str]) -> dict[str, Node | NodeProblem]:
         nodes = [self._known[name] for name in sorted(self._known)]
         if self._nodes is not None:
             return match_nodes(self._nodes, self._machines, nodes, self._api.name)
-        spoken_of = set() if standing is None else {*standing.waiting, *standing.out}
+        spoken_of = set(owned) if standing is None else {*standing.waiting, *standing.out, *owned}
         return {
             node.metadata.name: node
             for node in nodes
-            if UPGRADE in node.metadata.annotations or node.metadata.name in spoken_of
+            if UPGRADE in node.metadata.annotations or node.metadata.name in spoken_of or has_gpus(node)
         }
 
     def _lease(self) -> tuple[Lease | None, str]:
@@ -286,6 +302,17 @@ def _declared_by(stacks: Iterable[StackSeen], names: Mapping[str, str]) -> dict[
         names[node]: stack.declared
         for stack in stacks
         if stack.declared is not None
+        for node in stack.owned
+        if node in names
+    }
+
+
+def _daemons_by(stacks: Iterable[StackSeen], names: Mapping[str, str]) -> dict[str, Plugin]:
+    """Return how stacks declare node daemons; not of those that a controller is still to bring about."""
+    return {
+        names[node]: stack.plugin
+        for stack in stacks
+        if stack.plugin is not None and stack.state in _BROUGHT_ABOUT and not stack.is_outdated
         for node in stack.owned
         if node in names
     }

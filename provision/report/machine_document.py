@@ -1,0 +1,85 @@
+"""Defines what is known of one node's machine as JSON, a part of ``docs/contracts/status``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from provision.rollout.status.reported import Daemon, Drift, gpu_resources
+from provision.rollout.status.words import ways_to_know
+
+if TYPE_CHECKING:
+    from provision.rollout.status.model import NodeStatus
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class KubeletDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the API server has of the kubelet; ``heard`` is the last heartbeat of its condition Ready."""
+
+    version: str | None
+    ready: bool
+    heard: Time | None
+
+
+class GpusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """GPUs that the node daemon sees, and devices that pods can be given, by resource."""
+
+    seen: Number | None
+    unusable: Number
+    trouble: str
+    offered: dict[str, Number] | None
+
+
+class MachineDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a Node says of its machine. Null is what nobody has said lately."""
+
+    kubelet: KubeletDocument
+    engine: str | None
+    daemon: Daemon
+    daemon_heard: Time | None
+    driver: str | None
+    driver_trouble: str
+    kernel_module: str | None
+    gpus: GpusDocument
+    drift: Drift
+    drift_words: str
+
+
+class UnknownDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What is not known of a node, and what would make it known."""
+
+    what: str
+    how: str
+
+
+def machine_document(node: NodeStatus) -> MachineDocument | None:
+    """Return what a Node says of its machine, None where there is no Node."""
+    said = node.reported
+    if said is None:
+        return None
+    return MachineDocument(
+        kubelet=KubeletDocument(version=said.kubelet or None, ready=said.is_ready, heard=said.heard),
+        engine=said.engine or None,
+        daemon=said.daemon,
+        daemon_heard=said.said,
+        driver=said.driver or None,
+        driver_trouble=said.driver_trouble,
+        kernel_module=said.module or None,
+        gpus=GpusDocument(
+            seen=said.seen,
+            unusable=said.unusable,
+            trouble=said.gpu_trouble,
+            offered=None if said.offered is None else gpu_resources(said, node.plugin),
+        ),
+        drift=said.drift,
+        drift_words=said.drift_words,
+    )
+
+
+def unknown_documents(node: NodeStatus) -> tuple[UnknownDocument, ...]:
+    """Return what is not known of a node."""
+    return tuple(UnknownDocument(what=what, how=how) for what, how in ways_to_know(node))

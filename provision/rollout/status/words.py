@@ -1,0 +1,111 @@
+"""Says in words what is known of a node's machine, for every view, and what would make known what is not. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.status.derive import left_with
+from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.rollout.status.model import NodeStatus
+    from provision.rollout.status.reported import Reported
+
+NOT_KNOWN: Final = "not known"
+_DAEMONS: Final = {
+    Daemon.REPORTS: "reports",
+    Daemon.SILENT: "silent",
+    Daemon.NO_REPORT: "does not report",
+}
+_DRIFTS: Final = {
+    Drift.NONE: "none",
+    Drift.DRIFTED: "drifted",
+    Drift.NOT_COMPARED: "not compared",
+    Drift.NOT_KNOWN: NOT_KNOWN,
+}
+_NOW: Final = "what is so of the machine now"
+_NOBODY_ASKED: Final = "no Node tells it: `grapnel plan` and `grapnel drift` ask the machines themselves"
+_NOT_DECLARED: Final = (
+    "the node daemon does not report to its Node: plugin.kubernetesApi lets it, such as /etc/kubernetes/kubelet.conf"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One row of a table about nodes."""
+
+    driver: str = NOT_KNOWN
+    module: str = NOT_KNOWN
+    engine: str = NOT_KNOWN
+    daemon: str = NOT_KNOWN
+    gpus: str = NOT_KNOWN
+    drift: str = NOT_KNOWN
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names of those that say nothing."""
+        return [name for name, text in zip(NAMES, astuple(self), strict=True) if text == NOT_KNOWN]
+
+
+NAMES: Final = ("driver", "module", "engine", "daemon", "GPUs", "drift")
+
+
+def cells_of(node: NodeStatus) -> Cells:
+    """Return what is known of a node, as one row."""
+    reported = node.reported
+    left = "" if node.record is None or not node.record.phase.is_in_service else left_with(node.record)
+    recorded = f"{left}, by its record" if left else NOT_KNOWN
+    if reported is None:
+        return Cells(driver=recorded)
+    return Cells(
+        driver=reported.driver or ("does not answer" if reported.driver_trouble else recorded),
+        module=reported.module or NOT_KNOWN,
+        engine=reported.engine or NOT_KNOWN,
+        daemon=_DAEMONS[reported.daemon],
+        gpus=gpu_words(node, reported),
+        drift=_DRIFTS[reported.drift],
+    )
+
+
+def gpu_words(node: NodeStatus, reported: Reported) -> str:
+    """Return how many GPUs a node was seen to have, and how many it offers; shares are told by resource."""
+    seen = reported.seen
+    if reported.offered is None:
+        return NOT_KNOWN if seen is None else f"{seen} seen"
+    offered = gpu_resources(reported, node.plugin)
+    number, whole = sum(offered.values()), WHOLE if node.plugin is None else node.plugin.resource
+    if not number:
+        return "none offered" if seen is None else f"0 of {seen} offered"
+    if offered.keys() <= {whole} and (seen is None or number <= seen):
+        return f"{number} offered" if seen is None else f"{number} of {seen} offered"
+    shares = ", ".join(f"{each} {name.removeprefix('nvidia.com/')}" for name, each in sorted(offered.items()) if each)
+    return f"offered: {shares}" if seen is None else f"{seen} seen, offered: {shares}"
+
+
+def ways_to_know(node: NodeStatus) -> Iterator[tuple[str, str]]:
+    """Yield what is not known of a node, and what would make it known."""
+    unknown = cells_of(node).unknown
+    if not unknown:
+        return
+    reported, plugin = node.reported, node.plugin
+    if reported is None:
+        yield _NOW, _NOBODY_ASKED
+    elif reported.daemon is Daemon.SILENT:
+        yield ", ".join(unknown), "the node daemon was not heard of for half an hour"
+    elif reported.daemon is Daemon.NO_REPORT:
+        is_declared = plugin is not None and plugin.kubernetes_api is not None
+        yield ", ".join(unknown), "the node daemon has never reported" if is_declared else _NOT_DECLARED
+    else:
+        yield from ((name, _ONE_BY_ONE[name]) for name in unknown if name in _ONE_BY_ONE)
+
+
+_ONE_BY_ONE: Final = {
+    "driver": "the node daemon has not spoken since the last upgrade began",
+    "module": "the node daemon says it by a label, where it sets labels and the driver answers (plugin.labels)",
+    "engine": "the kubelet does not say",
+    "GPUs": "the kubelet does not report",
+    "drift": "the node has not compared itself yet: grapnel-drift.timer does, after an apply",
+}

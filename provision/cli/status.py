@@ -52,7 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
     if args.serve is not None:
-        return serve(args, open_reader(args), lambda line: print(line, flush=True), invocation_of(args))
+        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+
+        say, runs = (lambda line: print(line, flush=True)), (lambda: last_words(read_history(args)))
+        return serve(args, open_reader(args), say, invocation_of(args), runs)
     reader, invocation = open_reader(args), invocation_of(args)
     if args.watch:
         return watch_status(reader, args.node, invocation)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from provision.rollout.status.reported import Daemon, Drift, gpu_resources
-from provision.rollout.status.words import ways_to_know
+from provision.rollout.status.words import cells_of, ways_to_know
 
 if TYPE_CHECKING:
     from provision.rollout.status.model import NodeStatus
@@ -82,4 +82,4 @@ def machine_document(node: NodeStatus) -> MachineDocument | None:
 
 def unknown_documents(node: NodeStatus) -> tuple[UnknownDocument, ...]:
     """Return what is not known of a node."""
-    return tuple(UnknownDocument(what=what, how=how) for what, how in ways_to_know(node))
+    return tuple(UnknownDocument(what=what, how=how) for what, how in ways_to_know(node, cells_of(node)))

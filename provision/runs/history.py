@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
+from provision.rollout.status.words import Last
 from provision.runs.model import State
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ class History:
     def as_declared(self) -> list[str]:
         """Nodes that were as declared when they were last applied, and that nothing else was done to since."""
         return [name for name, one in self.nodes.items() if one.verb == "apply" and one.is_good]
+
+
+def last_words(history: History | None) -> dict[str, Last]:
+    """Return what the last run left of each node, in words."""
+    nodes = {} if history is None else history.nodes
+    return {name: Last(f"{one.verb}: {one.result}", one.time) for name, one in nodes.items()}
 
 
 def history_of(reports: Iterable[RunReport]) -> History:

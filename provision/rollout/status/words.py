@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.status.derive import left_with
 from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from provision.rollout.status.model import NodeStatus
     from provision.rollout.status.reported import Reported
@@ -45,12 +46,73 @@ class Cells:
     drift: str = NOT_KNOWN
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """All of them, in the order of `NAMES`."""
+        return self.driver, self.module, self.engine, self.daemon, self.gpus, self.drift
+
+    @property
     def unknown(self) -> list[str]:
         """The names of those that say nothing."""
-        return [name for name, text in zip(NAMES, astuple(self), strict=True) if text == NOT_KNOWN]
+        return [name for name, text in zip(NAMES, self.texts, strict=True) if text == NOT_KNOWN]
 
 
 NAMES: Final = ("driver", "module", "engine", "daemon", "GPUs", "drift")
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """What the last run that had to do with a node came to, and when it ended."""
+
+    words: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRow:
+    """Nodes of which the same is known; ``last`` is None where no run is."""
+
+    nodes: tuple[str, ...]
+    cells: Cells
+    last: Last | None
+    needs_somebody: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What is not known of nodes, and what would make it known."""
+
+    what: str
+    how: str
+    nodes: tuple[str, ...]
+
+
+def rows_of(nodes: Iterable[NodeStatus], last: Mapping[str, Last]) -> tuple[list[MachineRow], list[Unknown]]:
+    """Return a row for all nodes of which the same is known, what needs somebody first; and what is not known."""
+    groups: dict[tuple[bool, Cells, Last | None], list[str]] = {}
+    unknown: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        cells = cells_of(node)
+        groups.setdefault((node.situation.needs_somebody, cells, last.get(node.name)), []).append(node.name)
+        for note in ways_to_know(node, cells):
+            unknown.setdefault(note, []).append(node.name)
+    rows = [MachineRow(tuple(those), cells, run, needs) for (needs, cells, run), those in groups.items()]
+    rows.sort(key=lambda row: not row.needs_somebody)
+    return rows, [Unknown(what, how, tuple(those)) for (what, how), those in unknown.items()]
+
+
+def facts_of(node: NodeStatus) -> Iterator[tuple[str, str, datetime | None]]:
+    """Yield everything that is known of one node's machine: a label, a text, and when that was last said."""
+    cells, reported = cells_of(node), node.reported
+    troubles: dict[str, str] = {}
+    if reported is not None:
+        ready = "ready" if reported.is_ready else "not ready"
+        yield "kubelet", f"{reported.kubelet or 'version not known'}, {ready}", reported.heard
+        troubles = {"driver": reported.driver_trouble, "GPUs": reported.gpu_trouble, "drift": reported.drift_words}
+    for name, text in zip(NAMES, cells.texts, strict=True):
+        said = reported.said if reported is not None and name == "daemon" else None
+        yield name, f"{text}: {troubles[name]}" if troubles.get(name) else text, said
+    for what, how in ways_to_know(node, cells):
+        yield NOT_KNOWN, f"{what}: {how}", None
 
 
 def cells_of(node: NodeStatus) -> Cells:
@@ -85,9 +147,9 @@ def gpu_words(node: NodeStatus, reported: Reported) -> str:
     return f"offered: {shares}" if seen is None else f"{seen} seen, offered: {shares}"
 
 
-def ways_to_know(node: NodeStatus) -> Iterator[tuple[str, str]]:
+def ways_to_know(node: NodeStatus, cells: Cells) -> Iterator[tuple[str, str]]:
     """Yield what is not known of a node, and what would make it known."""
-    unknown = cells_of(node).unknown
+    unknown = cells.unknown
     if not unknown:
         return
     reported, plugin = node.reported, node.plugin

@@ -11,6 +11,7 @@ import pytest
 
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
+from provision.rollout.status.words import Last
 from provision.status_page import feed as feed_module
 from provision.status_page.feed import Feed, Message
 from tests.provision.status_page.fleets import NOW, REASONS, FakeReader, changed, fleet, in_drain, record
@@ -245,3 +246,19 @@ def test_five_thousand_nodes_are_sent_in_little() -> None:
 
     assert message is not None
     assert len(message.body) < 2_000
+
+
+def test_runs_that_end_are_told_within_a_minute() -> None:
+    time = [NOW.timestamp()]
+    runs = {"gpu-001-01": Last("apply: converged", NOW)}
+    feed = Feed(FakeReader(SMALL), clock=lambda: time[0], runs=lambda: dict(runs))
+    feed.take(SMALL)
+    page = Page(feed)
+    page.ask()
+    runs["gpu-001-01"] = Last("apply: failed", NOW)
+    feed.take(SMALL)
+    assert page.ask() is None
+    time[0] += 60
+    feed.take(SMALL)
+    page.ask()
+    assert "apply: failed" in [row[0][-1] for row in page.head["machines"]["rows"]]

@@ -12,7 +12,7 @@ from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen, Tenant
 from provision.rollout.status.reported import Daemon, Drift, Reported
 from provision.rollout.status.situations import DONE, IDLE, NO_REPORT, NOT_READY, SHORT_OF_GPUS, SILENT
-from provision.rollout.status.words import cells_of, ways_to_know
+from provision.rollout.status.words import cells_of, rows_of
 from provision.spec.model import (
     DaemonAs,
     MemoryUnits,
@@ -206,7 +206,7 @@ def test_what_is_known_is_one_row() -> None:
 
     assert (cells.driver, cells.module, cells.engine) == ("550.163.01", "open", "containerd 1.7.27")
     assert (cells.daemon, cells.gpus, cells.drift) == ("reports", "4 of 4 offered", "none")
-    assert list(ways_to_know(status(GOOD))) == []
+    assert rows_of([status(GOOD)], {})[1] == []
 
 
 @pytest.mark.parametrize(
@@ -237,10 +237,10 @@ def test_how_gpus_are_offered_is_said_in_words(reported: Reported, words: str) -
 def test_what_is_not_known_is_said_with_what_would_make_it_known(
     reported: Reported | None, plugin: Plugin | None, what: str, how: str
 ) -> None:
-    ((unknown, way),) = ways_to_know(status(reported, plugin))
+    (unknown,) = rows_of([status(reported, plugin)], {})[1]
 
-    assert unknown == what
-    assert how in way
+    assert (unknown.what, unknown.nodes) == (what, ("n1",))
+    assert how in unknown.how
 
 
 def test_a_driver_that_only_its_record_tells_is_told_as_that() -> None:

@@ -52,10 +52,11 @@ def render_nodes(nodes: Sequence[NodeStatus], history: History | None, now: date
 
 def machine_facts(node: NodeStatus, history: History | None, now: datetime) -> Iterator[tuple[str, str]]:
     """Yield everything that is known of one node's machine, as labels and texts."""
-    for label, text, said in facts_of(node):
+    last = last_words(history).get(node.name)
+    for label, text, said in facts_of(node, last):
         yield label, text if said is None else f"{text}, heard of {_ago(said, now)}"
     if history is not None:
-        last, run = last_words(history).get(node.name), history.nodes.get(node.name)
+        run = history.nodes.get(node.name)
         words = _NEVER if last is None else f"{last.words}, {_ago(last.time, now)}"
         yield "last run", words if run is None else f"{words} (`grapnel report {run.run}`)"
 

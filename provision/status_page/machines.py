@@ -72,7 +72,7 @@ def machines_document(machines: Machines) -> dict[str, Any]:
 
 def machine_document(node: NodeStatus, last: Last | None) -> list[list[Any]]:
     """Return everything that is known of one node's machine: a label, a text, and when that was said."""
-    facts = [[label, printable(text), seconds(said)] for label, text, said in facts_of(node)]
+    facts = [[label, printable(text), seconds(said)] for label, text, said in facts_of(node, last)]
     return [*facts, ["last run", printable(_words(last)), None if last is None else seconds(last.time)]]
 
 

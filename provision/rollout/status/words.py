@@ -61,10 +61,14 @@ NAMES: Final = ("driver", "module", "engine", "daemon", "GPUs", "drift")
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """What the last run that had to do with a node came to, and when it ended."""
+    """What the last run that had to do with a node came to, and when it ended.
+
+    ``driver`` is the one that a run has left it with, in words that say which run; empty where no run tells.
+    """
 
     words: str
     time: datetime
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,9 @@ def rows_of(nodes: Iterable[NodeStatus], last: Mapping[str, Last]) -> tuple[list
     groups: dict[tuple[bool, Cells, Last | None], list[str]] = {}
     unknown: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
-        cells = cells_of(node)
-        groups.setdefault((node.situation.needs_somebody, cells, last.get(node.name)), []).append(node.name)
+        run = last.get(node.name)
+        cells = cells_of(node, run)
+        groups.setdefault((node.situation.needs_somebody, cells, run), []).append(node.name)
         for note in ways_to_know(node, cells):
             unknown.setdefault(note, []).append(node.name)
     rows = [MachineRow(tuple(those), cells, run, needs) for (needs, cells, run), those in groups.items()]
@@ -100,9 +105,9 @@ def rows_of(nodes: Iterable[NodeStatus], last: Mapping[str, Last]) -> tuple[list
     return rows, [Unknown(what, how, tuple(those)) for (what, how), those in unknown.items()]
 
 
-def facts_of(node: NodeStatus) -> Iterator[tuple[str, str, datetime | None]]:
+def facts_of(node: NodeStatus, last: Last | None) -> Iterator[tuple[str, str, datetime | None]]:
     """Yield everything that is known of one node's machine: a label, a text, and when that was last said."""
-    cells, reported = cells_of(node), node.reported
+    cells, reported = cells_of(node, last), node.reported
     troubles: dict[str, str] = {}
     if reported is not None:
         ready = "ready" if reported.is_ready else "not ready"
@@ -115,11 +120,11 @@ def facts_of(node: NodeStatus) -> Iterator[tuple[str, str, datetime | None]]:
         yield NOT_KNOWN, f"{what}: {how}", None
 
 
-def cells_of(node: NodeStatus) -> Cells:
-    """Return what is known of a node, as one row."""
+def cells_of(node: NodeStatus, last: Last | None = None) -> Cells:
+    """Return what is known of a node, as one row; what only a record or a run tells is told as that."""
     reported = node.reported
     left = "" if node.record is None or not node.record.phase.is_in_service else left_with(node.record)
-    recorded = f"{left}, by its record" if left else NOT_KNOWN
+    recorded = f"{left}, by its record" if left else (last.driver if last is not None else "") or NOT_KNOWN
     if reported is None:
         return Cells(driver=recorded)
     return Cells(

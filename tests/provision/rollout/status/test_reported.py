@@ -12,7 +12,7 @@ from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen, Tenant
 from provision.rollout.status.reported import Daemon, Drift, Reported
 from provision.rollout.status.situations import DONE, IDLE, NO_REPORT, NOT_READY, SHORT_OF_GPUS, SILENT
-from provision.rollout.status.words import cells_of, rows_of
+from provision.rollout.status.words import Last, cells_of, rows_of
 from provision.spec.model import (
     DaemonAs,
     MemoryUnits,
@@ -241,6 +241,14 @@ def test_what_is_not_known_is_said_with_what_would_make_it_known(
 
     assert (unknown.what, unknown.nodes) == (what, ("n1",))
     assert how in unknown.how
+
+
+def test_a_driver_that_only_a_run_tells_is_told_as_that() -> None:
+    last = Last("apply: converged", NOW, "550.163.01, as the run of 2026-05-04 02:41 UTC left it")
+
+    assert cells_of(status(None), last).driver == last.driver
+    assert cells_of(status(GOOD), last).driver == "550.163.01", "the node daemon says it now"
+    assert cells_of(status(None), replace(last, driver="")).driver == "not known"
 
 
 def test_a_driver_that_only_its_record_tells_is_told_as_that() -> None:

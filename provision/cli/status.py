@@ -113,7 +113,7 @@ def open_reader(args: argparse.Namespace) -> Reader:
     if not args.no_cluster and _has_no_inventory(args):
         api = open_api(args.kubeconfig, args.context, os.environ)
         if api is not None:
-            return KubernetesReader(api, None, {}, stacks=see_stacks)
+            return KubernetesReader(api, None, {}, stacks=see_stacks, pods_of=_asked_node(args))
     fleet = load_fleet(args)
     drivers = {node.name: node.stack.driver for node in fleet.nodes}
     return DeclaredReader(_fleet_reader(args, fleet), drivers, {node.name: node.stack.plugin for node in fleet.nodes})
@@ -137,11 +137,18 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
     machines = {name: Machine(addresses=each) for name, each in addresses.items()}
     if api is None:
         return _state_file_reader(fleet, fleet.nodes, machines)
-    kubernetes = KubernetesReader(api, [node.name for node in theirs], machines, stacks=see_stacks)
+    kubernetes = KubernetesReader(
+        api, [node.name for node in theirs], machines, stacks=see_stacks, pods_of=_asked_node(args)
+    )
     others = [node for node in fleet.nodes if node not in theirs]
     if not others:
         return kubernetes
     return MixedReader([_state_file_reader(fleet, others, machines), kubernetes], [node.name for node in fleet.nodes])
+
+
+def _asked_node(args: argparse.Namespace) -> str | None:
+    """Return the node of which all is wanted, unless all nodes are served."""
+    return None if args.serve is not None else args.node
 
 
 def _state_file_reader(

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.ailments import GPUS_HEALTHY
 from provision.cluster.node_view import ANSWERS, DRIVER_READY, FRESH, moment
-from provision.cluster.pods import NVIDIA
+from provision.cluster.pods import FINISHED, NVIDIA
 from provision.printable import printable
-from provision.rollout.status.reported import Daemon, Drift, Reported
+from provision.rollout.status.reported import Daemon, Drift, Reported, User
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from provision.cluster.objects import Condition, Node
+    from provision.cluster.objects import Condition, Node, Pod
     from provision.rollout.model import Record
 
 AS_DECLARED: Final = "GPUNodeAsDeclared"  # conditions, labels: docs/contracts/node-state, node-labels
@@ -65,6 +66,26 @@ def has_gpus(node: Node) -> bool:
     return any(each.type in (DRIVER_READY, GPUS_HEALTHY) for each in node.status.conditions) or any(
         name.startswith(f"{NVIDIA}/") and text != "0" for name, text in node.status.capacity.items()
     )
+
+
+def users_of(pods: Iterable[Pod]) -> tuple[User, ...]:
+    """Return the pods that hold devices of their node, in their order; those that have ended hold none.
+
+    Of init containers, sidecars hold what they were given for as long as the pod is there.
+    """
+    found = []
+    for pod in pods:
+        staying = (
+            *pod.spec.containers,
+            *(each for each in pod.spec.init_containers if each.restart_policy == "Always"),
+        )
+        devices: Counter[str] = Counter()
+        for container in staying:
+            devices.update(_devices({**container.resources.requests, **container.resources.limits}))
+        if +devices and pod.status.phase not in FINISHED:
+            name = printable(f"{pod.metadata.namespace}/{pod.metadata.name}", limit=_LONGEST)
+            found.append(User(name, dict(+devices)))
+    return tuple(sorted(found, key=lambda user: user.pod))
 
 
 def _daemon(said: datetime | None, heard: datetime | None, now: datetime) -> Daemon:

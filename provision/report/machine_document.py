@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from provision.rollout.status.reported import Daemon, Drift, gpu_resources
+from provision.rollout.status.reported import Daemon, Drift, gpu_resources, only_gpus
 from provision.rollout.status.words import cells_of, ways_to_know
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from provision.rollout.status.model import NodeStatus
+    from provision.rollout.status.reported import User
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
@@ -25,13 +28,21 @@ class KubeletDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     heard: Time | None
 
 
+class UserDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that holds GPUs, and how many by resource."""
+
+    pod: str
+    devices: dict[str, Number]
+
+
 class GpusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """GPUs that the node daemon sees, and devices that pods can be given, by resource."""
+    """GPUs that the node daemon sees, and devices that pods can be given, by resource; ``users`` are pods with some."""
 
     seen: Number | None
     unusable: Number
     trouble: str
     offered: dict[str, Number] | None
+    users: tuple[UserDocument, ...] | None = None
 
 
 class MachineDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -74,6 +85,7 @@ def machine_document(node: NodeStatus) -> MachineDocument | None:
             unusable=said.unusable,
             trouble=said.gpu_trouble,
             offered=None if said.offered is None else gpu_resources(said, node.plugin),
+            users=None if said.users is None else tuple(_users(said.users, node)),
         ),
         drift=said.drift,
         drift_words=said.drift_words,
@@ -83,3 +95,9 @@ def machine_document(node: NodeStatus) -> MachineDocument | None:
 def unknown_documents(node: NodeStatus) -> tuple[UnknownDocument, ...]:
     """Return what is not known of a node."""
     return tuple(UnknownDocument(what=what, how=how) for what, how in ways_to_know(node, cells_of(node)))
+
+
+def _users(users: Iterable[User], node: NodeStatus) -> Iterator[UserDocument]:
+    for user in users:
+        if devices := only_gpus(user.devices, node.plugin):
+            yield UserDocument(pod=user.pod, devices=devices)

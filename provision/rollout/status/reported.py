@@ -41,6 +41,14 @@ class Drift(StrEnum):
     NOT_KNOWN = "not-known"  # nobody has said
 
 
+@dataclass(frozen=True, slots=True)
+class User:
+    """A pod, as NAMESPACE/NAME, and how many devices it was given of each resource that its node offers."""
+
+    pod: str
+    devices: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
     """What a Node says of its machine. Empty or None is what is not known: nobody has said it lately.
@@ -49,6 +57,7 @@ class Reported:
     daemon last spoke; ``driver``, ``module``, ``seen`` (GPUs), ``unusable`` of them and ``drift`` are its words, and
     ``driver_trouble``, ``gpu_trouble`` and ``drift_words`` why they are not as they should be. ``offered`` and
     ``capacity`` are numbers of devices by resource, as the kubelet counts them; None where it does not report.
+    ``users`` are pods that hold such devices, None where nobody asked; ``unasked`` is why they could not be asked for.
     """
 
     is_ready: bool = True
@@ -67,14 +76,19 @@ class Reported:
     drift_words: str = ""
     offered: Mapping[str, int] | None = None
     capacity: Mapping[str, int] = field(default_factory=dict)
+    users: tuple[User, ...] | None = None
+    unasked: str = ""
 
 
 def gpu_resources(reported: Reported, plugin: Plugin | None) -> dict[str, int]:
     """Return what a node offers of its GPUs, by resource; ``plugin`` is what is declared, None where nobody knows."""
+    return only_gpus(reported.offered or {}, plugin)
+
+
+def only_gpus(devices: Mapping[str, int], plugin: Plugin | None) -> dict[str, int]:
+    """Return the devices that are GPUs, or parts of them."""
     names = {_UNITS} if plugin is None else set(_declared(plugin))
-    return {
-        name: number for name, number in (reported.offered or {}).items() if name.startswith(_DOMAIN) or name in names
-    }
+    return {name: number for name, number in devices.items() if name.startswith(_DOMAIN) or name in names}
 
 
 def trouble_of(reported: Reported, plugin: Plugin | None) -> tuple[Situation, str] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.status.derive import left_with
-from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources
+from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources, only_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +29,7 @@ _DRIFTS: Final = {
 }
 _NOW: Final = "what is so of the machine now"
 _NOBODY_ASKED: Final = "no Node tells it: `grapnel plan` and `grapnel drift` ask the machines themselves"
+_NOT_ASKED: Final = "`grapnel status --node` asks for the pods of its node"
 _NOT_DECLARED: Final = (
     "the node daemon does not report to its Node: plugin.kubernetesApi lets it, such as /etc/kubernetes/kubelet.conf"
 )
@@ -116,6 +117,8 @@ def facts_of(node: NodeStatus, last: Last | None) -> Iterator[tuple[str, str, da
     for name, text in zip(NAMES, cells.texts, strict=True):
         said = reported.said if reported is not None and name == "daemon" else None
         yield name, f"{text}: {troubles[name]}" if troubles.get(name) else text, said
+        if reported is not None and name == "GPUs":
+            yield "in use", in_use_words(node, reported), None
     for what, how in ways_to_know(node, cells):
         yield NOT_KNOWN, f"{what}: {how}", None
 
@@ -150,6 +153,18 @@ def gpu_words(node: NodeStatus, reported: Reported) -> str:
         return f"{number} offered" if seen is None else f"{number} of {seen} offered"
     shares = ", ".join(f"{each} {name.removeprefix('nvidia.com/')}" for name, each in sorted(offered.items()) if each)
     return f"offered: {shares}" if seen is None else f"{seen} seen, offered: {shares}"
+
+
+def in_use_words(node: NodeStatus, reported: Reported) -> str:
+    """Return which pods hold GPUs of a node."""
+    if reported.users is None:
+        return f"{NOT_KNOWN}: {reported.unasked or _NOT_ASKED}"
+    told = []
+    for user in reported.users:
+        devices = only_gpus(user.devices, node.plugin)
+        numbers = ", ".join(f"{number} {name.removeprefix('nvidia.com/')}" for name, number in sorted(devices.items()))
+        told += [f"{numbers} by {user.pod}"] if devices else []
+    return "; ".join(told) or "by no pod that asks for any"
 
 
 def ways_to_know(node: NodeStatus, cells: Cells) -> Iterator[tuple[str, str]]:

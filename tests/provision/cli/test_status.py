@@ -19,7 +19,7 @@ from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
 from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
-from provision.rollout.status.reported import Drift
+from provision.rollout.status.reported import Drift, User
 from provision.runs.history import History, LastResult
 from provision.spec.model import Plugin
 from tests.provision.contracts.schemas import CONTRACTS
@@ -169,6 +169,7 @@ def test_one_node_has_its_machine_with_when_that_was_said(capsys: pytest.Capture
     drifted = replace(
         GOOD, drift=Drift.DRIFTED, drift_words="1 difference, to be mended by `grapnel apply`: file /etc/x"
     )
+    drifted = replace(drifted, users=(User("shop/web", {"nvidia.com/gpu": 3}),))
     look = replace(APPLIED, reported={**REPORTED, "n1": drifted})
 
     assert show_status(FakeReader([look]), node="n1", as_json=False, history=HISTORY) == 0
@@ -181,6 +182,7 @@ def test_one_node_has_its_machine_with_when_that_was_said(capsys: pytest.Capture
   engine     containerd 1.7.27
   daemon     reports, heard of 4m00s ago
   GPUs       4 of 4 offered
+  in use     3 gpu by shop/web
   drift      drifted: 1 difference, to be mended by `grapnel apply`: file /etc/x
   last run   apply: converged, 1h00m ago (`grapnel report 20260504T024000Z-apply-3f2a`)
 """

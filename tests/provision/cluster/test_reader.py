@@ -24,7 +24,9 @@ from provision.rollout.model import NodeView, Phase
 from provision.rollout.status.advice import unled
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import StackSeen
+from provision.rollout.status.reported import User
 from provision.rollout.status.situations import IDLE, LEFT, NO_REPORT, SHORT_OF_GPUS
+from provision.rollout.status.words import facts_of
 from provision.spec.model import Plugin
 from tests.provision.cluster.fakes import Clock, FleetServer
 from tests.provision.cluster.samples import NOW, RECORD
@@ -137,6 +139,42 @@ def test_after_a_good_first_apply_every_node_with_gpus_is_seen_with_what_it_says
     told["status"]["allocatable"] = {"nvidia.com/gpu": "3"}
     assert fleet_status(reader(server).look()).nodes[1].situation is SHORT_OF_GPUS
     assert set(server.requests) == {"list", "leases"}, "no other permission than before"
+
+
+def pod(name: str, *limits: str, phase: str = "Running") -> dict[str, Any]:
+    """Return a pod on n2 of which each container has so many GPUs."""
+    containers = [
+        {"name": f"c{number}", "resources": {"limits": {"cpu": "1", "nvidia.com/gpu": limit}}}
+        for number, limit in enumerate(limits)
+    ]
+    spec = {"nodeName": "n2", "containers": containers}
+    return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec, "status": {"phase": phase}}
+
+
+def test_who_holds_gpus_of_one_node_is_asked_where_all_of_it_is_wanted(server: FleetServer) -> None:
+    server.pods = [pod("web", "1", "2"), pod("over", "1", phase="Succeeded"), pod("none", "0")]
+
+    seen = KubernetesReader(Api(server), ["n1", "n2"], {}, pods_of="n2").look()
+
+    assert seen.reported["n2"].users == (User("shop/web", {"nvidia.com/gpu": 3}),)
+    assert seen.reported["n1"].users is None
+    n2 = fleet_status(seen).nodes[1]
+    assert {label: text for label, text, _ in facts_of(n2, None)}["in use"] == "3 gpu by shop/web"
+    server.pods = []
+    free = fleet_status(KubernetesReader(Api(server), ["n2"], {}, pods_of="n2").look()).nodes[0]
+    assert {label: text for label, text, _ in facts_of(free, None)}["in use"] == "by no pod that asks for any"
+
+
+def test_without_permission_for_pods_it_is_said_that_nobody_asked(server: FleetServer) -> None:
+    server.forbidden = {"pods"}
+
+    seen = KubernetesReader(Api(server), ["n2"], {}, pods_of="n2").look()
+
+    assert seen.complaints == ()
+    (node,) = fleet_status(seen).nodes
+    words = {label: text for label, text, _ in facts_of(node, None)}["in use"]
+    assert words.startswith("not known: eve may not list pods on cluster x")
+    assert 'resources: ["pods"], verbs: ["list"]' in words
 
 
 def test_nodes_of_a_stack_are_seen_without_a_record_and_judged_once_it_is_brought_about(server: FleetServer) -> None:

@@ -115,6 +115,8 @@ def facts_of(node: NodeStatus, last: Last | None) -> Iterator[tuple[str, str, da
         yield "kubelet", f"{reported.kubelet or 'version not known'}, {ready}", reported.heard
         troubles = {"driver": reported.driver_trouble, "GPUs": reported.gpu_trouble, "drift": reported.drift_words}
     for name, text in zip(NAMES, cells.texts, strict=True):
+        if reported is None and text == NOT_KNOWN:
+            continue  # all of it, for one reason, which is told at the end
         said = reported.said if reported is not None and name == "daemon" else None
         yield name, f"{text}: {troubles[name]}" if troubles.get(name) else text, said
         if reported is not None and name == "GPUs":

@@ -61,8 +61,8 @@ export class Details {
       element("p", {}, ...prose(`${sentence(state.means)}.`)),
       this.#todo(node, state),
       this.#facts(node, state),
-      this.#machine(node),
       this.#timeline(node),
+      this.#machine(node),
       this.#log(node),
     ].filter(Boolean));
   }

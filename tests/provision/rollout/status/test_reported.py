@@ -12,7 +12,7 @@ from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen, Tenant
 from provision.rollout.status.reported import Daemon, Drift, Reported
 from provision.rollout.status.situations import DONE, IDLE, NO_REPORT, NOT_READY, SHORT_OF_GPUS, SILENT
-from provision.rollout.status.words import Last, cells_of, rows_of
+from provision.rollout.status.words import Last, cells_of, facts_of, rows_of
 from provision.spec.model import (
     DaemonAs,
     MemoryUnits,
@@ -241,6 +241,12 @@ def test_what_is_not_known_is_said_with_what_would_make_it_known(
 
     assert (unknown.what, unknown.nodes) == (what, ("n1",))
     assert how in unknown.how
+
+
+def test_a_node_without_a_node_object_has_one_line_for_all_that_is_not_known() -> None:
+    done = record(Phase.DONE, since=NOW - 9 * MINUTE)
+
+    assert [label for label, _, _ in facts_of(status(None, seen=view("n1", done)), None)] == ["driver", "not known"]
 
 
 def test_a_driver_that_only_a_run_tells_is_told_as_that() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from provision.rollout.status.derive import wanted_driver
 from provision.rollout.status.reported import Daemon, Drift, gpu_resources, only_gpus
 from provision.rollout.status.words import cells_of, ways_to_know
 
@@ -60,11 +61,32 @@ class MachineDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     drift_words: str
 
 
+class DeclaredDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a node is to have. ``driver`` is a version, or a branch in words; null: grapnel leaves the driver alone.
+
+    ``resource`` is what pods ask for; null: no node daemon is declared.
+    """
+
+    driver: str | None
+    resource: str | None
+
+
 class UnknownDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What is not known of a node, and what would make it known."""
 
     what: str
     how: str
+
+
+def declared_document(node: NodeStatus) -> DeclaredDocument | None:
+    """Return what a node is to have, None where that is not known."""
+    driver, plugin = node.declared, node.plugin
+    if driver is None:
+        return None
+    return DeclaredDocument(
+        driver=wanted_driver(driver) if driver.enabled else None,
+        resource=plugin.resource if plugin is not None and plugin.enabled else None,
+    )
 
 
 def machine_document(node: NodeStatus) -> MachineDocument | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from provision.rollout.status.model import Seen
     from provision.rollout.status.reported import Reported
     from provision.rollout.status.situations import Situation
-    from provision.spec.model import Plugin
+    from provision.spec.model import Driver, Plugin
 
 
 _SETTLES: Final = timedelta(minutes=2)  # in which daemon and kubelet say what is so after an upgrade
@@ -64,7 +64,7 @@ def _placed(nodes: list[NodeStatus], seen: Seen) -> list[NodeStatus]:
     standing = seen.standing
     waves = {} if standing is None else {name: wave.title for wave in standing.waves for name in wave.nodes}
     domains = {} if standing is None else {name: each.title for each in standing.domains for name in each.nodes}
-    if not (waves or domains or seen.reported or seen.daemons):
+    if not (waves or domains or seen.reported or seen.declared or seen.daemons):
         return nodes
     return [_at(node, waves.get(node.name, ""), domains.get(node.name, ""), seen) for node in nodes]
 
@@ -85,6 +85,7 @@ def _at(node: NodeStatus, wave: str, domain: str, seen: Seen) -> NodeStatus:
         domain=domain,
         remarks=node.remarks,
         reported=reported,
+        declared=seen.declared.get(node.name),
         plugin=plugin,
     )
 
@@ -237,8 +238,12 @@ def _is_not_declared(name: str, view: NodeView, seen: Seen) -> str:
     is_bare = not has and record is not None and _is_left_bare(record)
     if not is_bare and (not has or is_declared(declared, has)):
         return ""
-    wanted = declared.version or (f"branch {declared.branch}" if declared.branch else "one")
-    return f"it has {_NO_DRIVER if is_bare else f'driver {has}'}, and {wanted} is declared"
+    return f"it has {_NO_DRIVER if is_bare else f'driver {has}'}, and {wanted_driver(declared)} is declared"
+
+
+def wanted_driver(declared: Driver) -> str:
+    """Return which driver is declared, in words."""
+    return declared.version or (f"branch {declared.branch}" if declared.branch else "one")
 
 
 def _is_left_bare(record: Record) -> bool:

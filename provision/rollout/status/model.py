@@ -137,7 +137,8 @@ class NodeStatus:
     ``since`` is when that began, ``reason`` why it waits, failed or cannot be told of. ``left_s`` are the seconds that
     its upgrade probably still takes, None where nothing was measured or nobody is at it. ``wave`` and ``domain`` are
     titles, empty where it has none or the engine did not say. ``remarks`` are what else people should know of it.
-    ``reported`` is what its Node says of the machine, ``plugin`` how its node daemon is declared; None is not known.
+    ``reported`` is what its Node says of the machine, ``declared`` the driver and ``plugin`` the node daemon that
+    it is to have; None is not known.
     """
 
     name: str
@@ -150,6 +151,7 @@ class NodeStatus:
     domain: str = ""
     remarks: tuple[str, ...] = ()
     reported: Reported | None = None
+    declared: Driver | None = None
     plugin: Plugin | None = None
 
 

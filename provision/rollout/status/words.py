@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.status.derive import left_with
+from provision.rollout.status.derive import left_with, wanted_driver
 from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources, only_gpus
+from provision.spec.model import DaemonAs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from provision.rollout.status.model import NodeStatus
     from provision.rollout.status.reported import Reported
+    from provision.spec.model import Plugin
 
 NOT_KNOWN: Final = "not known"
 _DAEMONS: Final = {
@@ -121,8 +123,20 @@ def facts_of(node: NodeStatus, last: Last | None) -> Iterator[tuple[str, str, da
         yield name, f"{text}: {troubles[name]}" if troubles.get(name) else text, said
         if reported is not None and name == "GPUs":
             yield "in use", in_use_words(node, reported), None
+    if declared := _declared_words(node):
+        yield "declared", declared, None
     for what, how in ways_to_know(node, cells):
         yield NOT_KNOWN, f"{what}: {how}", None
+
+
+def _declared_words(node: NodeStatus) -> str:
+    """Return what a node is to have, as far as that is known."""
+    told = []
+    if node.declared is not None:
+        told.append(f"driver {wanted_driver(node.declared)}" if node.declared.enabled else "the driver as it is")
+    if node.plugin is not None:
+        told.append(f"GPUs as {node.plugin.resource}" if node.plugin.enabled else "no node daemon")
+    return ", ".join(told)
 
 
 def cells_of(node: NodeStatus, last: Last | None = None) -> Cells:
@@ -180,10 +194,16 @@ def ways_to_know(node: NodeStatus, cells: Cells) -> Iterator[tuple[str, str]]:
     elif reported.daemon is Daemon.SILENT:
         yield ", ".join(unknown), "the node daemon was not heard of for half an hour"
     elif reported.daemon is Daemon.NO_REPORT:
-        is_declared = plugin is not None and plugin.kubernetes_api is not None
-        yield ", ".join(unknown), "the node daemon has never reported" if is_declared else _NOT_DECLARED
+        yield ", ".join(unknown), _why_it_is_mute(plugin)
     else:
         yield from ((name, _ONE_BY_ONE[name]) for name in unknown if name in _ONE_BY_ONE)
+
+
+def _why_it_is_mute(plugin: Plugin | None) -> str:
+    if plugin is not None and plugin.daemon is DaemonAs.DAEMON_SET:
+        return "the node daemon does not report to its Node: nodeDaemon.kubernetesApi of the chart lets it"
+    is_declared = plugin is not None and plugin.kubernetes_api is not None
+    return "the node daemon has never reported" if is_declared else _NOT_DECLARED
 
 
 _ONE_BY_ONE: Final = {

@@ -21,7 +21,7 @@ from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
 from provision.rollout.status.reported import Drift, User
 from provision.runs.history import History, LastResult
-from provision.spec.model import Plugin
+from provision.spec.model import Driver, Plugin
 from tests.provision.contracts.schemas import CONTRACTS
 from tests.provision.rollout.fakes import MINUTE, NOON, record, view
 from tests.provision.rollout.status.test_derive import ADA, KILLED, NOW, TOOK, standing
@@ -145,7 +145,13 @@ REPORTED = {
     "n4": MUTE,
     "n5": replace(GOOD, offered={"nvidia.com/gpu": 3}),
 }
-APPLIED = seen(*map(view, REPORTED), tenant=None, reported=REPORTED, daemons=dict.fromkeys(REPORTED, Plugin()))
+APPLIED = seen(
+    *map(view, REPORTED),
+    tenant=None,
+    reported=REPORTED,
+    daemons=dict.fromkeys(REPORTED, Plugin()),
+    declared={"n1": Driver(version="550.163.01")},
+)
 LAST = LastResult("20260504T024000Z-apply-3f2a", "apply", "converged", is_good=True, time=NOW - 60 * MINUTE)
 HISTORY = History(None, dict.fromkeys(("n1", "n2", "n3", "n5"), LAST))
 
@@ -184,6 +190,7 @@ def test_one_node_has_its_machine_with_when_that_was_said(capsys: pytest.Capture
   GPUs       4 of 4 offered
   in use     3 gpu by shop/web
   drift      drifted: 1 difference, to be mended by `grapnel apply`: file /etc/x
+  declared   driver 550.163.01, GPUs as nvidia.com/gpu
   last run   apply: converged, 1h00m ago (`grapnel report 20260504T024000Z-apply-3f2a`)
 """
     )
@@ -197,6 +204,8 @@ def test_json_has_what_a_node_says_and_what_is_not_known(capsys: pytest.CaptureF
     assert nodes["n5"]["state"] == "short-of-gpus"
     assert nodes["n5"]["machine"]["gpus"]["offered"] == {"nvidia.com/gpu": 3}
     assert nodes["n1"]["machine"]["driver"] == "550.163.01"
+    assert nodes["n1"]["declared"] == {"driver": "550.163.01", "resource": "nvidia.com/gpu"}
+    assert nodes["n5"]["declared"] is None
     assert nodes["n1"]["unknown"] == []
     assert (nodes["n4"]["machine"]["driver"], nodes["n4"]["machine"]["daemon"]) == (None, "no-report")
     assert [each["what"] for each in nodes["n4"]["unknown"]] == ["driver, module, drift"]

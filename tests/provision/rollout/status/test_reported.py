@@ -229,6 +229,12 @@ def test_how_gpus_are_offered_is_said_in_words(reported: Reported, words: str) -
     [
         (None, None, "what is so of the machine now", "`grapnel plan` and `grapnel drift` ask the machines"),
         (MUTE, Plugin(), "driver, module, drift", "plugin.kubernetesApi lets it"),
+        (
+            MUTE,
+            Plugin(daemon=DaemonAs.DAEMON_SET),
+            "driver, module, drift",
+            "nodeDaemon.kubernetesApi of the chart lets it",
+        ),
         (MUTE, TOLD_TO, "driver, module, drift", "the node daemon has never reported"),
         (QUIET, None, "driver, module, drift", "was not heard of for half an hour"),
         (replace(GOOD, drift=Drift.NOT_KNOWN), None, "drift", "grapnel-drift.timer"),

@@ -30,7 +30,9 @@ _DRIFTS: Final = {
     Drift.NOT_KNOWN: NOT_KNOWN,
 }
 _NOW: Final = "what is so of the machine now"
-_NOBODY_ASKED: Final = "no Node tells it: `grapnel plan` and `grapnel drift` ask the machines themselves"
+_NOBODY_ASKED: Final = (
+    "no Node tells it (`--kubeconfig` names a cluster); `grapnel plan` and `grapnel drift` ask the machines themselves"
+)
 _NOT_ASKED: Final = "`grapnel status --node` asks for the pods of its node"
 _NOT_DECLARED: Final = (
     "the node daemon does not report to its Node: plugin.kubernetesApi lets it, such as /etc/kubernetes/kubelet.conf"

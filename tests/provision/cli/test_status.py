@@ -105,8 +105,8 @@ done  1 node: it is in service with the driver that was declared
 nodes      driver
 n1         535.309.01, by its record
 n2 to n40  not known
-not known: what is so of the machine now: no Node tells it: \
-`grapnel plan` and `grapnel drift` ask the machines themselves
+not known: what is so of the machine now: no Node tells it \
+(`--kubeconfig` names a cluster); `grapnel plan` and `grapnel drift` ask the machines themselves
 """
 
 

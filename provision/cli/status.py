@@ -190,8 +190,11 @@ def show_status(
     from provision.report.status_document import status_document  # noqa: PLC0415 - start-up time
     from provision.report.terminal import show  # noqa: PLC0415 - start-up time
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+    from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
+    from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
 
-    status = _about(fleet_status(reader.look()), node, narrow=as_json)
+    seen = with_last_runs(fleet_status(reader.look()), last_words(history))
+    status = _about(seen, node, narrow=as_json)
     if as_json:
         print(status_document(status, history, invocation))
     else:

@@ -64,7 +64,10 @@ def last_words(history: History | None) -> dict[str, Last]:
     left = {
         name: f"{driver}, as the run of {time:%Y-%m-%d %H:%M} UTC left it" for name, (driver, time) in drivers.items()
     }
-    return {name: Last(f"{one.verb}: {one.result}", one.time, left.get(name, "")) for name, one in nodes.items()}
+    return {
+        name: Last(f"{one.verb}: {one.result}", one.time, left.get(name, ""), one.is_good)
+        for name, one in nodes.items()
+    }
 
 
 def history_of(reports: Iterable[RunReport]) -> History:

@@ -19,6 +19,7 @@ import msgspec
 from provision.rollout.errors import ClusterError
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import render_metrics
+from provision.rollout.status.words import with_last_runs
 from provision.runs.remedies import BARE
 from provision.status_page.rows import Head, Row, head_document, head_of, row_of, states_document, steady_head
 
@@ -119,9 +120,9 @@ class Feed:
 
     def take(self, seen: Seen) -> None:
         """Take note of what was seen."""
-        status = fleet_status(seen)
         if self._runs_read is None or self._clock() - self._runs_read >= RUNS_S:
             self._runs_read, self.last = self._clock(), self._runs()
+        status = with_last_runs(fleet_status(seen), self.last)
         with self._news:
             is_told_otherwise = self._status is not None and self._status.seen.is_led != seen.is_led
             self._status = status

@@ -15,6 +15,7 @@ from provision.rollout.status.situations import (
     FAILED_IN,
     FAILED_MIG,
     FAILED_REBOOT,
+    LAST_RUN_FAILED,
     LEFT,
     LEFT_REBOOTING,
     NO_REPORT,
@@ -91,6 +92,7 @@ _LED: Final[dict[str, tuple[str, str]]] = {
     PUT_BACK.key: (_UNTRIED, f"{_RETRY} when they have ended"),
     CHANGED_SINCE.key: ("the controller brings it to its declaration again", "`grapnel plan` shows what differs"),
     NO_REPORT.key: (_NOTHING, "on the node: `journalctl -u grapnel-node`; `grapnel plan` shows what differs"),
+    LAST_RUN_FAILED.key: (_NOTHING, "`grapnel report` says what happened; `grapnel plan` shows what differs"),
     SHORT_OF_GPUS.key: (
         f"{_NOTHING}; pods are given the GPUs that are offered",
         "what the reason names, and on the node: `journalctl -u grapnel-node`; `grapnel plan` shows what differs",

@@ -73,6 +73,14 @@ SHORT_OF_GPUS: Final = Situation(
     "`journalctl -u grapnel-node`",
     needs_somebody=True,
 )
+LAST_RUN_FAILED: Final = Situation(
+    "last-run-failed",
+    "last run failed",
+    "no Node tells of it, and the last run that is kept on this machine did not bring it where it should be",
+    "nothing, until the next run",
+    "`grapnel report` says what happened, and which command goes on",
+    needs_somebody=True,
+)
 UNCLEAR: Final = Situation(
     "unclear",
     "unclear",
@@ -328,6 +336,7 @@ SITUATIONS: Final = (
     SHORT_OF_GPUS,
     SILENT,
     NO_REPORT,
+    LAST_RUN_FAILED,
     *AT_WORK,
     WAITING,
     SKIPPED,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.status.derive import left_with, wanted_driver
 from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources, only_gpus
+from provision.rollout.status.situations import DONE, IDLE, LAST_RUN_FAILED
 from provision.spec.model import DaemonAs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from provision.rollout.status.model import NodeStatus
+    from provision.rollout.status.model import FleetStatus, NodeStatus
     from provision.rollout.status.reported import Reported
     from provision.spec.model import Plugin
 
@@ -68,12 +69,14 @@ NAMES: Final = ("driver", "module", "engine", "daemon", "GPUs", "drift")
 class Last:
     """What the last run that had to do with a node came to, and when it ended.
 
-    ``driver`` is the one that a run has left it with, in words that say which run; empty where no run tells.
+    ``driver`` is the one that a run has left it with, in words that say which run; empty where no run tells. It is not
+    ``is_good`` where the run did not bring the node where it should be.
     """
 
     words: str
     time: datetime
     driver: str = ""
+    is_good: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,22 @@ def rows_of(nodes: Iterable[NodeStatus], last: Mapping[str, Last]) -> tuple[list
     rows = [MachineRow(tuple(those), cells, run, needs) for (needs, cells, run), those in groups.items()]
     rows.sort(key=lambda row: not row.needs_somebody)
     return rows, [Unknown(what, how, tuple(those)) for (what, how), those in unknown.items()]
+
+
+def with_last_runs(status: FleetStatus, last: Mapping[str, Last]) -> FleetStatus:
+    """Return a status in which a failed run needs somebody, where nothing later is known of its node."""
+    if status.is_at_work or all(run.is_good for run in last.values()):
+        return status
+    nodes = tuple(_after(node, last.get(node.name)) for node in status.nodes)
+    return replace(status, nodes=nodes)
+
+
+def _after(node: NodeStatus, run: Last | None) -> NodeStatus:
+    if run is None or run.is_good or node.reported is not None or node.situation not in (IDLE, DONE):
+        return node
+    if node.record is not None and node.record.since >= run.time:
+        return node
+    return replace(node, situation=LAST_RUN_FAILED, since=run.time, reason=run.words)
 
 
 def facts_of(node: NodeStatus, last: Last | None) -> Iterator[tuple[str, str, datetime | None]]:

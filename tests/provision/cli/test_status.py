@@ -213,6 +213,40 @@ def test_json_has_what_a_node_says_and_what_is_not_known(capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["nodes"][0]["machine"] is None
 
 
+@pytest.mark.parametrize(
+    ("look", "state"),
+    [
+        (seen(view("n1"), tenant=None), "last-run-failed"),
+        (seen(view("n1", DONE), tenant=None), "last-run-failed"),
+        (seen(view("n1", replace(DONE, since=NOW)), tenant=None), "done"),
+        (seen(view("n1"), tenant=None, reported={"n1": GOOD}), "idle"),
+        (seen(view("n1"), tenant=ADA), "idle"),
+        (seen(view("n1", is_ready=False), tenant=None), "not-ready"),
+    ],
+    ids=[
+        "never upgraded",
+        "upgraded before",
+        "upgraded since",
+        "its Node tells more",
+        "somebody is at it",
+        "not ready",
+    ],
+)
+def test_a_node_that_a_run_left_failed_needs_somebody_where_nothing_later_is_known(
+    look: Seen, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a cluster a first apply that failed was no reason for anybody."""
+    failed = replace(LAST, result="failed", is_good=False, time=NOW - MINUTE)
+    code = show_status(FakeReader([look]), node=None, as_json=True, history=History(None, {"n1": failed}))
+
+    document = json.loads(capsys.readouterr().out)
+    (node,) = document["nodes"]
+    assert node["state"] == state
+    assert (code, document["needsSomebody"]) == ((0, False) if state in ("done", "idle") else (1, True))
+    if state == "last-run-failed":
+        assert node["reason"] == "apply: failed"
+
+
 def test_a_watch_shows_that_gpus_went(capsys: pytest.CaptureFixture[str]) -> None:
     later = replace(APPLIED, reported={**REPORTED, "n1": replace(GOOD, offered={"nvidia.com/gpu": 0})})
 

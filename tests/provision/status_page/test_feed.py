@@ -14,6 +14,7 @@ from provision.rollout.model import Phase
 from provision.rollout.status.words import Last
 from provision.status_page import feed as feed_module
 from provision.status_page.feed import Feed, Message
+from tests.provision.rollout.fakes import view
 from tests.provision.status_page.fleets import NOW, REASONS, FakeReader, changed, fleet, in_drain, record
 
 if TYPE_CHECKING:
@@ -262,3 +263,13 @@ def test_runs_that_end_are_told_within_a_minute() -> None:
     feed.take(SMALL)
     page.ask()
     assert "apply: failed" in [row[0][-1] for row in page.head["machines"]["rows"]]
+
+
+def test_a_run_that_failed_needs_somebody_on_the_page_too() -> None:
+    seen = replace(SMALL, tenant=None, standing=None, nodes={"n1": view("n1")})
+    feed = Feed(FakeReader(seen), clock=NOW.timestamp, runs=lambda: {"n1": Last("apply: failed", NOW, is_good=False)})
+    feed.take(seen)
+    page = Page(feed)
+    page.ask()
+
+    assert page.shown() == {"n1": ("last-run-failed", "apply: failed")}

@@ -17,7 +17,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provision.report.status import age
+from provision.report.terminal import age
 from provision.rollout.model import NodeView
 from provision.simulate.play import play
 from provision.simulate.scenario import Faults, NodeModel, PodModel, Scenario

@@ -11,9 +11,10 @@ from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from provision.rollout.status.model import Reader
+    from provision.rollout.status.words import Last
     from provision.runs.remedies import Invocation
     from provision.status_page.server import Settings
 
@@ -45,8 +46,14 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def serve(args: argparse.Namespace, reader: Reader, say: Callable[[str], None], invocation: Invocation = BARE) -> int:
-    """Serve until Ctrl-C or SIGTERM.
+def serve(
+    args: argparse.Namespace,
+    reader: Reader,
+    say: Callable[[str], None],
+    invocation: Invocation = BARE,
+    runs: Callable[[], Mapping[str, Last]] = dict,
+) -> int:
+    """Serve until Ctrl-C or SIGTERM; ``runs`` tells the last run of each node.
 
     Raises UsageError, ClusterError, and GrapnelError for an address that cannot be had.
     """
@@ -54,7 +61,7 @@ def serve(args: argparse.Namespace, reader: Reader, say: Callable[[str], None], 
     from provision.status_page.server import PageServer  # noqa: PLC0415 - start-up time
 
     settings, is_new = settings_of(args)
-    feed = Feed(reader, invocation=invocation)
+    feed = Feed(reader, invocation=invocation, runs=runs)
     try:
         server = PageServer(feed, settings)
     except OSError as error:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provision.report.watching import Drawing, Picture
     from provision.rollout.status.model import FleetStatus, Reader, Seen
     from provision.runs.history import History
-    from provision.spec.model import Driver
+    from provision.spec.model import Driver, Plugin
 
 FOLLOW_S: Final = 2.0
 
@@ -52,7 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
     if args.serve is not None:
-        return serve(args, open_reader(args), lambda line: print(line, flush=True), invocation_of(args))
+        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+
+        say, runs = (lambda line: print(line, flush=True)), (lambda: last_words(read_history(args)))
+        return serve(args, open_reader(args), say, invocation_of(args), runs)
     reader, invocation = open_reader(args), invocation_of(args)
     if args.watch:
         return watch_status(reader, args.node, invocation)
@@ -85,6 +88,7 @@ class DeclaredReader:
 
     reader: Reader
     declared: Mapping[str, Driver]
+    daemons: Mapping[str, Plugin]
 
     def look(self) -> Seen:
         """Return what is true now. Raises ClusterError."""
@@ -95,7 +99,7 @@ class DeclaredReader:
         return self._added_to(self.reader.follow(timeout_s))
 
     def _added_to(self, seen: Seen) -> Seen:
-        return replace(seen, declared={**self.declared, **seen.declared})
+        return replace(seen, declared={**self.declared, **seen.declared}, daemons={**self.daemons, **seen.daemons})
 
 
 def open_reader(args: argparse.Namespace) -> Reader:
@@ -109,9 +113,10 @@ def open_reader(args: argparse.Namespace) -> Reader:
     if not args.no_cluster and _has_no_inventory(args):
         api = open_api(args.kubeconfig, args.context, os.environ)
         if api is not None:
-            return KubernetesReader(api, None, {}, stacks=see_stacks)
+            return KubernetesReader(api, None, {}, stacks=see_stacks, pods_of=_asked_node(args))
     fleet = load_fleet(args)
-    return DeclaredReader(_fleet_reader(args, fleet), {node.name: node.stack.driver for node in fleet.nodes})
+    drivers = {node.name: node.stack.driver for node in fleet.nodes}
+    return DeclaredReader(_fleet_reader(args, fleet), drivers, {node.name: node.stack.plugin for node in fleet.nodes})
 
 
 def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
@@ -132,11 +137,18 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
     machines = {name: Machine(addresses=each) for name, each in addresses.items()}
     if api is None:
         return _state_file_reader(fleet, fleet.nodes, machines)
-    kubernetes = KubernetesReader(api, [node.name for node in theirs], machines, stacks=see_stacks)
+    kubernetes = KubernetesReader(
+        api, [node.name for node in theirs], machines, stacks=see_stacks, pods_of=_asked_node(args)
+    )
     others = [node for node in fleet.nodes if node not in theirs]
     if not others:
         return kubernetes
     return MixedReader([_state_file_reader(fleet, others, machines), kubernetes], [node.name for node in fleet.nodes])
+
+
+def _asked_node(args: argparse.Namespace) -> str | None:
+    """Return the node of which all is wanted, unless all nodes are served."""
+    return None if args.serve is not None else args.node
 
 
 def _state_file_reader(
@@ -178,12 +190,15 @@ def show_status(
     from provision.report.status_document import status_document  # noqa: PLC0415 - start-up time
     from provision.report.terminal import show  # noqa: PLC0415 - start-up time
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+    from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
+    from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
 
-    status = _about(fleet_status(reader.look()), node, narrow=as_json)
+    seen = with_last_runs(fleet_status(reader.look()), last_words(history))
+    status = _about(seen, node, narrow=as_json)
     if as_json:
         print(status_document(status, history, invocation))
     else:
-        show(make_console(sys.stdout), _picture(status, node, invocation))
+        show(make_console(sys.stdout), _picture(status, node, invocation, history))
         if history is not None and node is None:
             names = [each.name for each in status.nodes]
             show(make_console(sys.stdout), render_history(history, names, status.seen.time))
@@ -226,18 +241,20 @@ def _pictures(reader: Reader, node: str | None, last: list[FleetStatus], invocat
 
 def _said(status: FleetStatus) -> object:
     """Return what makes a picture another one: everything but the times that pass."""
+    from provision.rollout.status.words import cells_of  # noqa: PLC0415 - start-up time
+
     tenant = status.seen.tenant
-    nodes = tuple((node.name, node.situation.key, node.since, node.reason) for node in status.nodes)
+    nodes = tuple((node.name, node.situation.key, node.since, node.reason, cells_of(node)) for node in status.nodes)
     at_work = None if tenant is None else (tenant.holder, tenant.is_at_work)
     return at_work, nodes, status.seen.pause, status.seen.complaints
 
 
-def _picture(status: FleetStatus, node: str | None, invocation: Invocation) -> Drawing:
+def _picture(status: FleetStatus, node: str | None, invocation: Invocation, history: History | None = None) -> Drawing:
     from provision.report.status import render_node_status, render_status  # noqa: PLC0415 - start-up time
 
     if node is None:
-        return tuple(render_status(status, invocation))
-    return tuple(render_node_status(status, node, invocation))
+        return tuple(render_status(status, invocation, history))
+    return tuple(render_node_status(status, node, invocation, history))
 
 
 def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:

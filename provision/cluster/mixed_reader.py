@@ -57,6 +57,8 @@ def merge(parts: Sequence[Seen], nodes: Sequence[str]) -> Seen:
         is_leader_known=all(part.is_leader_known for part in parts),
         stacks=tuple(stack for part in parts for stack in part.stacks),
         declared={name: driver for part in parts for name, driver in part.declared.items()},
+        daemons={name: plugin for part in parts for name, plugin in part.daemons.items()},
+        reported={name: each for part in parts for name, each in part.reported.items()},
         controller=next((part.controller for part in parts if part.controller is not None), None),
     )
 

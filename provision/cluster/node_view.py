@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
 
 DRIVER_READY: Final = "GPUDriverReady"  # condition: docs/contracts/node-state
-_ANSWERS: Final = re.compile(r"driver (?P<version>[0-9.]{1,32}) answers")
-_FRESH: Final = timedelta(minutes=30)  # the daemon repeats itself every 10 to 15 minutes
+ANSWERS: Final = re.compile(r"driver (?P<version>[0-9.]{1,32}) answers")
+FRESH: Final = timedelta(minutes=30)  # the daemon repeats itself every 10 to 15 minutes
 
 
 def view_of(
@@ -81,21 +81,21 @@ def reported_driver(node: Node, record: Record | None) -> str:
     """
     conditions = {each.type: each for each in node.status.conditions}
     said, ready = conditions.get(DRIVER_READY), conditions.get("Ready")
-    answers = None if said is None or said.status != "True" else _ANSWERS.fullmatch(said.message)
-    when = None if said is None else _moment(said.last_heartbeat_time)
-    looked = _moment(node.metadata.annotations.get(LOOKED_AT))
+    answers = None if said is None or said.status != "True" else ANSWERS.fullmatch(said.message)
+    when = None if said is None else moment(said.last_heartbeat_time)
+    looked = moment(node.metadata.annotations.get(LOOKED_AT))
     if answers is None or when is None or (record is not None and when < record.since):
         return ""
     if looked is not None and when <= looked:  # both by the clock of the node
         return ""
-    heard = None if ready is None else _moment(ready.last_heartbeat_time)
-    return "" if heard is not None and heard - when > _FRESH else answers["version"]
+    heard = None if ready is None else moment(ready.last_heartbeat_time)
+    return "" if heard is not None and heard - when > FRESH else answers["version"]
 
 
-def _moment(text: str | None) -> datetime | None:
+def moment(text: str | None) -> datetime | None:
     """Return a time of the API, None for what a node has made up."""
     try:
-        moment = datetime.fromisoformat(text or "")
+        found = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return moment if moment.tzinfo is not None else None
+    return found if found.tzinfo is not None else None

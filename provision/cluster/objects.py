@@ -97,18 +97,34 @@ class NodeInfo(
     _Object,
     frozen=True,
     kw_only=True,
-    rename={"machine_id": "machineID", "boot_id": "bootID", "kernel_version": "kernelVersion"},
+    rename={
+        "machine_id": "machineID",
+        "boot_id": "bootID",
+        "kernel_version": "kernelVersion",
+        "kubelet_version": "kubeletVersion",
+        "container_runtime_version": "containerRuntimeVersion",
+    },
 ):
-    """``machine_id`` is what the kubelet read from ``/etc/machine-id``, ``boot_id`` the boot in which it began."""
+    """``machine_id`` is what the kubelet read from ``/etc/machine-id``, ``boot_id`` the boot in which it began.
+
+    ``container_runtime_version`` is such as "containerd://1.7.27".
+    """
 
     machine_id: str = ""
     boot_id: str = ""
     kernel_version: str = ""
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
 
 
 class NodeStatus(_Object, frozen=True, kw_only=True):
-    """What the kubelet says of its node: nobody else has looked."""
+    """What the kubelet says of its node: nobody else has looked.
 
+    ``capacity`` is what there is of each resource, ``allocatable`` what pods can be given of it.
+    """
+
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()

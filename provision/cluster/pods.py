@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NVIDIA: Final = "nvidia.com"  # every extended resource and every DRA driver of this domain is about GPUs
 _RESOURCES: Final = f"{NVIDIA}/"
 MIRROR: Final = "kubernetes.io/config.mirror"  # annotation of a kubelet's static pod: evicting its mirror stops nothing
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})  # their containers have ended, their devices are free
+FINISHED: Final = frozenset({"Succeeded", "Failed"})  # their containers have ended, their devices are free
 NODE_JOB: Final = "grapnel.dev/node-job"  # label of the pod that changes the node: it is not in its own way
 NODE_DAEMON: Final = "grapnel.dev/node-daemon"  # label of the daemon where it is a pod: a node is released by it
 _NONE: Final = re.compile(r"\+?0*(\.0*)?([A-Za-z]*|[eE][+-]?[0-9]+)")  # a quantity of nothing, such as "0" or "0k"
@@ -76,7 +76,7 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
 
     Where ``claims`` does not know one, its pod counts as one with a GPU.
     """
-    if not pod.spec.node_name or pod.status.phase in _FINISHED:
+    if not pod.spec.node_name or pod.status.phase in FINISHED:
         return None
     if _is_grapnels(pod, rules) and not has_gpu_of(pod, rules, claims):
         return None

@@ -13,16 +13,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError, StateFileError
-from provision.cluster.informer import NODES
+from provision.cluster.informer import NODES, PODS
 from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.marks import UPGRADE
 from provision.cluster.names import match_nodes
 from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node
+from provision.cluster.objects import Node, Pod
 from provision.cluster.permissions import LEADER_NAME
 from provision.cluster.pools import Pools
 from provision.cluster.progress import MAX_BYTES, decode_progress
+from provision.cluster.reported import has_gpus, reported_of, users_of
 from provision.cluster.state_file import lock_path, progress_path
 from provision.regular_file import read_regular
 from provision.rollout.cluster import NodeProblem
@@ -42,22 +43,26 @@ if TYPE_CHECKING:
     from provision.rollout.cluster import Cluster
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import StackSeen
-    from provision.spec.model import Driver
+    from provision.rollout.status.reported import Reported
+    from provision.spec.model import Driver, Plugin
 
     Labels = Mapping[str, Mapping[str, str]]
 
+_BROUGHT_ABOUT: Final = ("AsDeclared", "Degraded")
 LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be watched
 
 
 class KubernetesReader:
     """Reads a cluster: it lists Nodes and gets two leases, and needs no other permission.
 
+    ``pods_of`` is a node whose pods are asked for as well; where that is not allowed, it says so.
+
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
-    record or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks, where they are to be shown, by
-    the labels of Nodes, and says why they cannot be read.
+    record or GPUs, that a stack selects or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks,
+    where they are to be shown, by the labels of Nodes, and says why they cannot be read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it reads, each by its name
         self,
         api: Api,
         nodes: Collection[str] | None,
@@ -65,10 +70,12 @@ class KubernetesReader:
         sleep: Callable[[float], None] = time.sleep,
         *,
         stacks: Callable[[Api, Labels], tuple[tuple[StackSeen, ...], str]] | None = None,
+        pods_of: str | None = None,
     ) -> None:
         self._api = api
         self._stacks = stacks
         self._nodes = nodes
+        self._pods_of = pods_of
         self._machines = machines
         self._sleep = sleep
         self._pools = Pools(api, [Tool.MACHINE_CONFIG_OPERATOR])
@@ -125,12 +132,13 @@ class KubernetesReader:
         labels = {name: node.metadata.labels for name, node in self._known.items()}
         stacks, untold = ((), "") if self._stacks is None else self._stacks(self._api, labels)
         controller, unled = (None, "") if complaint else self._leader()  # it would be the same complaint
-        found = self._found(standing)
+        found = self._found(standing, {name for stack in stacks for name in stack.owned})
         names = {each.metadata.name: name for name, each in found.items() if not isinstance(each, NodeProblem)}
+        views = self._views(found)
         return Seen(
             place=self._api.name,
             time=self._api.now(),
-            nodes=self._views(found),
+            nodes=views,
             tenant=None if lease is None else self._tenant(lease),
             standing=None if standing is None else _renamed(standing, names),
             pause=None if lease is None else pause_of(lease.metadata.annotations),
@@ -138,6 +146,8 @@ class KubernetesReader:
             stacks=stacks,
             is_lease_known=not complaint,
             declared=_declared_by(stacks, names),
+            daemons=_daemons_by(stacks, names),
+            reported=self._reported(found, views),
             is_leader_known=not complaint and not unled,
             controller=controller,
         )
@@ -153,15 +163,34 @@ class KubernetesReader:
                     views[name] = replace(view, remarks=(*view.remarks, remarks[view.pool]))
         return views
 
-    def _found(self, standing: Standing | None) -> dict[str, Node | NodeProblem]:
+    def _reported(
+        self, found: Mapping[str, Node | NodeProblem], views: Mapping[str, NodeView | NodeProblem]
+    ) -> dict[str, Reported]:
+        now, told = self._api.now(), {}
+        for name, node in found.items():
+            view = views[name]
+            if not isinstance(node, NodeProblem):
+                told[name] = reported_of(node, None if isinstance(view, NodeProblem) else view.record, now)
+                if name == self._pods_of:
+                    told[name] = self._with_users(told[name], node)
+        return told
+
+    def _with_users(self, reported: Reported, node: Node) -> Reported:
+        try:
+            pods = self._api.list_all(PODS, Pod, selector=f"spec.nodeName={node.metadata.name}")
+        except (ForbiddenError, RefusedError) as error:
+            return replace(reported, unasked=f"{error.message} ({error.hint})" if error.hint else error.message)
+        return replace(reported, users=users_of(pods))
+
+    def _found(self, standing: Standing | None, owned: Collection[str]) -> dict[str, Node | NodeProblem]:
         nodes = [self._known[name] for name in sorted(self._known)]
         if self._nodes is not None:
             return match_nodes(self._nodes, self._machines, nodes, self._api.name)
-        spoken_of = set() if standing is None else {*standing.waiting, *standing.out}
+        spoken_of = set(owned) if standing is None else {*standing.waiting, *standing.out, *owned}
         return {
             node.metadata.name: node
             for node in nodes
-            if UPGRADE in node.metadata.annotations or node.metadata.name in spoken_of
+            if UPGRADE in node.metadata.annotations or node.metadata.name in spoken_of or has_gpus(node)
         }
 
     def _lease(self) -> tuple[Lease | None, str]:
@@ -286,6 +315,17 @@ def _declared_by(stacks: Iterable[StackSeen], names: Mapping[str, str]) -> dict[
         names[node]: stack.declared
         for stack in stacks
         if stack.declared is not None
+        for node in stack.owned
+        if node in names
+    }
+
+
+def _daemons_by(stacks: Iterable[StackSeen], names: Mapping[str, str]) -> dict[str, Plugin]:
+    """Return how stacks declare node daemons; not of those that a controller is still to bring about."""
+    return {
+        names[node]: stack.plugin
+        for stack in stacks
+        if stack.plugin is not None and stack.state in _BROUGHT_ABOUT and not stack.is_outdated
         for node in stack.owned
         if node in names
     }

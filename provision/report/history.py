@@ -8,8 +8,7 @@ from provision.fleet.series import in_series
 from provision.printable import brief
 from provision.report.console import Text
 from provision.report.runs import STATE_STYLES
-from provision.report.status import age
-from provision.report.terminal import count, hanging, names
+from provision.report.terminal import age, count, hanging, names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from provision.report.console import Text
-from provision.report.status import age
-from provision.report.terminal import CELL_WIDTH, count, names
+from provision.report.terminal import CELL_WIDTH, age, count, names
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.model import ChangeKind
 from provision.spec.excerpt import few

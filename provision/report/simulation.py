@@ -11,8 +11,7 @@ from rich.table import Table
 
 from provision.printable import printable_json
 from provision.report.console import Text
-from provision.report.status import age
-from provision.report.terminal import count, names
+from provision.report.terminal import age, count, names
 from provision.rollout.model import Phase
 from provision.simulate.many import waves_of, worst_of
 from provision.simulate.play import resolution_s

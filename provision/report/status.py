@@ -11,7 +11,8 @@ from rich.table import Table
 from provision.fleet.series import in_series
 from provision.printable import brief
 from provision.report.console import Text
-from provision.report.terminal import count, duration, hanging, names
+from provision.report.nodes import machine_facts, render_nodes
+from provision.report.terminal import age, count, hanging, names
 from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import (
     AT_WORK,
@@ -35,12 +36,11 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
     from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen, Tenant, WaveStatus
     from provision.rollout.status.situations import Situation
+    from provision.runs.history import History
     from provision.runs.remedies import Invocation
 
 REASONS_SHOWN: Final = 8  # of one state
 _INDENT: Final = 2
-_HOUR_S: Final = 3600
-_DAY_S: Final = 24 * _HOUR_S
 _STACKS: Final = {
     "AsDeclared": "bold green",
     "Changing": "bold yellow",
@@ -52,20 +52,25 @@ _REFUSED: Final = "Refused"
 _WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
 
 
-def render_status(status: FleetStatus, invocation: Invocation = BARE) -> Iterator[RenderableType]:
-    """Yield who is at work, a summary, and the states of the nodes."""
+def render_status(
+    status: FleetStatus, invocation: Invocation = BARE, history: History | None = None
+) -> Iterator[RenderableType]:
+    """Yield who is at work, a summary, the states of the nodes, and what is known of their machines."""
     yield from _head(status, invocation)
     yield from _stacks(status.seen.stacks)
     for situation in SITUATIONS:
         nodes = [node for node in status.nodes if node.situation is situation]
-        if nodes:
+        if nodes and (situation is not IDLE or any(node.reason for node in nodes)):
             yield ""
             yield from _block(status.told(situation), nodes, status.seen.time, invocation)
     for reason, number in status.unnamed:
         yield hanging(_INDENT, Text(f"{count(number, 'node')} not named here: {reason}", "dim"))
+    yield from render_nodes(status.nodes, history, status.seen.time)
 
 
-def render_node_status(status: FleetStatus, name: str, invocation: Invocation = BARE) -> Iterator[RenderableType]:
+def render_node_status(
+    status: FleetStatus, name: str, invocation: Invocation = BARE, history: History | None = None
+) -> Iterator[RenderableType]:
     """Yield everything that is known of one node."""
     node = next(each for each in status.nodes if each.name == name)
     record, now, situation = node.record, status.seen.time, status.told(node.situation)
@@ -81,7 +86,7 @@ def render_node_status(status: FleetStatus, name: str, invocation: Invocation = 
     if situation.todo:
         facts.append(("do", invocation.complete(situation.todo, [name], is_whole=bool(node.domain))))
     if record is not None:
-        facts.append(("driver", _versions(record)))
+        facts.append(("upgrade", _versions(record)))
         facts += [(label, _moment(at, now)) for label, at in (("began", record.began), ("since", record.since))]
     if node.left_s is not None:
         facts.append(("left", f"about {age(node.left_s)}, {_measured(status)}"))
@@ -89,22 +94,13 @@ def render_node_status(status: FleetStatus, name: str, invocation: Invocation = 
         facts.append(("took", ", ".join(f"{phase} {age(seconds)}" for phase, seconds in record.took.items())))
     if situation.needs_somebody and record is not None:
         facts.append(("or", invocation.complete(GIVE_UP, [name])))
+    facts += machine_facts(node, history, now)
     grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(width=_INDENT + 6, no_wrap=True, style="dim")
+    grid.add_column(width=_INDENT + 9, no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
     for label, text in facts:
         grid.add_row(f"  {label}", Text(text))
     yield grid
-
-
-def age(seconds: float) -> str:
-    """Return ``7s``, ``2m05s``, ``3h07m`` or ``2d05h``."""
-    if seconds < _HOUR_S:
-        return duration(max(0.0, seconds))
-    whole = int(seconds)
-    if whole < _DAY_S:
-        return f"{whole // _HOUR_S}h{whole % _HOUR_S // 60:02}m"
-    return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02}h"
 
 
 def _head(status: FleetStatus, invocation: Invocation) -> Iterator[RenderableType]:
@@ -120,9 +116,9 @@ def _head(status: FleetStatus, invocation: Invocation) -> Iterator[RenderableTyp
     left = "" if status.left_s is None else f"; about {age(status.left_s)} left, {_measured(status)}"
     if not status.nodes and status.seen.stacks:
         return  # those of the stacks are told with them
-    yield Text(
-        f"{count(len(status.nodes), 'node')}: {', '.join(counts) or 'no upgrade of any is recorded'}{left}", "bold"
-    )
+    ready = "all ready, " if status.nodes and all(node.reported is not None for node in status.nodes) else ""
+    none = f"{ready}no upgrade of any is recorded"
+    yield Text(f"{count(len(status.nodes), 'node')}: {', '.join(counts) or none}{left}", "bold")
     for wave in status.waves:
         if wave.done + wave.flying + wave.failed > 0 and wave.done < wave.total:
             yield Text(_wave_words(wave))

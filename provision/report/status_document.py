@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from provision.printable import printable_json
+from provision.report.machine_document import (
+    DeclaredDocument,
+    MachineDocument,
+    UnknownDocument,
+    declared_document,
+    machine_document,
+    unknown_documents,
+)
 from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
 from provision.runs.model import State  # noqa: TC001 - and this one
 from provision.runs.remedies import BARE
@@ -71,6 +79,9 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     domain: str
     remarks: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    declared: DeclaredDocument | None = None
+    machine: MachineDocument | None = None
+    unknown: tuple[UnknownDocument, ...] = ()
 
 
 class WaveDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,6 +269,9 @@ def _node(node: NodeStatus, todo: str, invocation: Invocation) -> NodeDocument:
         domain=node.domain,
         remarks=node.remarks,
         commands=invocation.commands(todo, [node.name], is_whole=bool(node.domain)),
+        declared=declared_document(node),
+        machine=machine_document(node),
+        unknown=unknown_documents(node),
     )
 
 

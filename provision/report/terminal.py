@@ -24,6 +24,8 @@ HEAD_WIDTH = 40  # what a name may take of a line before the text behind it
 CELL_WIDTH = 40  # what a node's own words may take of a table that it shares with others
 _DIGEST = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
 _MINUTE_S = 60
+_HOUR_S = 3600
+_DAY_S = 24 * _HOUR_S
 _WORTH_S = 1  # what took less last time is over before it is read
 
 STATUS_STYLES = {
@@ -112,6 +114,16 @@ def duration(seconds: float) -> str:
     """Return ``7s`` or ``2m05s``."""
     whole = int(seconds)
     return f"{whole}s" if whole < _MINUTE_S else f"{whole // _MINUTE_S}m{whole % _MINUTE_S:02}s"
+
+
+def age(seconds: float) -> str:
+    """Return ``7s``, ``2m05s``, ``3h07m`` or ``2d05h``."""
+    if seconds < _HOUR_S:
+        return duration(max(0.0, seconds))
+    whole = int(seconds)
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S}h{whole % _HOUR_S // 60:02}m"
+    return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02}h"
 
 
 def last_time(last: Mapping[str, float], what: str, seconds: float) -> str:

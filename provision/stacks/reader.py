@@ -96,6 +96,7 @@ def _seen(thing: StackObject, stack: Stack | Unreadable, owned: Mapping[str, tup
         owned=frozenset(owned.get(stack.name, ())),
         declared=stack.spec.driver if isinstance(stack, Stack) and not stack.is_going else None,
         exposure=_exposure(status),
+        plugin=stack.spec.plugin if isinstance(stack, Stack) and not stack.is_going else None,
     )
 
 

@@ -9,11 +9,12 @@ from provision.rollout.model import Phase
 from provision.rollout.status.advice import led
 from provision.rollout.status.situations import GIVE_UP
 from provision.runs.remedies import BARE
-from provision.status_page.rows import seconds
+from provision.status_page.machines import machine_document, seconds
 
 if TYPE_CHECKING:
     from provision.rollout.model import Record
     from provision.rollout.status.model import NodeStatus, Seen
+    from provision.rollout.status.words import Last
     from provision.runs.remedies import Invocation
     from provision.status_page.feed import Log
 
@@ -22,7 +23,9 @@ _UNDER_WAY: Final = tuple(phase for phase in Phase if not phase.is_over)
 _ASIDE: Final = (Phase.JOBS, Phase.ROLLBACK)  # phases that not every node goes through
 
 
-def node_document(node: NodeStatus, seen: Seen, log: Log, invocation: Invocation = BARE) -> dict[str, Any]:
+def node_document(
+    node: NodeStatus, seen: Seen, log: Log, invocation: Invocation = BARE, last: Last | None = None
+) -> dict[str, Any]:
     """Return everything that is known of one node as JSON."""
     record, situation = node.record, led(node.situation) if seen.is_led else node.situation
     todo = invocation.complete(situation.todo, [node.name], is_whole=bool(node.domain))
@@ -40,6 +43,7 @@ def node_document(node: NodeStatus, seen: Seen, log: Log, invocation: Invocation
         "wave": printable(node.wave),
         "domain": printable(node.domain),
         "wasCordoned": record is not None and record.was_cordoned,
+        "machine": machine_document(node, last),
         "timeline": [] if record is None else timeline(record, round(seen.time.timestamp())),
         "log": [[line.time, line.state, line.reason] for line in reversed(log.lines)],
         "logBegan": log.began,

@@ -19,17 +19,20 @@ import msgspec
 from provision.rollout.errors import ClusterError
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import render_metrics
+from provision.rollout.status.words import with_last_runs
 from provision.runs.remedies import BARE
 from provision.status_page.rows import Head, Row, head_document, head_of, row_of, states_document, steady_head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from provision.rollout.status.model import FleetStatus, NodeStatus, Reader, Seen
+    from provision.rollout.status.words import Last
     from provision.runs.remedies import Invocation
 
 FOLLOW_S: Final = 2.0
 RETRY_S: Final = 5.0
+RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 LOG_LINES: Final = 50  # of one node
 MAX_REASONS: Final = 20_000  # that are remembered; then every page is sent everything again
 _CACHED: Final = 8
@@ -82,8 +85,12 @@ class Feed:
         follow_s: float = FOLLOW_S,
         clock: Callable[[], float] = time.time,
         invocation: Invocation = BARE,
+        runs: Callable[[], Mapping[str, Last]] = dict,
     ) -> None:
         self._reader = reader
+        self._runs = runs
+        self._runs_read: float | None = None
+        self.last: Mapping[str, Last] = {}
         self.invocation = invocation
         self._follow_s = follow_s
         self._clock = clock
@@ -113,7 +120,9 @@ class Feed:
 
     def take(self, seen: Seen) -> None:
         """Take note of what was seen."""
-        status = fleet_status(seen)
+        if self._runs_read is None or self._clock() - self._runs_read >= RUNS_S:
+            self._runs_read, self.last = self._clock(), self._runs()
+        status = with_last_runs(fleet_status(seen), self.last)
         with self._news:
             is_told_otherwise = self._status is not None and self._status.seen.is_led != seen.is_led
             self._status = status
@@ -182,7 +191,7 @@ class Feed:
             known = self._known[name]
             if not known.is_gone:
                 known.is_gone, known.changed, is_new = True, version, True
-        head = steady_head(self._head, head_of(status, self.invocation))
+        head = steady_head(self._head, head_of(status, self.invocation, self.last))
         if head != self._head:
             self._head, self._head_changed, is_new = head, version, True
         self._version = version if is_new else self._version

@@ -5,7 +5,8 @@ Times are whole seconds since 1970. Text from nodes is made printable here; the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.printable import printable
@@ -15,11 +16,13 @@ from provision.rollout.status.situations import SITUATIONS
 from provision.runs.remedies import BARE
 from provision.spec.excerpt import few
 from provision.status_page.looks import look_of
+from provision.status_page.machines import Machines, machines_document, machines_of, seconds
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Mapping
 
     from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen
+    from provision.rollout.status.words import Last
     from provision.runs.remedies import Invocation
 
 _STACK_TONES: Final = {  # as in `Look`
@@ -87,6 +90,7 @@ class Head:
     waves: tuple[tuple[str, int, int, int, int], ...]
     unnamed: tuple[tuple[str, int], ...]
     stacks: tuple[StackRow, ...] = ()
+    machines: Machines = field(default_factory=Machines)
 
 
 def row_of(node: NodeStatus, seen: Seen) -> Row:
@@ -105,8 +109,10 @@ def row_of(node: NodeStatus, seen: Seen) -> Row:
     )
 
 
-def head_of(status: FleetStatus, invocation: Invocation = BARE) -> Head:
-    """Return what stands above the nodes."""
+def head_of(
+    status: FleetStatus, invocation: Invocation = BARE, last: Mapping[str, Last] = MappingProxyType({})
+) -> Head:
+    """Return what stands above the nodes; ``last`` are the last runs of nodes."""
     seen = status.seen
     tenant = seen.tenant
     return Head(
@@ -120,6 +126,7 @@ def head_of(status: FleetStatus, invocation: Invocation = BARE) -> Head:
         waves=tuple((printable(one.title), one.total, one.done, one.flying, one.failed) for one in status.waves),
         unnamed=tuple((printable(reason), count) for reason, count in status.unnamed),
         stacks=tuple(_stack_row(stack) for stack in seen.stacks),
+        machines=machines_of(status.nodes, last),
     )
 
 
@@ -185,12 +192,8 @@ def head_document(head: Head) -> dict[str, Any]:
             [each.name, each.state, each.tone, each.progress, each.driver, each.message, each.troubles]
             for each in head.stacks
         ],
+        "machines": machines_document(head.machines),
     }
-
-
-def seconds(moment: datetime | None) -> int | None:
-    """Return a time as whole seconds since 1970."""
-    return None if moment is None else int(moment.timestamp())
 
 
 def _notices(status: FleetStatus, invocation: Invocation) -> list[Notice]:

@@ -192,12 +192,13 @@ class _Handler(BoundedHandler):
             self._send(HTTPStatus.OK, body, {"Content-Type": kind})
 
     def _send_node(self, name: str) -> None:
-        found = self.server.feed.node(name)
+        feed = self.server.feed
+        found = feed.node(name)
         if found is None:
             self._send(HTTPStatus.NOT_FOUND, b"")
             return
         node, status, log = found
-        body = json.dumps(node_document(node, status.seen, log, self.server.feed.invocation)).encode()
+        body = json.dumps(node_document(node, status.seen, log, feed.invocation, feed.last.get(node.name))).encode()
         self._send(HTTPStatus.OK, body, {"Content-Type": "application/json"})
 
     def _send(self, code: HTTPStatus, body: bytes, headers: Mapping[str, str] | None = None) -> None:

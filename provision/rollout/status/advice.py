@@ -15,11 +15,14 @@ from provision.rollout.status.situations import (
     FAILED_IN,
     FAILED_MIG,
     FAILED_REBOOT,
+    LAST_RUN_FAILED,
     LEFT,
     LEFT_REBOOTING,
+    NO_REPORT,
     NOT_BEGUN,
     PUT_BACK,
     RETURNED,
+    SHORT_OF_GPUS,
     SITUATIONS,
     UNRELATED,
 )
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from provision.rollout.status.situations import Situation
 
 _UNTRIED: Final = "it is not tried again by itself while its GpuStack declares the same"
+_NOTHING: Final = "nothing by itself"
 _RETRY: Final = "`grapnel retry NODE`"
 _OR_DECLARE: Final = f"{_RETRY}; another declaration in its GpuStack ends it, too"
 _GOES_ON: Final = "the controller goes on with it, as soon as it can reach it"
@@ -87,6 +91,12 @@ _LED: Final[dict[str, tuple[str, str]]] = {
     ),
     PUT_BACK.key: (_UNTRIED, f"{_RETRY} when they have ended"),
     CHANGED_SINCE.key: ("the controller brings it to its declaration again", "`grapnel plan` shows what differs"),
+    NO_REPORT.key: (_NOTHING, "on the node: `journalctl -u grapnel-node`; `grapnel plan` shows what differs"),
+    LAST_RUN_FAILED.key: (_NOTHING, "`grapnel report` says what happened; `grapnel plan` shows what differs"),
+    SHORT_OF_GPUS.key: (
+        f"{_NOTHING}; pods are given the GPUs that are offered",
+        "what the reason names, and on the node: `journalctl -u grapnel-node`; `grapnel plan` shows what differs",
+    ),
     NOT_BEGUN.key: ("the controller begins with it when the reason is over", "what the reason names"),
 }
 

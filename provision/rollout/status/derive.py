@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import NodeProblem
@@ -15,15 +16,21 @@ from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.status import situations
 from provision.rollout.status.estimate import Measures, left_of_fleet, measure
 from provision.rollout.status.model import FleetStatus, NodeStatus, WaveStatus
+from provision.rollout.status.reported import trouble_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from provision.rollout.model import NodeView, Record
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import Seen
+    from provision.rollout.status.reported import Reported
+    from provision.rollout.status.situations import Situation
+    from provision.spec.model import Driver, Plugin
 
 
+_SETTLES: Final = timedelta(minutes=2)  # in which daemon and kubelet say what is so after an upgrade
 _SERVES: Final = "it is not cordoned, and takes pods"
 _NO_DRIVER: Final = "no driver"
 _LEFT_ALONE: Final = "it is skipped, so that no run begins with it"
@@ -37,7 +44,7 @@ def fleet_status(seen: Seen) -> FleetStatus:
     records = [view.record for view in seen.nodes.values() if not isinstance(view, NodeProblem) and view.record]
     measures = measure(records, standing)
     found = [_remarked(_node(name, view, seen, measures), view, seen) for name, view in seen.nodes.items()]
-    nodes = tuple(_placed(found, standing))
+    nodes = tuple(_placed(found, seen))
     unnamed = () if standing is None else standing.unnamed
     left_s = None
     if standing is not None and _is_at_work(seen) and seen.pause is None:
@@ -52,28 +59,51 @@ def fleet_status(seen: Seen) -> FleetStatus:
     return FleetStatus(seen=seen, nodes=nodes, left_s=left_s, measured=measures.nodes, unnamed=unnamed, waves=waves)
 
 
-def _placed(nodes: list[NodeStatus], standing: Standing | None) -> list[NodeStatus]:
-    """Return the nodes with the titles of their waves and domains."""
-    if standing is None or not (standing.waves or standing.domains):
+def _placed(nodes: list[NodeStatus], seen: Seen) -> list[NodeStatus]:
+    """Return the nodes with the titles of their waves and domains, and with what their Nodes say of the machines."""
+    standing = seen.standing
+    waves = {} if standing is None else {name: wave.title for wave in standing.waves for name in wave.nodes}
+    domains = {} if standing is None else {name: each.title for each in standing.domains for name in each.nodes}
+    if not (waves or domains or seen.reported or seen.declared or seen.daemons):
         return nodes
-    waves = {name: wave.title for wave in standing.waves for name in wave.nodes}
-    domains = {name: domain.title for domain in standing.domains for name in domain.nodes}
-    return [_at(node, waves.get(node.name, ""), domains.get(node.name, "")) for node in nodes]
+    return [_at(node, waves.get(node.name, ""), domains.get(node.name, ""), seen) for node in nodes]
 
 
-def _at(node: NodeStatus, wave: str, domain: str) -> NodeStatus:
+def _at(node: NodeStatus, wave: str, domain: str, seen: Seen) -> NodeStatus:
     """Return a node with its place. Written out: there are thousands, for which ``dataclasses.replace`` is too slow."""
+    reported, plugin = seen.reported.get(node.name), seen.daemons.get(node.name)
+    trouble = None if reported is None else _trouble(node, reported, plugin, seen)
+    situation, since, reason = trouble or (node.situation, node.since, node.reason)
     return NodeStatus(
         name=node.name,
-        situation=node.situation,
-        since=node.since,
-        reason=node.reason,
+        situation=situation,
+        since=since,
+        reason=reason,
         record=node.record,
         left_s=node.left_s,
         wave=wave,
         domain=domain,
         remarks=node.remarks,
+        reported=reported,
+        declared=seen.declared.get(node.name),
+        plugin=plugin,
     )
+
+
+def _trouble(
+    node: NodeStatus, reported: Reported, plugin: Plugin | None, seen: Seen
+) -> tuple[Situation, datetime | None, str] | None:
+    """Return what of a node that is content as far as upgrades go needs somebody, since when, and why."""
+    if node.situation not in (situations.IDLE, situations.DONE):
+        return None
+    if node.record is not None and seen.time - node.record.since < _SETTLES:
+        return None
+    is_changing = seen.tenant is not None and seen.tenant.is_at_work and plugin is not None and plugin.enabled
+    found = trouble_of(reported, None if is_changing else plugin)  # what is declared may be about to come
+    if found is None:
+        return None
+    since = reported.said if found[0] is situations.SILENT else None
+    return found[0], since, "; ".join(filter(None, (found[1], node.reason)))
 
 
 def wave_statuses(nodes: Iterable[NodeStatus], standing: Standing | None) -> Iterator[WaveStatus]:
@@ -186,9 +216,9 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
     if record is not None and _is_left_bare(record) and not view.driver:
         return NodeStatus(name=name, situation=situations.WITHOUT_DRIVER, since=since, record=record)
     if record is not None:
-        left_with = _left_with(record) or (_NO_DRIVER if _is_left_bare(record) else "")
-        if view.driver and left_with not in ("", view.driver):
-            reason = f"its last upgrade left it with {left_with}, and its node daemon reports {view.driver}"
+        left = left_with(record) or (_NO_DRIVER if _is_left_bare(record) else "")
+        if view.driver and left not in ("", view.driver):
+            reason = f"its last upgrade left it with {left}, and its node daemon reports {view.driver}"
             return NodeStatus(name=name, situation=situations.CHANGED_SINCE, since=since, reason=reason, record=record)
         asked = f"{record.back_for} has asked for the driver before (`grapnel rollback`)" if record.back_for else ""
         return NodeStatus(name=name, situation=situations.DONE, since=since, reason=asked, record=record)
@@ -204,20 +234,24 @@ def _is_not_declared(name: str, view: NodeView, seen: Seen) -> str:
     record, declared = view.record, seen.declared.get(name)
     if declared is None or not declared.enabled:
         return ""
-    has = view.driver or ("" if record is None else _left_with(record))
+    has = view.driver or ("" if record is None else left_with(record))
     is_bare = not has and record is not None and _is_left_bare(record)
     if not is_bare and (not has or is_declared(declared, has)):
         return ""
-    wanted = declared.version or (f"branch {declared.branch}" if declared.branch else "one")
-    return f"it has {_NO_DRIVER if is_bare else f'driver {has}'}, and {wanted} is declared"
+    return f"it has {_NO_DRIVER if is_bare else f'driver {has}'}, and {wanted_driver(declared)} is declared"
+
+
+def wanted_driver(declared: Driver) -> str:
+    """Return which driver is declared, in words."""
+    return declared.version or (f"branch {declared.branch}" if declared.branch else "one")
 
 
 def _is_left_bare(record: Record) -> bool:
     """Tell whether an upgrade, or a removal that did not get to end its record, has left a node without a driver."""
-    return record.kind is ChangeKind.DRIVER and record.phase.is_in_service and not _left_with(record)
+    return record.kind is ChangeKind.DRIVER and record.phase.is_in_service and not left_with(record)
 
 
-def _left_with(record: Record) -> str:
+def left_with(record: Record) -> str:
     """Return the driver with which an upgrade has left a node; empty where it was about something else."""
     if record.kind is not ChangeKind.DRIVER:
         return ""

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from provision.rollout.model import NodeView, Record
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
+    from provision.rollout.status.reported import Reported
     from provision.rollout.status.situations import Situation
-    from provision.spec.model import Driver
+    from provision.spec.model import Driver, Plugin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,9 @@ class StackSeen:
 
     ``state`` is empty where no controller has looked at it yet, and what is said ``is_outdated`` where it is about an
     earlier declaration. ``nodes`` are numbers by how nodes stand, and ``total``; ``troubles`` name some of the nodes.
-    ``owned`` are the Nodes that it selects and no other stack does, ``declared`` is the driver that they are to have.
-    ``exposure`` says that the controller runs on one of its nodes, empty where it does not.
+    ``owned`` are the Nodes that it selects and no other stack does, ``declared`` and ``plugin`` are the driver and the
+    node daemon that they are to have. ``exposure`` says that the controller runs on one of its nodes, empty where it
+    does not.
     """
 
     name: str
@@ -58,6 +60,7 @@ class StackSeen:
     owned: frozenset[str] = frozenset()
     declared: Driver | None = None
     exposure: str = ""
+    plugin: Plugin | None = None
 
     @property
     def progress(self) -> str:
@@ -87,7 +90,8 @@ class Seen:
     None where there is none, or that cannot be known. ``complaints`` are what
     could not be read, and why; ``is_lease_known`` is false when that was the lease, ``is_leader_known``
     when it was who leads. ``stacks`` are the GpuStacks of a cluster, in the order of their names. ``declared`` are the
-    drivers that nodes are to have, as far as that is known.
+    drivers that nodes are to have, ``daemons`` how their node daemons are to be, as far as that is known. ``reported``
+    is what Nodes say of their machines; nodes without a Node say nothing.
     """
 
     place: str
@@ -101,6 +105,8 @@ class Seen:
     is_leader_known: bool = True
     stacks: tuple[StackSeen, ...] = ()
     declared: Mapping[str, Driver] = field(default_factory=dict)
+    daemons: Mapping[str, Plugin] = field(default_factory=dict)
+    reported: Mapping[str, Reported] = field(default_factory=dict)
     controller: Tenant | None = None
 
     @property
@@ -131,6 +137,8 @@ class NodeStatus:
     ``since`` is when that began, ``reason`` why it waits, failed or cannot be told of. ``left_s`` are the seconds that
     its upgrade probably still takes, None where nothing was measured or nobody is at it. ``wave`` and ``domain`` are
     titles, empty where it has none or the engine did not say. ``remarks`` are what else people should know of it.
+    ``reported`` is what its Node says of the machine, ``declared`` the driver and ``plugin`` the node daemon that
+    it is to have; None is not known.
     """
 
     name: str
@@ -142,6 +150,9 @@ class NodeStatus:
     wave: str = ""
     domain: str = ""
     remarks: tuple[str, ...] = ()
+    reported: Reported | None = None
+    declared: Driver | None = None
+    plugin: Plugin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

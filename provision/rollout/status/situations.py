@@ -48,6 +48,39 @@ NOT_READY: Final = Situation(
     "on the node: `systemctl status kubelet`",
     needs_somebody=True,
 )
+SILENT: Final = Situation(
+    "daemon-silent",
+    "node daemon silent",
+    "its node daemon has not reported to its Node for half an hour: what is so of its driver and GPUs is not known",
+    "nothing by itself",
+    "on the node: `systemctl status grapnel-node`, and `journalctl -u grapnel-node`; where it is a pod, its log",
+    needs_somebody=True,
+)
+NO_REPORT: Final = Situation(
+    "no-report",
+    "node daemon does not report",
+    "its node daemon is declared to report to its Node (plugin.kubernetesApi), and never has",
+    "nothing, until the next run",
+    "`grapnel apply`, if it was not applied yet; else on the node: `journalctl -u grapnel-node`",
+    needs_somebody=True,
+)
+SHORT_OF_GPUS: Final = Situation(
+    "short-of-gpus",
+    "GPUs not offered",
+    "it is in service and pods cannot be given all of its GPUs",
+    "nothing by itself; pods are given the GPUs that are offered",
+    "`grapnel apply`, if it was not applied yet; else what the reason names, and on the node: "
+    "`journalctl -u grapnel-node`",
+    needs_somebody=True,
+)
+LAST_RUN_FAILED: Final = Situation(
+    "last-run-failed",
+    "last run failed",
+    "no Node tells of it, and the last run that is kept on this machine did not bring it where it should be",
+    "nothing, until the next run",
+    "`grapnel report` says what happened, and which command goes on",
+    needs_somebody=True,
+)
 UNCLEAR: Final = Situation(
     "unclear",
     "unclear",
@@ -300,6 +333,10 @@ SITUATIONS: Final = (
     LEFT_REBOOTING,
     NOT_BEGUN,
     NOT_READY,
+    SHORT_OF_GPUS,
+    SILENT,
+    NO_REPORT,
+    LAST_RUN_FAILED,
     *AT_WORK,
     WAITING,
     SKIPPED,

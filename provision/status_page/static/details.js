@@ -62,6 +62,7 @@ export class Details {
       this.#todo(node, state),
       this.#facts(node, state),
       this.#timeline(node),
+      this.#machine(node),
       this.#log(node),
     ].filter(Boolean));
   }
@@ -79,7 +80,7 @@ export class Details {
     const entries = [
       ["reason", node.reason],
       ["next", element("span", {}, ...prose(state.follows))],
-      ["driver", versions],
+      ["upgrade", versions],
       ["wave", node.wave],
       ["domain", node.domain],
       ["began", node.began === null ? "" : clock(node.began)],
@@ -87,6 +88,13 @@ export class Details {
       ["cordon", node.wasCordoned ? "somebody else's: it stays" : ""],
     ];
     return element("dl", { class: "facts" }, ...entries.filter(([, text]) => text).flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]));
+  }
+
+  #machine(node) {
+    const now = this.store.now();
+    return element("section", {}, element("h3", {}, "Machine"), element("dl", { class: "facts machine" }, ...node.machine.flatMap(([label, text, said]) => [
+      element("dt", {}, label),
+      element("dd", {}, ...prose(text), said === null ? "" : element("span", { class: "muted" }, ", ", element("span", { "data-since": said }, duration(now - said)), " ago"))])));
   }
 
   #timeline(node) {

@@ -3,7 +3,7 @@
 import { count, duration, element, mark, prose, segment } from "/format.js";
 import { byReason } from "/store.js";
 
-const TONES = [["ok", "done"], ["work", "out of service"], ["wait", "waiting"], ["warn", "stuck"], ["bad", "failed"], ["off", "not part of it"]];
+const TONES = [["ok", "done"], ["work", "out of service"], ["wait", "waiting"], ["warn", "stuck"], ["bad", "failed"], ["off", "without an upgrade"]];
 const STACK_MARKS = { ok: "✓", work: "●", bad: "✕" };
 const SHOWN = 5;
 const NAMED = 4;
@@ -33,6 +33,7 @@ export class Overview {
     this.#progress(nodes.length, tones);
     this.#waves();
     this.#boards(nodes);
+    this.#machines();
     this.tick();
   }
 
@@ -64,9 +65,17 @@ export class Overview {
 
   #progress(total, tones) {
     const part = total - tones.off;
-    byId("done").textContent = tones.ok.toLocaleString("en");
-    byId("of").textContent = `of ${count(part, "node")} done`;
-    document.title = `${tones.ok}/${part} done${tones.bad ? `, ${tones.bad} failed` : ""}: driver upgrade`;
+    const isQuiet = !this.store.head.atWork && !(tones.ok + tones.work + tones.wait + tones.bad);
+    document.querySelector("main").classList.toggle("quiet", isQuiet);
+    if (!isQuiet) {
+      byId("done").textContent = tones.ok.toLocaleString("en");
+      byId("of").textContent = `of ${count(part, "node")} done`;
+      document.title = `${tones.ok}/${part} done${tones.bad ? `, ${tones.bad} failed` : ""}: driver upgrade`;
+    } else {
+      byId("done").textContent = total.toLocaleString("en");
+      byId("of").textContent = `${total === 1 ? "node" : "nodes"}, no upgrade of any is recorded`;
+      document.title = `${count(total, "node")}${tones.warn ? `, ${tones.warn} need somebody` : ""}: grapnel`;
+    }
     const some = TONES.filter(([tone]) => tones[tone]);
     byId("bar").replaceChildren(...some.map(([tone]) => segment(tone, tones[tone] / total)));
     byId("bar").setAttribute("aria-label", some.map(([tone, words]) => `${tones[tone]} ${words}`).join(", "));
@@ -100,6 +109,18 @@ export class Overview {
     const unnamed = this.store.head.unnamed.map(([reason, number]) => ({ reason, number, state: "waiting", nodes: [] }));
     const total = waiting.reduce((sum, group) => sum + group.nodes.length, 0) + unnamed.reduce((sum, group) => sum + group.number, 0);
     this.#board("waiting", `${count(total, "node")} ${total === 1 ? "waits" : "wait"}`, [...waiting, ...unnamed], (group) => this.#waits(group));
+  }
+
+  /** What is known of the machines: a row for all nodes of which it is the same, as in the terminal. */
+  #machines() {
+    const { heads, rows, more, unknown } = this.store.head.machines;
+    const root = byId("machines");
+    root.hidden = !rows.length;
+    root.querySelector("thead").replaceChildren(element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head))));
+    root.querySelector("tbody").replaceChildren(...rows.map(([texts, ended, needs]) => element("tr", { class: needs && "needy" },
+      ...texts.map((text, index) => (index ? element("td", {}, text, index === texts.length - 1 && ended !== null ? ago(ended) : "") : element("th", { scope: "row" }, text))))));
+    const notes = more ? [`and ${count(more, "node")} more of which something else is so`, ...unknown] : unknown;
+    root.querySelector("ul").replaceChildren(...notes.map((note) => element("li", {}, ...prose(note))));
   }
 
   #board(id, title, entries, render) {
@@ -166,6 +187,10 @@ function todo(state, nodes) {
   const plain = names.every((name) => /^[\w.-]+$/.test(name));
   if (!plain || names.length > ADDRESSED || nodes.some((node) => node.domain)) return state.todoForMany;
   return state.todo.replaceAll("{names}", names.join(" ")).replaceAll("{limit}", names.join(","));
+}
+
+function ago(time) {
+  return element("span", { class: "muted" }, ", ", element("span", { "data-since": time }), " ago");
 }
 
 function byId(id) {

@@ -136,6 +136,7 @@ class FleetServer:
 
     def __init__(self, *nodes: dict[str, Any]) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
+        self.pods: list[dict[str, Any]] = []
         self.lease: dict[str, Any] | None = None
         self.leader: dict[str, Any] | None = None
         self.changes: list[tuple[str, dict[str, Any]]] = []
@@ -157,13 +158,15 @@ class FleetServer:
     def send(self, request: Request) -> Answer:
         """Answer as the API server does."""
         what = "leases" if "/leases/" in request.path else "watch" if "watch" in request.query else "list"
+        what = "pods" if request.path.endswith("/pods") else what
         self.requests.append(what)
         assert request.method == "GET", "nothing is changed"
         is_of_leader = request.path.endswith(LEADER_NAME)
         if what in self.forbidden or (is_of_leader and "leader" in self.forbidden):
             resource = 'resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system"'
             subject = resource if what == "leases" else 'resource "nodes" in API group ""'
-            verb = "get" if what == "leases" else what
+            subject = 'resource "pods" in API group ""' if what == "pods" else subject
+            verb = "list" if what == "pods" else "get" if what == "leases" else what
             return refusal(403, f'nodes is forbidden: User "eve" cannot {verb} {subject}')
         moment = {"Date": format_datetime(datetime(2026, 11, 21, 9, 40, tzinfo=UTC), usegmt=True)}
         if what == "leases":
@@ -171,6 +174,9 @@ class FleetServer:
             return answer(200, lease, moment) if lease else refusal(404, headers=moment)
         if what == "watch":
             return self._watch(request, moment)
+        if what == "pods":
+            assert request.query["fieldSelector"] == "spec.nodeName=n2", "those of one node alone"
+            return answer(200, {"metadata": {"resourceVersion": "1"}, "items": self.pods}, moment)
         return answer(
             200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.nodes.values())}, moment
         )

@@ -359,10 +359,12 @@ def phase_of(seen: Seen, node: str) -> Phase | None:
 
 
 @pytest.mark.functional
-def test_the_command_shows_every_node_with_a_record_where_there_is_no_inventory(
+def test_the_command_shows_every_node_with_a_record_or_gpus_where_there_is_no_inventory(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node, untouched = stage.make_node(), stage.make_node()
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "without-gpus"}}
+    stage.kubectl("create", "-f", "-", data=bare)
     cluster = stage.connect()
     with cluster.lease("ada@laptop/1"):
         cluster.observe([node])
@@ -372,6 +374,13 @@ def test_the_command_shows_every_node_with_a_record_where_there_is_no_inventory(
     account = operator(stage, "on-call", granted=VIEWED)
 
     assert main(["status", "--kubeconfig", str(account), "--json"]) == 1
-    states = {each["name"]: each["state"] for each in json.loads(capsys.readouterr().out)["nodes"]}
-    assert states[node] == "left-in-drain"
-    assert untouched not in states
+    nodes = {each["name"]: each for each in json.loads(capsys.readouterr().out)["nodes"]}
+    assert nodes[node]["state"] == "left-in-drain"
+    assert nodes[untouched]["state"] == "idle"
+    assert nodes[untouched]["machine"]["gpus"]["offered"] == {"nvidia.com/gpu": 4}
+    assert "without-gpus" not in nodes
+    assert main(["status", "--kubeconfig", str(account), "--node", untouched]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "in use not known: system:serviceaccount:default:on-call may not list pods" in told
+    assert main(["status", "--kubeconfig", str(operator(stage, "asks-pods")), "--node", untouched]) == 0
+    assert "in use by no pod that asks for any" in " ".join(capsys.readouterr().out.split())

@@ -24,7 +24,10 @@ from provision.rollout.model import NodeView, Phase
 from provision.rollout.status.advice import unled
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import StackSeen
-from provision.rollout.status.situations import LEFT
+from provision.rollout.status.reported import User
+from provision.rollout.status.situations import IDLE, LEFT, NO_REPORT, SHORT_OF_GPUS
+from provision.rollout.status.words import facts_of
+from provision.spec.model import Plugin
 from tests.provision.cluster.fakes import Clock, FleetServer
 from tests.provision.cluster.samples import NOW, RECORD
 from tests.provision.cluster.test_progress import STANDING
@@ -115,6 +118,74 @@ def test_without_an_inventory_it_is_the_nodes_that_somebody_speaks_of(server: Fl
     assert list(reader(server).look().nodes) == ["n1"]
     server.lease = lease(progress=encode_progress(STANDING))
     assert list(reader(server).look().nodes) == ["n1", "n2", "n3"]
+
+
+def test_after_a_good_first_apply_every_node_with_gpus_is_seen_with_what_it_says(server: FleetServer) -> None:
+    """There is no record of any then: it said "no upgrade of any is recorded", and the page "0 of 0 nodes"."""
+    told = node("n4")
+    said = {"status": "True", "lastHeartbeatTime": "2026-11-21T09:36:00Z"}
+    told["status"]["conditions"] += [
+        {"type": "GPUDriverReady", "message": "driver 550.163.01 answers", **said},
+        {"type": "GPUsHealthy", "message": "4 GPUs can be used", **said},
+    ]
+    told["status"]["allocatable"] = told["status"]["capacity"] = {"nvidia.com/gpu": "4"}
+    server.nodes |= {"n4": told}
+
+    seen = reader(server).look()
+
+    assert list(seen.nodes) == ["n1", "n4"]
+    assert (seen.reported["n4"].driver, seen.reported["n4"].seen) == ("550.163.01", 4)
+    assert fleet_status(seen).nodes[1].situation is IDLE
+    told["status"]["allocatable"] = {"nvidia.com/gpu": "3"}
+    assert fleet_status(reader(server).look()).nodes[1].situation is SHORT_OF_GPUS
+    assert set(server.requests) == {"list", "leases"}, "no other permission than before"
+
+
+def pod(name: str, *limits: str, phase: str = "Running") -> dict[str, Any]:
+    """Return a pod on n2 of which each container has so many GPUs."""
+    containers = [
+        {"name": f"c{number}", "resources": {"limits": {"cpu": "1", "nvidia.com/gpu": limit}}}
+        for number, limit in enumerate(limits)
+    ]
+    spec = {"nodeName": "n2", "containers": containers}
+    return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec, "status": {"phase": phase}}
+
+
+def test_who_holds_gpus_of_one_node_is_asked_where_all_of_it_is_wanted(server: FleetServer) -> None:
+    server.pods = [pod("web", "1", "2"), pod("over", "1", phase="Succeeded"), pod("none", "0")]
+
+    seen = KubernetesReader(Api(server), ["n1", "n2"], {}, pods_of="n2").look()
+
+    assert seen.reported["n2"].users == (User("shop/web", {"nvidia.com/gpu": 3}),)
+    assert seen.reported["n1"].users is None
+    n2 = fleet_status(seen).nodes[1]
+    assert {label: text for label, text, _ in facts_of(n2, None)}["in use"] == "3 gpu by shop/web"
+    server.pods = []
+    free = fleet_status(KubernetesReader(Api(server), ["n2"], {}, pods_of="n2").look()).nodes[0]
+    assert {label: text for label, text, _ in facts_of(free, None)}["in use"] == "by no pod that asks for any"
+
+
+def test_without_permission_for_pods_it_is_said_that_nobody_asked(server: FleetServer) -> None:
+    server.forbidden = {"pods"}
+
+    seen = KubernetesReader(Api(server), ["n2"], {}, pods_of="n2").look()
+
+    assert seen.complaints == ()
+    (node,) = fleet_status(seen).nodes
+    words = {label: text for label, text, _ in facts_of(node, None)}["in use"]
+    assert words.startswith("not known: eve may not list pods on cluster x")
+    assert 'resources: ["pods"], verbs: ["list"]' in words
+
+
+def test_nodes_of_a_stack_are_seen_without_a_record_and_judged_once_it_is_brought_about(server: FleetServer) -> None:
+    plugin = Plugin(kubernetes_api="/etc/kubernetes/kubelet.conf")
+    stack = StackSeen(name="fleet", owned=frozenset({"n2"}), plugin=plugin, state="Changing")
+    look = lambda: KubernetesReader(Api(server), None, {}, stacks=lambda _api, _labels: ((stack,), "")).look()  # noqa: E731
+
+    assert list(look().nodes) == ["n1", "n2"]
+    assert fleet_status(look()).nodes[1].situation is IDLE
+    stack = replace(stack, state="AsDeclared")
+    assert fleet_status(look()).nodes[1].situation is NO_REPORT
 
 
 def test_reasons_are_found_by_the_name_of_the_node(server: FleetServer) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from provision.node_plan import Problem
+import pytest
+
+from provision.node_plan import Action, Item, Problem, Role
 from provision.report.console import make_console
 from provision.report.history import render_history
 from provision.report.terminal import show
 from provision.runs import events as happened
-from provision.runs.history import History, history_of
+from provision.runs.history import History, history_of, last_words
 from tests.provision.runs.story import at, began, ended, report_of
 
 if TYPE_CHECKING:
@@ -50,6 +52,51 @@ def test_the_newest_word_about_a_node_counts_and_staging_is_none() -> None:
 def test_a_run_that_did_not_reach_a_node_says_nothing_of_it() -> None:
     waited = report("r4", "apply", ("n1", "waiting", False), ("n2", "declined", True))
     assert history_of([waited, APPLY]).nodes["n1"].run == "r1"
+
+
+def applied(run: str, *items: Item, result: str = "converged", verb: str = "apply", is_good: bool = True) -> RunReport:
+    return report(run, verb, ("n1", result, is_good), planned=happened.Planned(time=at(1), nodes=("n1",), items=items))
+
+
+STAGED = Item(role=Role.DRIVER, action=Action.STAGE, target="driver 550.163.01", to="sha256:ab", reason="r")
+LOADED = Item(role=Role.DRIVER, action=Action.LOAD, target="nvidia", to="550.163.01", reason="r")
+UPGRADED = Item(
+    role=Role.DRIVER, action=Action.UPGRADE, target="libcuda1", from_="535.1", to="550.163.01-1", reason="r"
+)
+ENGINE = Item(role=Role.RUNTIME, action=Action.WRITE, target="/etc/x", reason="r")
+
+
+@pytest.mark.parametrize(
+    ("reports", "driver"),
+    [
+        ([applied("r1", STAGED, LOADED, ENGINE)], "550.163.01"),
+        ([applied("r1", STAGED, UPGRADED)], "550.163.01"),
+        ([applied("r2", ENGINE), applied("r1", LOADED)], "550.163.01"),
+        ([applied("r2", result="unchanged"), applied("r1", LOADED)], "550.163.01"),
+        ([applied("r2", verb="reboot", result="rebooted"), applied("r1", LOADED)], "550.163.01"),
+        ([applied("r2", verb="remove", result="removed"), applied("r1", LOADED)], ""),
+        ([applied("r2", verb="rollback", result="returned"), applied("r1", LOADED)], ""),
+        ([applied("r2", ENGINE, result="failed", is_good=False), applied("r1", LOADED)], ""),
+        ([applied("r2", UPGRADED), applied("r1", LOADED)], ""),
+        ([applied("r1", ENGINE)], ""),
+    ],
+    ids=[
+        "loaded",
+        "staged and swapped",
+        "something else later",
+        "nothing later",
+        "rebooted later",
+        "removed later",
+        "rolled back later",
+        "failed later",
+        "another one later that is not named",
+        "no driver in it",
+    ],
+)
+def test_the_driver_that_a_run_left_is_known_while_nothing_came_after_it(reports: list[RunReport], driver: str) -> None:
+    told = last_words(history_of(reports))["n1"]
+
+    assert told.driver == (f"{driver}, as the run of {at(60):%Y-%m-%d %H:%M} UTC left it" if driver else "")
 
 
 def test_what_a_person_sees() -> None:

@@ -15,6 +15,7 @@ from provision.rollout.model import Phase
 from provision.status_page.feed import Feed
 from provision.status_page.server import PageServer, Settings
 from tests.provision.status_page.fleets import STACKS, FakeReader, changed, fleet, in_drain, record
+from tests.provision.status_page.test_rows import APPLIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +135,19 @@ def test_stacks_are_seen_with_what_is_wrong(browser: Browser) -> None:
         assert "no controller has looked at it yet" in texts[1]
         assert "<b>3 of 4 GPUs answer</b>" in texts[0], "what a node says is text"
         assert "false" not in "".join(texts)
+
+
+def test_nodes_without_an_upgrade_are_seen_with_their_machines(browser: Browser) -> None:
+    """The page said: 0 of 0 nodes done."""
+    with stage(APPLIED) as served:
+        opened(browser, served)
+
+        assert browser.run("document.querySelector('.figure').textContent") == "4 nodes, no upgrade of any is recorded"
+        rows = browser.run("[...document.querySelectorAll('#machines tbody tr')].map((row) => row.textContent)")
+        assert len(rows) == 2
+        assert rows[0].startswith("n4550.163.01opencontainerd 1.7.27reports1 of 4 offered")
+        browser.run("document.querySelector('#attention .names button').click()")
+        browser.wait("document.querySelector('.machine')?.textContent.includes('1 of 4 offered')")
 
 
 def test_a_change_touches_the_cells_of_its_nodes_alone(browser: Browser) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
+from provision.rollout.status.words import Last
 from provision.status_page import feed as feed_module
 from provision.status_page.feed import Feed, Message
+from tests.provision.rollout.fakes import view
 from tests.provision.status_page.fleets import NOW, REASONS, FakeReader, changed, fleet, in_drain, record
 
 if TYPE_CHECKING:
@@ -245,3 +247,29 @@ def test_five_thousand_nodes_are_sent_in_little() -> None:
 
     assert message is not None
     assert len(message.body) < 2_000
+
+
+def test_runs_that_end_are_told_within_a_minute() -> None:
+    time = [NOW.timestamp()]
+    runs = {"gpu-001-01": Last("apply: converged", NOW)}
+    feed = Feed(FakeReader(SMALL), clock=lambda: time[0], runs=lambda: dict(runs))
+    feed.take(SMALL)
+    page = Page(feed)
+    page.ask()
+    runs["gpu-001-01"] = Last("apply: failed", NOW)
+    feed.take(SMALL)
+    assert page.ask() is None
+    time[0] += 60
+    feed.take(SMALL)
+    page.ask()
+    assert "apply: failed" in [row[0][-1] for row in page.head["machines"]["rows"]]
+
+
+def test_a_run_that_failed_needs_somebody_on_the_page_too() -> None:
+    seen = replace(SMALL, tenant=None, standing=None, nodes={"n1": view("n1")})
+    feed = Feed(FakeReader(seen), clock=NOW.timestamp, runs=lambda: {"n1": Last("apply: failed", NOW, is_good=False)})
+    feed.take(seen)
+    page = Page(feed)
+    page.ask()
+
+    assert page.shown() == {"n1": ("last-run-failed", "apply: failed")}

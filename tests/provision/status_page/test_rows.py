@@ -12,11 +12,15 @@ from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen
 from provision.rollout.status.situations import SITUATIONS, Situation
+from provision.rollout.status.words import Last
 from provision.runs.remedies import Invocation
 from provision.status_page.details import node_document, timeline
 from provision.status_page.feed import Log, LogLine
 from provision.status_page.looks import look_of
+from provision.status_page.machines import machines_document
 from provision.status_page.rows import head_of, states_document, steady
+from tests.provision.rollout.fakes import view
+from tests.provision.rollout.status.test_reported import GOOD
 from tests.provision.status_page.fleets import NOW, STACKS, TOOK, fleet, record
 
 
@@ -160,3 +164,44 @@ def test_stacks_are_told_with_the_nodes_of_which_the_same_is_said() -> None:
     assert serving.troubles[1] == ("gpu08, gpu09", "cannot be reached")
     assert (training.state, training.tone) == ("not looked at", "off")
     assert training.message == "no controller has looked at it yet; its declaration has changed since"
+
+
+APPLIED = Seen(
+    place="cluster test",
+    time=NOW,
+    nodes={name: view(name) for name in ("n1", "n2", "n3", "n4")},
+    reported={"n1": GOOD, "n2": GOOD, "n3": GOOD, "n4": replace(GOOD, offered={"nvidia.com/gpu": 1})},
+)
+
+
+def test_after_a_first_apply_the_page_has_the_rows_of_the_terminal() -> None:
+    """It said: 0 of 0 nodes done."""
+    last = {"n1": Last("apply: converged", NOW)}
+    machines = machines_document(head_of(fleet_status(APPLIED), last=last).machines)
+
+    assert machines["heads"] == ["nodes", "driver", "module", "engine", "daemon", "GPUs", "drift", "last run"]
+    known = ["550.163.01", "open", "containerd 1.7.27", "reports"]
+    assert machines["rows"] == [
+        [["n4", *known, "1 of 4 offered", "none", "none that is kept"], None, True],
+        [["n1", *known, "4 of 4 offered", "none", "apply: converged"], int(NOW.timestamp()), False],
+        [["n2, n3", *known, "4 of 4 offered", "none", "none that is kept"], None, False],
+    ]
+    assert machines["unknown"] == []
+
+
+def test_a_node_that_is_opened_has_its_machine() -> None:
+    node = fleet_status(APPLIED).nodes[0]
+    document = node_document(node, APPLIED, Log(1), last=Last("apply: converged", NOW))
+
+    facts = {label: (text, said) for label, text, said in document["machine"]}
+    assert GOOD.said is not None
+    assert facts["daemon"] == ("reports", int(GOOD.said.timestamp()))
+    assert facts["GPUs"] == ("4 of 4 offered", None)
+    assert facts["last run"] == ("apply: converged", int(NOW.timestamp()))
+
+
+def test_what_a_node_says_of_its_machine_is_printable() -> None:
+    hostile = replace(GOOD, engine="\x1b[2J", drift_words="\u202e")
+    machines = machines_document(head_of(fleet_status(replace(APPLIED, reported={"n1": hostile}))).machines)
+
+    assert machines["rows"][0][0][3] == r"\x1b[2J"

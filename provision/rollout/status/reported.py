@@ -1,0 +1,147 @@
+"""Defines what a Node says of its machine, for people, and what in that needs somebody. Pure.
+
+Nodes may write what they like about themselves: it is shown of that node alone, and nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.status.situations import NO_REPORT, SHORT_OF_GPUS, SILENT
+from provision.spec.model import DaemonAs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from provision.rollout.status.situations import Situation
+    from provision.spec.model import Plugin, PluginConfig
+
+WHOLE: Final = "nvidia.com/gpu"
+_DOMAIN: Final = "nvidia.com/"
+_UNITS: Final = "aliyun.com/gpu-mem"
+
+
+class Daemon(StrEnum):
+    """Whether a node daemon writes to its Node."""
+
+    REPORTS = "reports"
+    SILENT = "silent"  # it did, and has stopped
+    NO_REPORT = "no-report"  # it never did
+
+
+class Drift(StrEnum):
+    """What came of the node's own comparison with what `apply` brought about."""
+
+    NONE = "none"
+    DRIFTED = "drifted"
+    NOT_COMPARED = "not-compared"
+    NOT_KNOWN = "not-known"  # nobody has said
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A pod, as NAMESPACE/NAME, and how many devices it was given of each resource that its node offers."""
+
+    pod: str
+    devices: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What a Node says of its machine. Empty or None is what is not known: nobody has said it lately.
+
+    ``kubelet`` and ``engine`` are versions, ``is_ready`` and ``heard`` are about the kubelet. ``said`` is when the node
+    daemon last spoke; ``driver``, ``module``, ``seen`` (GPUs), ``unusable`` of them and ``drift`` are its words, and
+    ``driver_trouble``, ``gpu_trouble`` and ``drift_words`` why they are not as they should be. ``offered`` and
+    ``capacity`` are numbers of devices by resource, as the kubelet counts them; None where it does not report.
+    ``users`` are pods that hold such devices, None where nobody asked; ``unasked`` is why they could not be asked for.
+    """
+
+    is_ready: bool = True
+    heard: datetime | None = None
+    kubelet: str = ""
+    engine: str = ""
+    daemon: Daemon = Daemon.NO_REPORT
+    said: datetime | None = None
+    driver: str = ""
+    driver_trouble: str = ""
+    module: str = ""
+    seen: int | None = None
+    unusable: int = 0
+    gpu_trouble: str = ""
+    drift: Drift = Drift.NOT_KNOWN
+    drift_words: str = ""
+    offered: Mapping[str, int] | None = None
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    users: tuple[User, ...] | None = None
+    unasked: str = ""
+
+
+def gpu_resources(reported: Reported, plugin: Plugin | None) -> dict[str, int]:
+    """Return what a node offers of its GPUs, by resource; ``plugin`` is what is declared, None where nobody knows."""
+    return only_gpus(reported.offered or {}, plugin)
+
+
+def only_gpus(devices: Mapping[str, int], plugin: Plugin | None) -> dict[str, int]:
+    """Return the devices that are GPUs, or parts of them."""
+    names = {_UNITS} if plugin is None else set(_declared(plugin))
+    return {name: number for name, number in devices.items() if name.startswith(_DOMAIN) or name in names}
+
+
+def trouble_of(reported: Reported, plugin: Plugin | None) -> tuple[Situation, str] | None:
+    """Return what of a node in service needs somebody, and why; None where nothing that is known does."""
+    if plugin is not None and not plugin.enabled:
+        return None
+    is_told_to = plugin is not None and plugin.kubernetes_api is not None
+    is_pod = plugin is not None and plugin.daemon is DaemonAs.DAEMON_SET
+    if reported.daemon is Daemon.SILENT and (plugin is None or is_told_to or is_pod):
+        return SILENT, ""
+    if reported.daemon is Daemon.NO_REPORT and is_told_to and not is_pod:
+        return NO_REPORT, ""
+    reason = _short(reported, plugin)
+    return (SHORT_OF_GPUS, reason) if reason else None
+
+
+def _short(reported: Reported, plugin: Plugin | None) -> str:
+    """Return how a node offers fewer GPUs than it has, empty where it does not, or nobody knows."""
+    if reported.unusable:
+        return reported.gpu_trouble
+    if reported.offered is None:
+        return ""
+    offered = gpu_resources(reported, plugin)
+    if not any(offered.values()) and not any(reported.capacity.get(name) for name in offered):
+        why = reported.driver_trouble or reported.gpu_trouble
+        behind = f": {why}" if why else ""
+        if reported.seen:
+            return f"it has {reported.seen} GPUs and offers none{behind}"
+        return f"it offers no GPU{behind}" if reported.seen is None and (plugin is not None or why) else ""
+    whole = WHOLE if plugin is None else plugin.resource
+    if reported.seen and offered.keys() == {whole} and offered[whole] < reported.seen:
+        return f"it has {reported.seen} GPUs and offers {offered[whole]}"
+    lacking = [
+        f"{reported.capacity[name] - number} of {reported.capacity[name]} {name}"
+        for name, number in offered.items()
+        if number < reported.capacity.get(name, 0)
+    ]
+    return f"pods cannot be given {', '.join(lacking)}" if lacking else ""
+
+
+def _declared(plugin: Plugin) -> Iterator[str]:
+    yield plugin.resource
+    yield from (units.resource for units in plugin.memory_units)
+    yield from _named(plugin)
+    for part in plugin.configs.values():
+        yield from _named(part)
+
+
+def _named(part: Plugin | PluginConfig) -> Iterator[str]:
+    """Yield the names of resources that a part of the declaration gives."""
+    yield from (each.name for each in (*part.resources.gpus, *part.resources.mig))
+    for way in (part.sharing.time_slicing, part.sharing.mps):
+        shares = () if way is None else way.resources
+        for share in shares:
+            name = share.rename or share.name
+            yield from (name, f"{name}.shared")

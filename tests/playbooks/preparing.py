@@ -67,8 +67,8 @@ def prepare_driver(  # noqa: PLR0913 - what a play is given
 ) -> subprocess.CompletedProcess[str]:
     """Run the play in a folder, and return what became of it; the controller's cache is below the folder.
 
-    ``archive`` and ``digest`` are those of the driver program, which nodes have where they are empty; ``builder`` is the
-    declared one.
+    ``archive`` and ``digest`` are those of the driver program, which nodes have where they are empty; ``builder`` is
+    the declared one.
     """
     driver = {"version": change.version, **({"builder": builder} if builder else {})}
     spec = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": {"driver": driver}}

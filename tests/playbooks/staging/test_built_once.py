@@ -1,7 +1,7 @@
 """Booted nodes of one kind: two compile the module with real dkms, to the same bytes; the third gets it and has no gcc.
 
-Under the command line, and with a declared builder under plain ansible-playbook: there with the tasks of ``site.yml``, except that a plan of
-the small driver, which no catalogue knows, stands in for what `plan` would say.
+Under the command line, and with a declared builder under plain ansible-playbook: there with the tasks of ``site.yml``,
+except that a plan of the small driver, which no catalogue knows, stands in for what `plan` would say.
 """
 
 from __future__ import annotations

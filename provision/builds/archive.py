@@ -33,15 +33,18 @@ _MODE: Final = 0o644
 _HINT: Final = "another node of its kind builds; find out who is root of this one"
 
 
-def rewrite_archive(source: Path, target: Path, build: ModuleBuild) -> tuple[str, dict[str, str]]:
+def rewrite_archive(
+    source: Path, target: Path, build: ModuleBuild, scratch: Path | None = None
+) -> tuple[str, dict[str, str]]:
     """Write the modules of ``source`` to ``target``; return the SHA-256 of that, and the digests to compare it by.
 
     These are by name: of each module as it was built, and of what dkms is told; none for a declared builder, whose
-    archive is not compared. Raises `ArchiveError`, `BuildsError`.
+    archive is not compared. ``scratch`` is for what is unpacked meanwhile, the folder of ``target`` if None. Raises
+    `ArchiveError`, `BuildsError`.
     """
     try:
         with open_archive(source) as given, target.open("wb") as out:
-            content = _rewrite(given, out, build, target.parent)
+            content = _rewrite(given, out, build, scratch or target.parent)
         with target.open("rb") as written:
             return hashlib.file_digest(written, "sha256").hexdigest(), content
     except UnfitArchive as error:

@@ -1,4 +1,4 @@
-"""Keeps the archives of built modules on the controller, so that what one node has built is not built again.
+"""Keeps the archives of built modules on the controller, so that what nodes have built is not built again.
 
 One folder for each inventory, since nodes of one take modules from nodes of the same alone. Each node's archive is
 written under its digest, and counts once the record of its answer names it; both appear whole or not at all. A file

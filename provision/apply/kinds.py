@@ -89,7 +89,7 @@ class Kinds:
                 providers = [one for one, provided in chosen.items() if build in provided]
                 known = (*(one.node for one in situation.standing(build).given), *providers)
                 others = tuple(one for one in known if one != node)
-                yield Handing(build, (node,), situation.receivers(build, *providers), how, compared_with=others)
+                yield Handing(build, (node,), situation.receivers(build, *providers), how, int(how == BUILDS), others)
 
     def take_kept(self, situation: Situation) -> Iterator[Handing]:
         """Have handed over what may be of what is needed now; yield what was not handed over before."""

@@ -18,8 +18,17 @@ from provision.cli.apply import apply_nodes
 from provision.cli.cluster import Scope
 from provision.cli.plan import show_plans
 from provision.cli.stage import stage_fleet
+from provision.driver_change import change_id
 from tests.provision.apply.fakes import Watcher, cluster_of
-from tests.provision.apply.workshop import Machine, Workshop, evil_for, modules_for, planner, workshop_context
+from tests.provision.apply.workshop import (
+    Machine,
+    Workshop,
+    change_of,
+    evil_for,
+    modules_for,
+    planner,
+    workshop_context,
+)
 from tests.provision.builds.samples import KERNEL, OTHER_KERNEL
 from tests.provision.rollout.fakes import Clock
 
@@ -52,6 +61,7 @@ def four() -> Workshop:
     return fleet_of(n1=Machine(), n2=Machine(), n3=Machine(), n4=Machine())
 
 
+HAS = ("has built", 0)
 BOTH = {"n1": [KERNEL], "n2": [KERNEL]}
 
 
@@ -463,6 +473,20 @@ def test_the_plan_as_json_says_who_builds_for_whom(tmp_path: Path, capsys: pytes
             "builds": 2,
         }
     ]
+
+
+def test_the_plan_says_whether_a_declared_builder_still_has_to_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for builder, expected in ((Machine(), ("builds", 1)), (Machine(staged=change_id(change_of((KERNEL,)))), HAS)):
+        fleet = fleet_of(n1=Machine(), n2=Machine(), n3=builder)
+        context = workshop_context(fleet, tmp_path / "shelf", declared=everywhere(fleet, {"builder": "n3"}))
+
+        show_plans(context, scope(context, fleet), as_json=True, tell_changes=False)
+
+        (found,) = json.loads(capsys.readouterr().out)["builds"]
+        assert (found["nodes"], found["receivers"]) == (["n3"], ["n1", "n2"])
+        assert (found["how"], found["builds"]) == expected
 
 
 def test_a_builder_that_fails_in_place_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 ::
 
     dkms_binaries_only/{PACKAGE_NAME,PACKAGE_VERSION,dkms.conf}
-    dkms_main_tree/KERNEL/ARCHITECTURE/{module/NAME.ko[.gz|.xz|.zst],module/Module.symvers,log/make.log}
+    dkms_main_tree/KERNEL/ARCHITECTURE/{module/NAME.ko[.gz|.xz|.zst],module/Module.symvers,log/{make.log,.config}}
 
 Whoever is root of a node may have made one. So it is read within limits, in one pass; whatever is not a plain file in
 one of these places is refused before what follows its header is read. Nothing is written here, and what modules say
@@ -41,8 +41,9 @@ _MAX_TEXT_BYTES: Final = 256
 _PLAIN: Final = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE})
 _NAMES: Final = frozenset({tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME})  # of the member that follows
 _MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,63}\.ko(?:\.gz|\.xz|\.zst)?")
-# What dkms adds that nobody needs: the compiler's log, and the symbols for modules that build against these.
-_LEFT_BEHIND: Final = frozenset({("log", "make.log"), ("module", "Module.symvers")})
+# What dkms adds that nobody needs: the compiler's log and the kernel's configuration, and the symbols for modules that
+# build against these.
+_LEFT_BEHIND: Final = frozenset({("log", "make.log"), ("log", ".config"), ("module", "Module.symvers")})
 _TEXTS: Final = frozenset({"PACKAGE_NAME", "PACKAGE_VERSION"})
 _SCRIPT: Final = "dkms.conf"  # dkms sources it as shell: it is never read
 _BROKEN: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, RecursionError, ValueError)

@@ -1,8 +1,9 @@
-"""Has kernel modules built once for all nodes of a kind: the first of them builds, the others are handed the result.
+"""Has kernel modules built for all nodes of a kind by two of them: the others are handed what both came to.
 
 In rounds: every kind has its turn with the next node that could build. What fails is tried on another node, and what
 nobody provides, each node builds for itself, as it does without any of this. A node whose turn it is, is staged as it
-would be anyway, so nothing is lost when this is killed: the next run takes up what was staged and what is kept.
+would be anyway, so nothing is lost when this is killed: the next run takes up what was staged and what is kept. What
+a node gave stays on the controller until the other one has given the same, so neither can copy it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from provision.apply.context import ApplyContext
     from provision.apply.kinds import Kinds
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Provided:
-    """What became of a node whose turn it was: its state, the modules that it gave, and why it gave no others."""
+    """What became of a node whose turn it was: its state, the builds that it gave, and why it gave no others."""
 
     answer: Assessment | Failure
-    modules: tuple[BuiltModule, ...] = ()
+    given: tuple[ModuleBuild, ...] = ()
     problems: Mapping[ModuleBuild, str] = field(default_factory=dict)
 
 
@@ -53,20 +54,16 @@ def provide_modules(
         return changed
     context.shelf.prune(time.time())
     changed |= _learn_sources(context, kinds, observe, parallel=parallel, cancel=cancel)
-    for module, handing in kinds.kept(kinds.situation(())):
-        context.built[module.build] = module
-        observe(Note(module.node, str(handing)))
-    while not cancel.is_set() and (chosen := choose_providers(situation := kinds.situation(context.built))):
-        turns = {}
-        for node, builds in chosen.items():
-            answer = kinds.answers[node]
-            if isinstance(answer, Assessment):
-                turns[node] = _Turn(context, node, answer, builds).take
-            for build in builds:
-                observe(Note(node, str(kinds.handing(node, build, situation))))
-        for node, provided in run_each(turns, observe, parallel=parallel, cancel=cancel):
+    for handing in kinds.take_kept(kinds.situation()):
+        observe(Note(few(handing.nodes), str(handing)))
+    while not cancel.is_set() and (chosen := choose_providers(situation := kinds.situation())):
+        for handing in kinds.handings(chosen, situation):
+            observe(Note(handing.nodes[0], str(handing)))
+        for node, provided in run_each(dict(_turns(context, kinds, chosen)), observe, parallel=parallel, cancel=cancel):
             changed[node] = kinds.answers[node] = provided.answer
-            _take_in(kinds, node, chosen[node], provided, observe)
+            _tell_missing(kinds, node, chosen[node], provided, observe)
+        for handing in kinds.take_kept(situation):
+            observe(Note(handing.nodes[0], _gain(kinds, context.built[handing.build])))
     if not cancel.is_set():
         for text in describe_left_alone(kinds):
             observe(Note("", text))
@@ -89,44 +86,66 @@ def _learn_sources(
     return learned
 
 
-def _take_in(kinds: Kinds, node: str, builds: tuple[ModuleBuild, ...], provided: _Provided, observe: Observer) -> None:
-    """Note what a node gave, and what it did not."""
-    built = kinds.supply.built
-    for module in provided.modules:
-        others = len(kinds.situation(()).receivers(module.build, node))
-        built[module.build] = module
-        size = f"{module.size_bytes / 1e6:.1f} MB"
-        to = "1 other" if others == 1 else f"{others} others"
-        observe(Note(node, f"its {module.build} goes to {to}: {size}{_cost(provided.answer, others)}"))
+def _tell_missing(
+    kinds: Kinds, node: str, builds: tuple[ModuleBuild, ...], provided: _Provided, observe: Observer
+) -> None:
+    """Note what a node did not give."""
     failure = provided.answer.message if isinstance(provided.answer, Failure) else ""
     for build in builds:
-        if build not in built:
+        if build not in provided.given:
             kinds.tried[build] = kinds.tried.get(build, frozenset()) | {node}
             why = failure or provided.problems.get(build, "it was canceled")
             observe(Note(node, f"the others do not get its {build}: {why}"))
 
 
-def _cost(answer: Assessment | Failure, others: int) -> str:
-    """Return what building took of the node's processors, empty where it had the modules already."""
-    driver = None if isinstance(answer, Failure) else answer.plan.roles.driver
-    if isinstance(answer, Failure) or driver is None:
+def _gain(kinds: Kinds, module: BuiltModule) -> str:
+    """Say what is handed on, by whose word, and what that saves."""
+    others = len(kinds.situation().receivers(module.build, *module.nodes))
+    to = "1 other" if others == 1 else f"{others} others"
+    by = "its" if len(module.nodes) == 1 else f"built alike by {few(module.nodes)}, the"
+    size = f"{module.size_bytes / 1e6:.1f} MB"
+    return f"{by} {module.build} goes to {to}: {size}{_cost(kinds, module, others)}"
+
+
+def _cost(kinds: Kinds, module: BuiltModule, others: int) -> str:
+    """Return what building took of a node's processors, empty where it had the modules already."""
+    answer = kinds.answers.get(module.nodes[0])
+    driver = answer.plan.roles.driver if isinstance(answer, Assessment) else None
+    if not isinstance(answer, Assessment) or driver is None:
         return ""
     found = [each.cost for each in answer.facts.driver.staged if each.id == driver.driver_change_id]
-    return f", {found[0].cpu_s:.0f} s of CPU once instead of {others + 1} times" if found and found[0].build_s else ""
+    if not found or not found[0].build_s:
+        return ""
+    times = "once" if len(module.nodes) == 1 else "twice"
+    return f", {found[0].cpu_s:.0f} s of CPU {times} instead of {others + len(module.nodes)} times"
 
 
 def describe_left_alone(kinds: Kinds) -> Iterator[str]:
     """Say who builds for itself although it should not have to, and why."""
-    for build, nodes in left_alone(kinds.situation(kinds.supply.built)).items():
+    situation = kinds.situation()
+    for build, nodes in left_alone(situation).items():
         others = [node for node in nodes if node != build.builder]
-        if tried := kinds.tried.get(build):
+        if difference := situation.standing(build).difference:
+            why = str(difference)
+        elif tried := kinds.tried.get(build):
             why = f"{few(sorted(tried))} did not provide it"
         elif build.builder and others:
             why = f"the declared builder {build.builder} is not among these nodes, or not of their kind"
+        elif not build.builder and len(others) > build.answers:
+            why = "no two of them are known to be different machines"
         else:
             continue
         if others:
             yield f"{few(others)}: to build {build} for itself, since {why}"
+
+
+def _turns(
+    context: ApplyContext, kinds: Kinds, chosen: Mapping[str, tuple[ModuleBuild, ...]]
+) -> Iterator[tuple[str, Callable[[Observer, threading.Event], _Provided]]]:
+    for node, builds in chosen.items():
+        answer = kinds.answers[node]
+        if isinstance(answer, Assessment):
+            yield node, _Turn(context, node, answer, builds).take
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +162,15 @@ class _Turn:
         answer: Assessment | Failure = self.assessment
         if is_to_stage(self.assessment):
             answer = stage(self.context, self.node, self.assessment, observe, cancel)
-        modules, problems = [], {}
+        given, problems = [], {}
         for build in self.builds if isinstance(answer, Assessment) else ():
-            got = self._get(build, observe, cancel)
-            if isinstance(got, str):
-                problems[build] = got
+            if problem := self._get(build, observe, cancel):
+                problems[build] = problem
             else:
-                modules.append(got)
-        return _Provided(answer, tuple(modules), problems)
+                given.append(build)
+        return _Provided(answer, tuple(given), problems)
 
-    def _get(self, build: ModuleBuild, observe: Observer, cancel: threading.Event) -> BuiltModule | str:
+    def _get(self, build: ModuleBuild, observe: Observer, cancel: threading.Event) -> str:
         """Get one archive from the node and keep it, or return why that cannot be."""
         shelf, playbooks = self.context.shelf, self.context.playbooks
         if shelf is None:
@@ -162,6 +180,9 @@ class _Turn:
                 given = folder / "given"
                 request = playbooks.built_module(self.node, build, given, MAX_BYTES)
                 followed = follow(self.context.runner, request, observe, cancel)
-                return followed.failure.message if followed.failure else shelf.keep(build, self.node, given)
+                if followed.failure:
+                    return followed.failure.message
+                shelf.keep(build, self.node, given, self.context.machine(self.node, self.assessment.facts))
+                return ""
         except BuildsError as error:
             return error.message

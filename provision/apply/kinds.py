@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from provision.apply.gate import find_obstacle
@@ -10,29 +10,39 @@ from provision.apply.model import Assessment, Failure
 from provision.builds.assignment import Situation, choose_providers
 from provision.builds.errors import BuildsError
 from provision.builds.needs import builds_of, has_built
+from provision.builds.proof import Standing
 from provision.spec.excerpt import few
 from provision.spec.model import Build
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from provision.apply.supply import Supply
     from provision.builds.model import BuiltModule, ModuleBuild
 
 BUILDS, HAS_BUILT, KEPT = "builds", "has built", "built earlier"
+DRAWN, DIFFERING = "drawn", "differing"
 
 
 @dataclass(frozen=True, slots=True)
 class Handing:
-    """A build that nodes are handed, and who provides it; ``how`` is what that node does for it."""
+    """A build that nodes are handed, and who provides it; ``how`` is what those nodes do for it.
+
+    With `DRAWN`, ``nodes`` are those of which ``builds`` are drawn. With `DIFFERING` the two have built something else,
+    and ``receivers`` build their own. ``builds`` is how many nodes build at most, ``compared_with`` names the other
+    providers.
+    """
 
     build: ModuleBuild
-    node: str
+    nodes: tuple[str, ...]
     receivers: tuple[str, ...]
     how: str
+    builds: int = 1
+    compared_with: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.how} {self.build}, for {few(self.receivers) or 'later nodes'}"
+        compared = f", compared with that of {few(self.compared_with)}" if self.compared_with else ""
+        return f"{self.how} {self.build}{compared}, for {few(self.receivers) or 'later nodes'}"
 
 
 @dataclass(slots=True)
@@ -49,8 +59,8 @@ class Kinds:
     tried: dict[ModuleBuild, frozenset[str]] = field(default_factory=dict)
     expects_more: bool = False
 
-    def situation(self, there: Collection[ModuleBuild]) -> Situation:
-        """Return what the next round is decided from; ``there`` is what need not be built any more."""
+    def situation(self) -> Situation:
+        """Return what the next round is decided from."""
         usable = dict(self._usable())
         needs = {
             node: self.supply.builds(answer)
@@ -58,30 +68,47 @@ class Kinds:
             if node in self.staging and is_to_stage(answer)
         }
         able = {
-            build: tuple(node for node, answer in usable.items() if self._can_provide(node, answer, build))
+            build: self.supply.draw([node for node, answer in usable.items() if self._can_provide(node, answer, build)])
             for build in {build for needed in needs.values() for build in needed}
         }
         return Situation(
-            needs=needs, able=able, tried=self.tried, there=frozenset(there), expects_more=self.expects_more
+            needs=needs,
+            able=able,
+            tried=self.tried,
+            standings={build: self._standing(build) for build in able},
+            machines={node: self.supply.machine(node, answer.facts) for node, answer in usable.items()},
+            expects_more=self.expects_more,
         )
 
-    def handing(self, node: str, build: ModuleBuild, situation: Situation) -> Handing:
-        """Return what a node does for the others in a round."""
-        answer = self.answers[node]
-        is_builder = isinstance(answer, Assessment) and is_to_stage(answer)
-        return Handing(build, node, situation.receivers(build, node), BUILDS if is_builder else HAS_BUILT)
+    def handings(self, chosen: Mapping[str, Sequence[ModuleBuild]], situation: Situation) -> Iterator[Handing]:
+        """Yield what each node does for the others in a round."""
+        for node, builds in chosen.items():
+            answer = self.answers[node]
+            how = BUILDS if isinstance(answer, Assessment) and is_to_stage(answer) else HAS_BUILT
+            for build in builds:
+                providers = [one for one, provided in chosen.items() if build in provided]
+                known = (*(one.node for one in situation.standing(build).given), *providers)
+                others = tuple(one for one in known if one != node)
+                yield Handing(build, (node,), situation.receivers(build, *providers), how, int(how == BUILDS), others)
 
-    def kept(self, situation: Situation) -> Iterator[tuple[BuiltModule, Handing]]:
-        """Yield what an earlier run has kept of what is needed now."""
-        for build in dict.fromkeys(build for needed in situation.needs.values() for build in needed):
-            if (module := self._find(build)) is not None:
-                yield module, Handing(build, module.node, situation.receivers(build), KEPT)
+    def take_kept(self, situation: Situation) -> Iterator[Handing]:
+        """Have handed over what may be of what is needed now; yield what was not handed over before."""
+        for build in situation.builds():
+            if build not in self.supply.built and (module := self._find(build)) is not None:
+                self.supply.built[build] = module
+                yield Handing(build, module.nodes, situation.receivers(build), KEPT, 0)
 
     def _find(self, build: ModuleBuild) -> BuiltModule | None:
         try:
             return None if self.supply.shelf is None else self.supply.shelf.find(build)
         except BuildsError:  # it is told when something is to be kept there
             return None
+
+    def _standing(self, build: ModuleBuild) -> Standing:
+        try:
+            return Standing(build) if self.supply.shelf is None else self.supply.shelf.standing(build)
+        except BuildsError:  # as above
+            return Standing(build)
 
     def _usable(self) -> Iterator[tuple[str, Assessment]]:
         for node, answer in self.answers.items():
@@ -135,9 +162,18 @@ def _makes_same(one: ModuleBuild, other: ModuleBuild) -> bool:
 def foresee_builds(
     supply: Supply, answers: Mapping[str, Assessment | Failure], staging: Collection[str]
 ) -> tuple[Handing, ...]:
-    """Return who would provide which modules for whom, as far as the plans show it; changes nothing."""
-    kinds = Kinds(supply, dict(answers), frozenset(staging))
-    kept = tuple(handing for _, handing in kinds.kept(kinds.situation(())))
-    situation = kinds.situation({one.build for one in kept})
-    chosen = choose_providers(situation)
-    return (*kept, *(kinds.handing(node, build, situation) for node, builds in chosen.items() for build in builds))
+    """Return who would provide which modules for whom, as far as the plans show it; changes and draws nothing."""
+    kinds = Kinds(replace(supply, draw=tuple, built={}), dict(answers), frozenset(staging))
+    situation = kinds.situation()
+    found = list(kinds.take_kept(situation))
+    for build in situation.builds():
+        providers, standing = situation.providers(build), situation.standing(build)
+        receivers = situation.receivers(build)
+        if (difference := standing.difference) is not None:
+            found.append(Handing(build, difference.nodes, receivers, DIFFERING, len(receivers)))
+        elif providers and not build.builder:
+            known = tuple(answer.node for answer in standing.given)
+            able = tuple(node for node in situation.able[build] if node not in known)
+            found.append(Handing(build, able, receivers, DRAWN, len(providers), known))
+    chosen = {node: [one for one in builds if one.builder] for node, builds in choose_providers(situation).items()}
+    return (*found, *kinds.handings(chosen, situation))

@@ -1,4 +1,4 @@
-"""Has modules built once for all nodes of a kind, a round at a time, for playbooks that carry the rounds out.
+"""Has modules built by two nodes for all of a kind, a round at a time, for playbooks that carry the rounds out.
 
 The playbook stages the nodes of a round, gets what they have built onto the shelf, and asks for the next round, until
 none is left. `provision.apply.builders` does the same in one go, with the same decisions and the same checks.
@@ -16,6 +16,7 @@ from provision.apply.playbooks import handed_files
 from provision.builds.assignment import choose_providers
 from provision.builds.model import ModuleBuild  # noqa: TC001 - msgspec resolves the annotations
 from provision.runfile.errors import RunfileError
+from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,36 +36,38 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """One round: ``providers`` are staged, and give their builds. None are left in the last one.
 
     ``handover`` is what each node that is to be staged can be handed now, as the module of that name takes it.
-    ``refused`` are nodes that cannot be staged, with the reason. ``notes`` are for people.
+    ``refused`` are nodes that cannot be staged, with the reason. ``machines`` tell the providers' machines apart.
+    ``notes`` are for people.
     """
 
     providers: dict[str, tuple[ModuleBuild, ...]] = {}
     tried: tuple[Tried, ...] = ()
     handover: dict[str, list[dict[str, Any]]] = {}
     refused: dict[str, str] = {}
+    machines: dict[str, tuple[str, ...]] = {}
     notes: tuple[str, ...] = ()
 
 
 def next_round(supply: Supply, answers: Mapping[str, Assessment], before: Round, *, expects_more: bool) -> Round:
     """Return the round after ``before``, from what the nodes are now and what the shelf has."""
     kinds = Kinds(supply, dict(answers), frozenset(answers), dict(_tried(before)), expects_more=expects_more)
-    kept = list(kinds.kept(kinds.situation(())))
-    supply.built.update({module.build: module for module, _ in kept})
+    situation = kinds.situation()
+    kept = list(kinds.take_kept(situation))
     for node, builds in before.providers.items():
         for build in builds:
-            if build not in supply.built:
+            if node not in {answer.node for answer in situation.standing(build).answers}:
                 kinds.tried[build] = kinds.tried.get(build, frozenset()) | {node}
-    situation = kinds.situation(supply.built)
+    situation = kinds.situation()
     chosen = choose_providers(situation)
-    handings = [kinds.handing(node, build, situation) for node, builds in chosen.items() for build in builds]
-    told = [*(() if before.providers else (handing for _, handing in kept)), *handings]
+    told = [*(() if before.providers else kept), *kinds.handings(chosen, situation)]
     handovers = dict(_handovers(supply, answers))
     return Round(
         providers=chosen,
         tried=tuple(Tried(build=build, nodes=tuple(sorted(nodes))) for build, nodes in kinds.tried.items()),
         handover={node: found for node, found in handovers.items() if not isinstance(found, str)},
         refused={node: found for node, found in handovers.items() if isinstance(found, str)},
-        notes=(*(f"{one.node} {one}" for one in told), *(() if chosen else describe_left_alone(kinds))),
+        machines={node: situation.machines[node] for node in chosen},
+        notes=(*(f"{few(one.nodes)} {one}" for one in told), *(() if chosen else describe_left_alone(kinds))),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from provision.runfile.errors import RunfileError
 from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from provision.apply.bundles import Bundles
     from provision.apply.declarations import Declarations
     from provision.apply.runfiles import Runfiles
@@ -29,13 +32,19 @@ if TYPE_CHECKING:
     from provision.node_plan import NodePlan
 
 
+def drawn(nodes: Sequence[str]) -> Sequence[str]:
+    """Return the nodes in an order by chance."""
+    return secrets.SystemRandom().sample(nodes, len(nodes))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
     """Bundles, and what nodes have built for others, with the declarations that say who may have it.
 
     ``bundle`` is for all nodes, whatever they declare; ``bundles`` opens those that are declared. ``runfiles`` makes
-    packages of declared runfiles. ``shelf`` keeps modules that one node has built for others; without one, every node
-    builds its own. ``built`` are those that are handed over now.
+    packages of declared runfiles. ``shelf`` keeps modules that nodes have built for others; without one, every node
+    builds its own. ``built`` are those that are handed over now. ``endpoints`` are where nodes are reached: two names
+    with one endpoint are one machine. ``draw`` puts nodes into an order that none of them can know.
     """
 
     declarations: Declarations
@@ -44,6 +53,8 @@ class Supply:
     runfiles: Runfiles | None = None
     shelf: Shelf | None = None
     built: dict[ModuleBuild, BuiltModule] = field(default_factory=dict)
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    draw: Callable[[Sequence[str]], Sequence[str]] = drawn
 
     def builds(self, assessment: Assessment) -> tuple[ModuleBuild, ...]:
         """Return the modules that a node needs for its change and may be handed; none that a bundle has for it."""
@@ -60,6 +71,11 @@ class Supply:
         except BundleError:  # it is the node's failure when it is staged
             return ()
         return () if handover is None else handover.files
+
+    def machine(self, node: str, facts: NodeFacts) -> tuple[str, ...]:
+        """Return what tells a node's machine from others: what it says of itself, and where it is reached."""
+        said, place = facts.node.machine_id, self.endpoints.get(node, "")
+        return (*([f"id {said}"] if said else []), *([f"at {place}"] if place else []))
 
     def handover(self, assessment: Assessment) -> Handover | None:
         """Return what a node is handed to stage its driver from, None where that is nothing.

@@ -10,9 +10,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import shutil
 import tarfile
+import tempfile
 from typing import IO, TYPE_CHECKING, Final
 
+from provision.builds.content import digest_content
 from provision.builds.errors import ArchiveError
 from provision.module_archive import BINARIES, TREE, WORD, UnfitArchive, open_archive
 from provision.printable import printable
@@ -27,39 +30,62 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 256 * 1024 * 1024  # the proprietary modules of 550 with their symbols: 43 MB
 _FORMAT: Final = tarfile.USTAR_FORMAT
 _MODE: Final = 0o644
-_HINT: Final = "the next node of its kind builds; find out who is root of this one"
+_HINT: Final = "another node of its kind builds; find out who is root of this one"
 
 
-def rewrite_archive(source: Path, target: Path, build: ModuleBuild) -> str:
-    """Write the modules of ``source`` to ``target``, and return the SHA-256 of that; raises `ArchiveError`."""
+def rewrite_archive(
+    source: Path, target: Path, build: ModuleBuild, scratch: Path | None = None
+) -> tuple[str, dict[str, str]]:
+    """Write the modules of ``source`` to ``target``; return the SHA-256 of that, and the digests to compare it by.
+
+    These are by name: of each module as it was built, and of what dkms is told; none for a declared builder, whose
+    archive is not compared. ``scratch`` is for what is unpacked meanwhile, the folder of ``target`` if None. Raises
+    `ArchiveError`, `BuildsError`.
+    """
     try:
         with open_archive(source) as given, target.open("wb") as out:
-            _rewrite(given, out, build)
+            content = _rewrite(given, out, build, scratch or target.parent)
         with target.open("rb") as written:
-            return hashlib.file_digest(written, "sha256").hexdigest()
+            return hashlib.file_digest(written, "sha256").hexdigest(), content
     except UnfitArchive as error:
         raise ArchiveError(f"its archive of built modules was refused: {error}", hint=_HINT) from error
     except OSError as error:
         raise ArchiveError(f"{error.filename or target}: {(error.strerror or str(error)).lower()}") from error
 
 
-def _rewrite(given: Archive, out: IO[bytes], build: ModuleBuild) -> None:
+def _rewrite(given: Archive, out: IO[bytes], build: ModuleBuild, scratch: Path) -> dict[str, str]:
     """Copy what belongs to the modules, in the order in which it comes."""
     names: list[str] = []
+    content: dict[str, str] = {}
     with (
         gzip.GzipFile(fileobj=out, mode="wb", filename="", mtime=0, compresslevel=1) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=_FORMAT) as tar,
     ):
         for module in given.modules():
             _require_kernel(module, build)
-            if module.name in names:
+            name = _plain_name(module.name)
+            if name in names:
                 raise UnfitArchive(f"{printable(module.name)} is in it twice")
-            names.append(module.name)
+            names.append(name)
             place = f"./{TREE}/{build.kernel}/{build.architecture}/module/{module.name}"
-            tar.addfile(_header(place, module.size), module.content)
+            with tempfile.TemporaryFile(dir=scratch) as copy:
+                shutil.copyfileobj(module.content, copy)
+                copy.seek(0)
+                tar.addfile(_header(place, module.size), copy)
+                copy.seek(0)
+                if build.answers > 1:
+                    content[name] = digest_content(module.name, copy, scratch)
         for name, text in _own_texts(given.texts, sorted(names), build).items():
             data = text.encode()
             tar.addfile(_header(f"./{BINARIES}/{name}", len(data)), io.BytesIO(data))
+            if build.answers > 1:
+                content[name] = hashlib.sha256(data).hexdigest()
+    return content
+
+
+def _plain_name(name: str) -> str:
+    """Return the file name of a module before it was compressed."""
+    return f"{name.partition('.ko')[0]}.ko"
 
 
 def _require_kernel(module: BuiltModule, build: ModuleBuild) -> None:

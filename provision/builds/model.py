@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -36,6 +36,11 @@ class ModuleBuild(msgspec.Struct, frozen=True, kw_only=True, order=True, forbid_
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:_KEY_LENGTH]
 
     @property
+    def answers(self) -> int:
+        """How many nodes have to build the same before it is handed on: two, where none is declared as trusted."""
+        return 1 if self.builder else 2
+
+    @property
     def place(self) -> str:
         """Where a node's incoming folder has the archive."""
         return f"modules/{self.kernel}.tar.gz"
@@ -46,10 +51,25 @@ class ModuleBuild(msgspec.Struct, frozen=True, kw_only=True, order=True, forbid_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
-    """An archive on the controller, and the node that built it."""
+    """An archive on the controller that may be handed on, and the nodes that built what is in it."""
 
     build: ModuleBuild
-    node: str
+    nodes: tuple[str, ...]
     path: Path
     sha256: str
     size_bytes: int
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one node gave as its build, in an archive of ours with the digest ``sha256``.
+
+    ``machine`` is what tells the machine from others, as `is_same_machine` compares it. ``content`` are digests of the
+    modules, and of what dkms is told of them, by name; empty where nothing is compared.
+    """
+
+    schema: Literal["grapnel.dev/built-module/v1alpha2"] = "grapnel.dev/built-module/v1alpha2"
+    build: ModuleBuild
+    node: str
+    machine: tuple[str, ...] = ()
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    content: dict[str, str] = {}

@@ -1,8 +1,9 @@
-"""Keeps the archives of built modules on the controller, so that what one node has built is not built again.
+"""Keeps the archives of built modules on the controller, so that what nodes have built is not built again.
 
-One folder for each inventory, since nodes of one take modules from nodes of the same alone. An archive is written under
-its digest, and counts once the record of its build names it; both appear whole or not at all. A file that is not as its
-record says is built again. Everything here may be removed at any time.
+One folder for each inventory, since nodes of one take modules from nodes of the same alone. Each node's archive is
+written under its digest, and counts once the record of its answer names it; both appear whole or not at all. A file
+that is not as its record says counts for nothing. Whether an archive may be handed on is judged from all answers
+(`provision.builds.proof`), so it stays so from run to run. Everything here may be removed at any time.
 """
 
 from __future__ import annotations
@@ -14,30 +15,25 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from provision.builds.archive import rewrite_archive
 from provision.builds.errors import BuildsError
-from provision.builds.model import BuiltModule, ModuleBuild
+from provision.builds.model import Answer, BuiltModule, ModuleBuild
+from provision.builds.proof import Standing
 from provision.strict_json import MalformedError, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MAX_BYTES: Final = 4 * 1024 * 1024 * 1024  # of a shelf: a hundred kinds of nodes
 _MAX_RECORD_BYTES: Final = 64 * 1024
 _STALE_S: Final = 86_400.0  # nobody writes one file for a day
 _RECORD, _ARCHIVE, _PARTIAL = ".json", ".tar.gz", ".partial-"
+_NODE_LENGTH: Final = 16
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    schema: Literal["grapnel.dev/built-module/v1alpha1"] = "grapnel.dev/built-module/v1alpha1"
-    build: ModuleBuild
-    node: str
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Shelf:
@@ -46,42 +42,56 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def find(self, build: ModuleBuild) -> BuiltModule | None:
-        """Return what is kept of a build, None where that is nothing, or was changed since; raises `BuildsError`."""
+    def standing(self, build: ModuleBuild) -> Standing:
+        """Return which answers are kept of a build and were not changed since; raises `BuildsError`."""
         if not self._folder.is_dir():
-            return None
+            return Standing(build)
         self._open()
-        record = self._read(self._folder / f"{build.key}{_RECORD}")
-        if record is None or record.build != build:
-            return None
-        path = self._folder / f"{record.sha256}{_ARCHIVE}"
-        try:
-            with path.open("rb") as stream:
-                if hashlib.file_digest(stream, "sha256").hexdigest() != record.sha256:
-                    return None
-                size = stream.tell()
-        except OSError:
-            return None
-        return BuiltModule(build=build, node=record.node, path=path, sha256=record.sha256, size_bytes=size)
+        found = [self._read(path) for path in self._folder.glob(f"{build.key}-*{_RECORD}")]
+        answers = [one for one in found if one and one.build == build and self._is_whole(one)]
+        return Standing(build, tuple(sorted(answers, key=lambda one: one.node)))
 
-    def keep(self, build: ModuleBuild, node: str, given: Path) -> BuiltModule:
+    def find(self, build: ModuleBuild) -> BuiltModule | None:
+        """Return what may be handed on of a build, None where that is nothing; raises `BuildsError`."""
+        proof = self.standing(build).proof
+        if not proof:
+            return None
+        first, path = proof[0], self._path(proof[0])
+        try:
+            size = path.stat().st_size
+        except OSError:  # somebody has just removed it
+            return None
+        nodes = tuple(answer.node for answer in proof)
+        return BuiltModule(build=build, nodes=nodes, path=path, sha256=first.sha256, size_bytes=size)
+
+    def keep(self, build: ModuleBuild, node: str, given: Path, machine: Sequence[str] = ()) -> Answer:
         """Keep what a node gave as its build, as far as it is that; raises `BuildsError`."""
         self._open()
         with self.partial_folder() as folder:
             written = folder / "archive"
-            digest = rewrite_archive(given, written, build)
-            path = self._folder / f"{digest}{_ARCHIVE}"
-            size = written.stat().st_size
+            digest, content = rewrite_archive(given, written, build)
+            answer = Answer(build=build, node=node, machine=tuple(machine), sha256=digest, content=content)
+            name = hashlib.sha256(node.encode()).hexdigest()[:_NODE_LENGTH]
             try:
                 _sync(written)
-                written.replace(path)
+                written.replace(self._path(answer))
                 record = folder / "record"
-                record.write_bytes(msgspec.json.encode(_Record(build=build, node=node, sha256=digest)))
+                record.write_bytes(msgspec.json.encode(answer))
                 _sync(record)
-                record.replace(self._folder / f"{build.key}{_RECORD}")
+                record.replace(self._folder / f"{build.key}-{name}{_RECORD}")
             except OSError as error:
                 raise _unusable(self._folder, error) from error
-        return BuiltModule(build=build, node=node, path=path, sha256=digest, size_bytes=size)
+        return answer
+
+    def _path(self, answer: Answer) -> Path:
+        return self._folder / f"{answer.sha256}{_ARCHIVE}"
+
+    def _is_whole(self, answer: Answer) -> bool:
+        try:
+            with self._path(answer).open("rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest() == answer.sha256
+        except OSError:
+            return False
 
     @contextlib.contextmanager
     def partial_folder(self) -> Iterator[Path]:
@@ -107,7 +117,7 @@ class Shelf:
             for path in sorted(self._folder.glob(f"*{_RECORD}"), key=lambda one: one.stat().st_mtime, reverse=True):
                 record = self._read(path)
                 archive = self._folder / f"{record.sha256}{_ARCHIVE}" if record else path
-                left -= archive.stat().st_size if archive.exists() else 0
+                left -= archive.stat().st_size if archive not in kept and archive.exists() else 0
                 if record is None or left < 0:
                     path.unlink(missing_ok=True)
                 else:
@@ -130,10 +140,10 @@ class Shelf:
         except OSError as error:
             raise _unusable(self._folder, error) from error
 
-    def _read(self, path: Path) -> _Record | None:
+    def _read(self, path: Path) -> Answer | None:
         try:
             with path.open("rb") as stream:
-                return decode(stream.read(_MAX_RECORD_BYTES + 1), _Record, limit_bytes=_MAX_RECORD_BYTES)
+                return decode(stream.read(_MAX_RECORD_BYTES + 1), Answer, limit_bytes=_MAX_RECORD_BYTES)
         except (OSError, MalformedError):
             return None
 

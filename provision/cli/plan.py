@@ -27,6 +27,7 @@ from provision.cli.cluster import cluster_arguments, declared_gates, open_scope,
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
+from provision.fleet.endpoint import network_endpoints
 from provision.fleet.sources import inventory_key
 from provision.payload import store
 from provision.payload.place import payload_folder
@@ -310,6 +311,7 @@ def build_context(
         bundles=Bundles(_bundles(os.environ), signers),
         shelf=open_shelf(fleet.inventories, os.environ),
         runfiles=open_runfiles(os.environ),
+        endpoints=network_endpoints({node.name: node.endpoint for node in fleet.nodes}),
     )
 
 

@@ -52,7 +52,7 @@ def _rules(driver: Driver) -> Iterator[tuple[str, str]]:
     if driver.kernel_module is not KernelModule.NONE and driver.signing is None:
         yield "signing", "the key of the node's DKMS, where the node builds a module"
     if driver.kernel_module is not KernelModule.NONE and driver.build is Build.ONCE and driver.builder is None:
-        yield "builder", "the first node of the same kind, in the order of names, where DKMS builds the module"
+        yield "builder", "two nodes of a kind, drawn by chance, that have built the same, where DKMS builds the module"
 
 
 def _packages(driver: Driver, repository: Repository) -> Iterator[tuple[str, str]]:

@@ -46,6 +46,11 @@ class Endpoint:
         return f"{self.host}:{self.port}" if self.kind in ("ssh", "") else f"{self.kind}:{self.host}"
 
 
+def network_endpoints(endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
+    """Return how machines that are reached over the network are spelled, by name."""
+    return {name: str(endpoint) for name, endpoint in endpoints.items() if endpoint.network_host}
+
+
 def parse_endpoint(name: str, variables: Mapping[str, object]) -> Endpoint:
     """Return the endpoint of a host with these variables.
 

@@ -51,7 +51,7 @@ _TABLE: Final = (
     (
         "driver.usePrecompiled",
         Verdict.MISSING,
-        "`driver.source: canonical` has the signed modules of Ubuntu's archive; elsewhere one node builds for its kind",
+        "`driver.source: canonical` has the signed modules of Ubuntu's archive; elsewhere nodes build it",
     ),
     (
         "driver.rdma.enabled",

@@ -134,7 +134,7 @@ def stage_nodes(
 
 
 def _share(job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event) -> Job:
-    """Have modules built once that several nodes need; return the job with what those nodes are then."""
+    """Have modules built for all that several nodes need; return the job with what those nodes are then."""
     kinds = Kinds(job.context, dict(job.answers), frozenset(nodes))
     answers = provide_modules(job.context, kinds, observe, parallel=parallel, cancel=cancel)
     return replace(job, answers={**job.answers, **answers})
@@ -151,7 +151,7 @@ def _note(job: Job, node: str) -> str:
         return ""
     built = f", built with {found[0].cpu_s:.0f} s of CPU" if found[0].build_s else ""
     modules = [job.context.built[build] for build in job.context.builds(staged) if build in job.context.built]
-    others = sorted({module.node for module in modules} - {node})
+    others = sorted({name for module in modules for name in module.nodes} - {node})
     shared = f", module built by {few(others)}" if others and not built else ""
     return f"{found[0].bytes / 1e6:.0f} MB{built}{shared}"
 

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tarfile
+import tempfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import msgspec
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.wire import decode_answer
 from provision.builds.archive import rewrite_archive
-from provision.builds.errors import ArchiveError
+from provision.builds.errors import BuildsError
 from provision.bundle.errors import BundleError
 from provision.bundle.module_archive import read_module_archive
 from provision.cluster.errors import RecordError, StateFileError
@@ -141,10 +142,12 @@ def built_modules(data: bytes) -> None:
     try:
         os.write(given, gzip.compress(data, 0))
         _read_for_a_bundle(Path(f"/proc/self/fd/{given}"))
-        rewrite_archive(Path(f"/proc/self/fd/{given}"), Path(f"/proc/self/fd/{written}"), BUILD)
+        rewrite_archive(
+            Path(f"/proc/self/fd/{given}"), Path(f"/proc/self/fd/{written}"), BUILD, Path(tempfile.gettempdir())
+        )
         with tarfile.open(f"/proc/self/fd/{written}") as tar:
             assert all(one.isreg() and BUILT.fullmatch(one.name) for one in tar)
-    except ArchiveError as refusal:
+    except BuildsError as refusal:  # that this machine has no zstd, too
         _assert_tidy(refusal)
     finally:
         os.close(given)

@@ -56,13 +56,21 @@ PLAY = """\
 
 
 def prepare_driver(  # noqa: PLR0913 - what a play is given
-    folder: Path, inventory: str, change: DriverChange, *, archive: str = "", digest: str = "", serial: str = "100%"
+    folder: Path,
+    inventory: str,
+    change: DriverChange,
+    *,
+    archive: str = "",
+    digest: str = "",
+    serial: str = "100%",
+    builder: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run the play in a folder, and return what became of it; the controller's cache is below the folder.
 
-    ``archive`` and ``digest`` are those of the driver program, which nodes have where they are empty.
+    ``archive`` and ``digest`` are those of the driver program, which nodes have where they are empty; ``builder`` is
+    the declared one.
     """
-    driver = {"version": change.version}
+    driver = {"version": change.version, **({"builder": builder} if builder else {})}
     spec = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": {"driver": driver}}
     shutil.copytree(ROOT / "playbooks/roles/grapnel/tasks", folder / "tasks")
     texts = {"tasks/plan.yml": PLAN, "play.yml": PLAY, "grapnel.yaml": json.dumps(spec), "inventory.yaml": inventory}

@@ -59,18 +59,24 @@ CHANGE = change_of((KERNEL,))
 OWN = {f"./dkms_binaries_only/{name}" for name in ("PACKAGE_NAME", "PACKAGE_VERSION", "dkms.conf")}
 
 
+def modules_of(text: str) -> dict[str, bytes]:
+    return {name: text.encode() if name.endswith(".ko") else data for name, data in modules_for(KERNEL).items()}
+
+
 @dataclass(frozen=True)
 class StandIn:
     """A node: whether it can build, and what is in its archive."""
 
     is_broken: bool = False
     gives: Mapping[str, bytes] = field(default_factory=lambda: modules_for(KERNEL))
+    machine: str = ""  # its id, its name where that is empty
 
     def make(self, name: str, folder: Path) -> str:
         """Write what is there of it, and return the path of its Python."""
         facts = recorded(name)
         facts["facts"]["kernels"] = [{"release": KERNEL, "running": True, "modules": []}]
         facts["facts"]["driver"] = {"staged": []}
+        facts["facts"]["node"]["machine_id"] = self.machine or name
         (folder / f"{name}.facts").write_text(json.dumps(facts))
         write_archive(folder / f"{name}.archive", self.gives)
         python = folder / f"{name}.python"
@@ -108,26 +114,53 @@ def play(folder: Path, nodes: Mapping[str, StandIn], serial: str = "100%") -> Pl
     return Played(prepare_driver(folder, inventory, CHANGE, serial=serial), folder)
 
 
-def test_the_first_node_by_name_builds_for_its_batch_and_later_ones(tmp_path: Path) -> None:
-    played = play(tmp_path, {"n10": StandIn(), "n2": StandIn(), "n1": StandIn()}, serial="2")
+def test_two_nodes_of_a_batch_build_for_it_and_for_later_ones(tmp_path: Path) -> None:
+    played = play(tmp_path, {f"n{number}": StandIn() for number in range(1, 5)}, serial="3")
 
     assert played.done.returncode == 0, played.said
-    assert "n2 builds driver 550.163.01 (proprietary)" in played.said
-    assert played.built() == ["n2"]
     (kept,) = kept_archives(tmp_path)
-    assert played.handed("n1") == played.handed("n10") == [kept.name.removesuffix(".tar.gz")]
+    digest = [kept.name.removesuffix(".tar.gz")]
+    built = played.built()
+    assert len(built) == 2
+    assert "n4" not in built
+    for one, other in (built, reversed(built)):
+        of = f"driver 550.163.01 (proprietary) for kernel {KERNEL}"
+        assert f"{one} builds {of}, compared with that of {other}" in " ".join(played.said.split())
+    assert {node: played.handed(node) for node in ("n1", "n2", "n3", "n4") if node not in built} == {
+        node: digest for node in ("n1", "n2", "n3", "n4") if node not in built
+    }
     assert set(read_archive(kept)) == OWN | set(modules_for(KERNEL))
 
 
-def test_where_a_node_fails_or_gives_anything_else_the_next_one_builds(tmp_path: Path) -> None:
-    hostile = StandIn(gives={"./dkms_source_tree/dkms.conf": b"touch /root/was-here"})
-    nodes = {"n1": StandIn(is_broken=True), "n2": hostile, "n3": StandIn(), "n4": StandIn()}
+def test_where_two_nodes_differ_nothing_is_handed_on(tmp_path: Path) -> None:
+    nodes = {f"n{number}": StandIn(gives=modules_of(f"{number}")) for number in range(1, 4)}
 
     played = play(tmp_path, nodes)
 
-    assert "the module does not build" in played.said
-    assert "its archive of built modules was refused" in played.said
+    assert played.done.returncode == 0, played.said
     assert played.built() == ["n1", "n2", "n3"]
+    assert "have built different modules (nvidia-current.ko)" in " ".join(played.said.split()), played.said
+
+
+def test_one_machine_under_several_names_is_no_second_word(tmp_path: Path) -> None:
+    played = play(tmp_path, {f"n{number}": StandIn(machine="twin") for number in range(1, 4)})
+
+    assert played.done.returncode == 0, played.said
+    assert played.built() == ["n1", "n2", "n3"]
+    assert not kept_archives(tmp_path)
+
+
+def test_where_nodes_fail_or_give_anything_else_others_build(tmp_path: Path) -> None:
+    hostile = StandIn(gives={"./dkms_source_tree/dkms.conf": b"touch /root/was-here"})
+    nodes = {"n1": StandIn(is_broken=True), "n2": hostile, **{f"n{number}": StandIn() for number in range(3, 7)}}
+
+    played = play(tmp_path, nodes)
+
+    good = ["n3", "n4", "n5", "n6"]
     (kept,) = kept_archives(tmp_path)
-    assert played.handed("n4") == [kept.name.removesuffix(".tar.gz")]
-    assert not played.handed("n2")
+    handed = [node for node in nodes if played.handed(node)]
+    assert len([node for node in played.built() if node in good]) == 2
+    assert {*handed, *played.built()} == set(nodes)
+    assert {tuple(played.handed(node)) for node in handed} == {(kept.name.removesuffix(".tar.gz"),)}
+    if "n2" in played.built():
+        assert "its archive of built modules was refused" in played.said

@@ -26,7 +26,7 @@ class ActionModule(CheckedAction):
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:
         """Get the archive into its destination, or keep it for other hosts."""
-        arguments = {**self._task.args, "destination": "", "keep_as": {}}
+        arguments = {**self._task.args, "destination": "", "keep_as": {}, "machine": []}
         if self._task.args.get("keep_as"):
             return self._keep(arguments, plain(self._task.args["keep_as"]), task_vars)
         return self._get(str(self._task.args["destination"]), arguments, task_vars)
@@ -43,13 +43,16 @@ class ActionModule(CheckedAction):
 
         arguments |= {name: build[name] for name in ("kernel", "dkms", "version", "flavour")}
         arguments["limit_bytes"] = MAX_BYTES
+        machine = [str(one) for one in plain(self._task.args.get("machine") or [])]
         shelf = open_shelf(task_vars.get("ansible_inventory_sources") or [], os.environ)
         try:
             with shelf.partial_folder() as folder:
                 given = folder / "given"
                 answer = self._get(str(given), arguments, task_vars)
                 if given.exists():
-                    shelf.keep(msgspec.convert(build, ModuleBuild), str(task_vars["inventory_hostname"]), given)
+                    shelf.keep(
+                        msgspec.convert(build, ModuleBuild), str(task_vars["inventory_hostname"]), given, machine
+                    )
         except BuildsError as error:
             return failure(error)
         return answer

@@ -16,6 +16,8 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.controller import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_PLACE = ("ansible_host", "ansible_ssh_host", "ansible_connection", "ansible_port", "ansible_ssh_port")
+
 
 class ActionModule(ControllerAction):
     ARGUMENTS: ClassVar = {
@@ -29,24 +31,33 @@ class ActionModule(ControllerAction):
         """Return the next round, for the hosts of this batch."""
         batch, all_hosts = set(task_vars["ansible_play_batch"]), task_vars["ansible_play_hosts"]
         planned = dict(registered(task_vars, all_hosts, arguments["planned"]))
-        # In the order of the declaration, which is that of names: no node can move itself to the front.
         hosts = [host for host in arguments["stacks"] if host in batch and "plan" in planned.get(host, {})]
         drivers = {host: plain(planned[host]["plan"]["roles"].get("driver")) for host in hosts}
         if not any(driver and driver["driver_stage"] for driver in drivers.values()):
-            return {"changed": False, "providers": {}, "tried": [], "handover": {}, "refused": {}, "notes": []}
+            return {
+                "changed": False,
+                "providers": {},
+                "tried": [],
+                "handover": {},
+                "refused": {},
+                "machines": {},
+                "notes": [],
+            }
         facts = dict(registered(task_vars, hosts, arguments["facts"]))
         expects_more = any(host not in planned for host in all_hosts)
         sources = task_vars.get("ansible_inventory_sources") or []
-        decided = _decide(arguments, facts, drivers, sources, expects_more=expects_more)
+        places = {host: {name: task_vars["hostvars"][host].get(name) for name in _PLACE} for host in hosts}
+        decided = _decide(arguments, facts, drivers, sources, places=places, expects_more=expects_more)
         return {"changed": False, **decided}
 
 
-def _decide(
+def _decide(  # noqa: PLR0913 - what was registered, and what a play says of its hosts
     arguments: Mapping[str, Any],
     facts: Mapping[str, dict[str, Any]],
     drivers: Mapping[str, Any],
     inventories: list[str],
     *,
+    places: Mapping[str, Mapping[str, object]],
     expects_more: bool,
 ) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
@@ -56,6 +67,7 @@ def _decide(
     from provision.apply.rounds import Round, next_round  # noqa: PLC0415 - see above
     from provision.apply.supply import Supply  # noqa: PLC0415 - see above
     from provision.cli.plan import open_runfiles, open_shelf  # noqa: PLC0415 - see above
+    from provision.fleet.endpoint import network_endpoints, parse_endpoint  # noqa: PLC0415 - see above
     from provision.node_plan import DriverVariables, NodePlan, Roles  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
 
@@ -66,7 +78,10 @@ def _decide(
     for host, found in parsed_facts(facts):
         driver = msgspec.convert(drivers[host], DriverVariables) if drivers[host] else None
         answers[host] = Assessment(found, NodePlan(node=host, roles=Roles(driver=driver)))
-    supply = Supply(declarations=Declarations(stacks), shelf=shelf, runfiles=open_runfiles(os.environ))
+    endpoints = network_endpoints({host: parse_endpoint(host, variables) for host, variables in places.items()})
+    supply = Supply(
+        declarations=Declarations(stacks), shelf=shelf, runfiles=open_runfiles(os.environ), endpoints=endpoints
+    )
     before = msgspec.convert(arguments["before"], Round)
     decided: dict[str, Any] = msgspec.to_builtins(next_round(supply, answers, before, expects_more=expects_more))
     return decided

@@ -1,6 +1,7 @@
 """Gives the archive of modules that this node has built to the controller, piece by piece, for other nodes of its kind.
 
-Any complete set on the node will do, the one that the node runs included: what counts is driver, flavour and kernel.
+Any complete set on the node will do, the one that the node runs included: what counts is driver, flavour and kernel,
+and that this node has built it. What another has built proves nothing about either of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.built_here import own_builds
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 
 if TYPE_CHECKING:
@@ -38,11 +40,12 @@ def find_archive(host: Host, wanted: Wanted) -> str:
     for identifier in store.staged_changes(host):
         folder = store.staged_folder(identifier)
         path = store.module_archive(folder, wanted.kernel)
-        if store.is_complete(host, identifier) and host.path(path).is_file() and _is_of(host, folder, wanted):
+        is_there = store.is_complete(host, identifier) and host.path(path).is_file()
+        if is_there and _is_of(host, folder, wanted) and wanted.kernel in own_builds(host, folder):
             return path
     raise BuiltModuleError(
         f"this node has no modules of driver {wanted.version} ({wanted.flavour}, {wanted.dkms}) for the kernel "
-        f"{wanted.kernel} among its staged changes"
+        f"{wanted.kernel} among its staged changes that it has built itself"
     )
 
 

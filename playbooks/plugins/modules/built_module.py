@@ -43,6 +43,11 @@ options:
         to others, and the four options above are taken from it. Used by the action.
     type: dict
     default: {}
+  machine:
+    description: What tells the node's machine from others, from M(grapnel.node.module_builders). Used by the action.
+    type: list
+    elements: str
+    default: []
   limit_bytes:
     description: Size that the archive may have. Used by the action.
     type: int
@@ -105,6 +110,7 @@ def main() -> None:
             "flavour": {"type": "str", "required": True, "choices": ["open", "proprietary"]},
             "destination": {"type": "path", "default": ""},
             "keep_as": {"type": "dict", "default": {}},
+            "machine": {"type": "list", "elements": "str", "default": []},
             "limit_bytes": {"type": "int", "default": 268_435_456},
             "offset": {"type": "int", "default": -1},
         },

@@ -64,6 +64,10 @@ refused:
   description: For each host that cannot be handed packages of an installer file, the reason.
   returned: success
   type: dict
+machines:
+  description: What tells the machine of each host whose turn it is from others.
+  returned: success
+  type: dict
 notes:
   description: Who builds for whom, one line each.
   returned: success

@@ -188,15 +188,15 @@ class Driver(Section, frozen=True, kw_only=True):
     build: Annotated[
         Build,
         doc(
-            "Who builds a module; once: one node for all nodes of its kind (distribution, kernel, driver, flavour), "
-            "whose kernels then run what root of that node gives them; each: every node its own."
+            "Who builds a module; once: two nodes that are drawn, for all nodes of their kind (distribution, kernel, "
+            "driver, flavour), which take it if both have built the same, or the builder; each: every node its own."
         ),
     ] = Build.ONCE
     builder: Annotated[
         HostName | None,
         doc(
-            "Host of the inventory from which alone nodes take a built module, if it is of their kind; null: from the "
-            "first node of their kind, in the order of names."
+            "Host of the inventory from which alone nodes take a built module, if it is of their kind, by its word; "
+            "null: from two nodes of their kind that have built the same."
         ),
     ] = None
     reboot: Annotated[

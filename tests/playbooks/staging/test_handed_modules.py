@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.built_module import (
+    BuiltModuleError,
+    Wanted,
+    find_archive,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import file_digest
 
@@ -92,6 +98,24 @@ def test_without_a_network_nothing_else_could_be_used(node: Node) -> None:
 
     assert not result.complete
     assert [(one.code, one.severity) for one in result.findings] == [("module-unfit", "error")]
+
+
+def test_what_a_node_was_handed_it_gives_to_nobody(node: Node) -> None:
+    assert stage_with(node, change_of()).complete
+    assert node.stage(change_of(hold=False)).complete  # with the module of the set before
+    assert not has_built(node)
+
+    with pytest.raises(BuiltModuleError, match="that it has built itself"):
+        find_archive(node.host, Wanted(KERNEL, "nvidia-current", VERSION, "proprietary"))
+
+
+def test_what_a_node_has_built_it_gives_from_another_set_as_well(node: Node) -> None:
+    first = node.stage(change_of())
+    assert node.stage(change_of(hold=False)).complete
+    shutil.rmtree(node.path(f"{HOME}/staged/{first.id}"), ignore_errors=True)
+
+    assert find_archive(node.host, Wanted(KERNEL, "nvidia-current", VERSION, "proprietary"))
+    assert len([words for words in node.calls if "build" in words]) == 1
 
 
 @pytest.mark.parametrize(

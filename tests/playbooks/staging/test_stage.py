@@ -8,7 +8,7 @@ from dataclasses import replace
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import parse_change
 
 from tests.playbooks.staging.node import HOME, KERNEL, Node, change_of
-from tests.playbooks.staging.sets import NEW, codes, staged, way_back
+from tests.playbooks.staging.sets import NEW, OLD, codes, staged, way_back
 
 PIN = "/etc/apt/preferences.d/00-grapnel-nvidia"
 
@@ -19,6 +19,7 @@ def test_a_set_holds_everything_that_the_swap_needs(node: Node) -> None:
     folder = staged(node, change)
 
     assert node.files(folder) == {
+        "built.json",
         "change.json",
         "complete",
         "cost.json",
@@ -77,6 +78,23 @@ def test_a_package_that_the_sources_lost_is_named(node: Node) -> None:
     assert f"nvidia-dkms {NEW}" in result.findings[0].message
 
 
+def test_every_change_is_built_at_one_path_since_modules_have_it_in_them(node: Node) -> None:
+    for change in (change_of(), change_of(OLD)):
+        staged(node, change)
+
+    trees = {words[words.index("--dkmstree") + 1] for words in node.calls if "--dkmstree" in words}
+    assert trees == {f"{HOME}/build/tree"}
+    assert not node.path(f"{HOME}/build").exists()
+
+
+def test_what_a_killed_build_has_left_is_gone_when_the_next_begins(node: Node) -> None:
+    node.write(f"{HOME}/build/tree/rest.o", "")
+
+    staged(node, change_of())
+
+    assert not node.path(f"{HOME}/build").exists()
+
+
 def test_a_failed_build_shows_the_compiler_and_leaves_no_set(node: Node) -> None:
     node.compiler_fails = (
         "make: ok\n" * 50 + "nv.c:12: error: too few arguments\n" + "make: ok\n" * 50 + "make: *** [all] 2\n"
@@ -89,7 +107,7 @@ def test_a_failed_build_shows_the_compiler_and_leaves_no_set(node: Node) -> None
     assert "make: *** [all] 2" in result.findings[0].message
     assert len(result.findings[0].message) < 1000
     assert codes(node, change_of()) == ["not-staged"]
-    assert not any("scratch/build" in name for name in node.files(HOME))
+    assert not node.path(f"{HOME}/build").exists()
 
 
 def test_a_module_that_cannot_be_read_in_time_is_neither_unfit_nor_built_again(node: Node) -> None:

@@ -94,7 +94,7 @@ def test_a_module_that_the_bundle_lacks_is_built_once_and_goes_with_it(archive: 
 
     (build,) = made.builds(assessment)
     given = tmp_path / "given"
-    made.built[build] = BuiltModule(build=build, node="n2", path=given, sha256="a" * 64, size_bytes=1)
+    made.built[build] = BuiltModule(build=build, nodes=("n2", "n3"), path=given, sha256="a" * 64, size_bytes=1)
     handover = made.handover(assessment)
 
     assert build.kernel == other

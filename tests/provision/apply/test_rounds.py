@@ -1,4 +1,4 @@
-"""Rounds that a playbook carries out come to what `grapnel apply` comes to: one node of a kind builds."""
+"""Rounds that a playbook carries out come to what `grapnel apply` comes to: two nodes of a kind build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from provision.apply.rounds import Round, next_round
 from provision.builds.errors import BuildsError
 from provision.builds.shelf import Shelf
 from tests.provision.apply.fakes import Watcher
-from tests.provision.apply.workshop import Machine, Workshop, workshop_context
+from tests.provision.apply.workshop import Machine, Workshop, evil_for, workshop_context
 from tests.provision.builds.samples import KERNEL
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Play:
                 request = context.playbooks.built_module(node, build, folder / "given", 1 << 20)
                 list(context.runner.run(request, threading.Event()))
                 try:
-                    shelf.keep(build, node, folder / "given")
+                    shelf.keep(build, node, folder / "given", self.last.machines[node])
                 except BuildsError as error:
                     self.notes.append(f"{node}: {error.message}")
 
@@ -82,30 +82,69 @@ def fleet_of(**nodes: Machine) -> Workshop:
     return Workshop(dict(nodes))
 
 
-def test_one_node_builds_and_the_others_are_handed_the_result(tmp_path: Path) -> None:
-    fleet = fleet_of(n1=Machine(), n2=Machine(), n3=Machine())
+def test_two_nodes_build_and_the_others_are_handed_what_both_came_to(tmp_path: Path) -> None:
+    fleet = fleet_of(n1=Machine(), n2=Machine(), n3=Machine(), n4=Machine())
     play = Play(fleet, tmp_path / "shelf")
 
     play.run(fleet.nodes)
 
-    assert fleet.built() == {"n1": [KERNEL]}
-    assert play.notes == [f"n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, for n2, n3"]
+    assert fleet.built() == {"n1": [KERNEL], "n2": [KERNEL]}
+    of = f"builds driver 550.163.01 (proprietary) for kernel {KERNEL}, compared with that of"
+    assert play.notes == [f"n1 {of} n2, for n3, n4", f"n2 {of} n1, for n3, n4"]
+
+
+def test_where_two_differ_each_node_builds_its_own_and_both_are_named(tmp_path: Path) -> None:
+    fleet = fleet_of(n1=Machine(), n2=Machine(gives=evil_for(KERNEL)), n3=Machine(), n4=Machine())
+    play = Play(fleet, tmp_path / "shelf")
+
+    play.run(fleet.nodes)
+
+    assert list(fleet.built()) == ["n1", "n2", "n3", "n4"]
+    assert play.notes[-1].endswith("since n1 and n2 have built different modules (nvidia-current.ko)")
+
+
+def test_one_machine_under_several_names_is_no_second_word(tmp_path: Path) -> None:
+    fleet = fleet_of(**{f"n{number}": Machine(machine="twin") for number in range(1, 5)})
+
+    Play(fleet, tmp_path / "shelf").run(fleet.nodes)
+
+    assert list(fleet.built()) == list(fleet.nodes)
 
 
 def test_a_later_run_hands_out_what_was_kept(tmp_path: Path) -> None:
-    Play(fleet_of(n1=Machine(), n2=Machine()), tmp_path / "shelf").run(("n1", "n2"))
+    Play(fleet_of(n1=Machine(), n2=Machine(), n3=Machine()), tmp_path / "shelf").run(("n1", "n2", "n3"))
     fleet = fleet_of(n1=Machine(), n4=Machine())
     play = Play(fleet, tmp_path / "shelf")
 
     play.run(["n4"])
 
     assert fleet.built() == {}
-    assert play.notes == [f"n1 built earlier driver 550.163.01 (proprietary) for kernel {KERNEL}, for n4"]
+    assert play.notes == [f"n1, n2 built earlier driver 550.163.01 (proprietary) for kernel {KERNEL}, for n4"]
 
 
-def test_the_first_of_several_batches_builds_for_all(tmp_path: Path) -> None:
-    fleet = fleet_of(n1=Machine(), n2=Machine())
+def test_what_two_of_a_batch_have_built_is_for_later_batches_as_well(tmp_path: Path) -> None:
+    fleet = fleet_of(**{f"n{number}": Machine() for number in range(1, 6)})
     play = Play(fleet, tmp_path / "shelf")
+
+    play.run(["n1", "n2", "n3"], expects_more=True)
+    play.run(["n4", "n5"])
+
+    assert fleet.built() == {"n1": [KERNEL], "n2": [KERNEL]}
+
+
+def test_the_only_nodes_of_a_batch_are_not_believed_by_later_ones(tmp_path: Path) -> None:
+    fleet = fleet_of(n1=Machine(), n2=Machine(), n3=Machine())
+    play = Play(fleet, tmp_path / "shelf")
+
+    play.run(["n1", "n2"], expects_more=True)
+    play.run(["n3"])
+
+    assert list(fleet.built()) == ["n1", "n2", "n3"]
+
+
+def test_a_declared_builder_of_the_first_batch_builds_for_later_ones(tmp_path: Path) -> None:
+    fleet = fleet_of(n1=Machine(), n2=Machine())
+    play = Play(fleet, tmp_path / "shelf", {"builder": "n1"})
 
     play.run(["n1"], expects_more=True)
     play.run(["n2"])
@@ -125,21 +164,21 @@ def test_a_single_node_is_asked_for_nothing(tmp_path: Path) -> None:
 
 
 def test_another_node_builds_where_the_first_cannot(tmp_path: Path) -> None:
-    fleet = fleet_of(n1=Machine(broken="stage"), n2=Machine(), n3=Machine())
+    fleet = fleet_of(n1=Machine(broken="stage"), n2=Machine(), n3=Machine(), n4=Machine())
 
     Play(fleet, tmp_path / "shelf").run(fleet.nodes)
 
-    assert fleet.built() == {"n2": [KERNEL]}
-    assert fleet.machine("n3").handed
+    assert fleet.built() == {"n2": [KERNEL], "n3": [KERNEL]}
+    assert fleet.machine("n4").handed
 
 
 def test_what_a_node_gives_is_refused_and_the_next_one_builds(tmp_path: Path) -> None:
-    fleet = fleet_of(n1=Machine(gives={"../../etc/cron.d/x": b"x"}), n2=Machine(), n3=Machine())
+    fleet = fleet_of(n1=Machine(gives={"../../etc/cron.d/x": b"x"}), n2=Machine(), n3=Machine(), n4=Machine())
     play = Play(fleet, tmp_path / "shelf")
 
     play.run(fleet.nodes)
 
-    assert fleet.built() == {"n1": [KERNEL], "n2": [KERNEL]}
+    assert list(fleet.built()) == ["n1", "n2", "n3"]
     assert any("its archive of built modules was refused" in note for note in play.notes)
 
 
@@ -151,7 +190,7 @@ def test_after_three_failures_every_node_builds_its_own(tmp_path: Path) -> None:
     play.run(fleet.nodes)
 
     assert list(fleet.built()) == list(names)
-    assert play.notes[-1].endswith("for itself, since n1, n2, n3 did not provide it")
+    assert play.notes[-1].endswith("for itself, since n1, n2, n3, n4 did not provide it")
 
 
 def test_a_declared_builder_builds_and_nobody_else(tmp_path: Path) -> None:

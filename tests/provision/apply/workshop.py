@@ -20,7 +20,7 @@ from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from provision.fleet.facts import NodeFacts
     from provision.runner import RunRequest
@@ -35,6 +35,11 @@ def modules_for(kernel: str) -> dict[str, bytes]:
         "./dkms_binaries_only/PACKAGE_VERSION": f"{VERSION}\n".encode(),
         f"./dkms_main_tree/{kernel}/x86_64/module/nvidia-current.ko": f"for {kernel}".encode(),
     }
+
+
+def evil_for(kernel: str) -> dict[str, bytes]:
+    """What looks like the modules of a kernel, and does something else."""
+    return {name: data + b", evil" if name.endswith(".ko") else data for name, data in modules_for(kernel).items()}
 
 
 @dataclass
@@ -52,6 +57,7 @@ class Machine(FakeNode):
     knows_source: bool = True
     secure_boot: bool = False
     modules: dict[str, str] = field(default_factory=dict)  # of the driver that runs, by kernel
+    machine: str = ""  # its id, its name where that is empty
 
 
 @dataclass
@@ -79,6 +85,7 @@ class Workshop(FakeFleet):
             yield TaskDone(name, "gather facts", Outcome.UNREACHABLE, message="no route to host")
             return
         facts = raw_facts(name, node.packages, node.holders)
+        facts["node"] |= {"machine_id": node.machine or name}  # type: ignore[operator] # it is a dict
         facts["secure_boot"] = {"enabled": node.secure_boot}
         facts["kernels"] = [
             {"release": kernel, "running": True, "modules": self._module(node, kernel)} for kernel in node.kernels
@@ -193,8 +200,9 @@ def workshop_context(
     folder: Path,
     plan: Callable[[str, NodeFacts], NodePlan] | None = None,
     declared: Mapping[str, Mapping[str, object]] | None = None,
+    draw: Callable[[Sequence[str]], Sequence[str]] = tuple,
 ) -> ApplyContext:
-    """Return the context of an apply; ``declared`` are keys of the section `driver` by node."""
+    """Return the context of an apply; ``declared`` are keys of the section `driver` by node, the draw is by name."""
     stacks = {name: make_stack(driver={"version": VERSION, **(declared or {}).get(name, {})}) for name in fleet.nodes}
     return ApplyContext(
         runner=fleet,
@@ -202,4 +210,5 @@ def workshop_context(
         playbooks=Playbooks(collection=COLLECTION),
         declarations=Declarations(stacks),
         shelf=Shelf(folder),
+        draw=draw,
     )

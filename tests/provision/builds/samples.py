@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
 KERNEL, OTHER_KERNEL = "6.12.117+deb13-amd64", "6.13.0-amd64"
 TREE = f"./dkms_main_tree/{KERNEL}/x86_64"
 MODULE = f"{TREE}/module/nvidia-current.ko.xz"
-CONTENT = b"\xfd7zXZ module"
+CONTENT = lzma.compress(b"module")
 # As dkms 3.2.2 writes it: mktarball --binaries-only.
 MEMBERS: Mapping[str, bytes] = {
     "./dkms_binaries_only/dkms.conf": b'PACKAGE_NAME="nvidia-current"\n$(touch /root/was-here)\n',
     "./dkms_binaries_only/PACKAGE_NAME": b"nvidia-current\n",
     "./dkms_binaries_only/PACKAGE_VERSION": b"550.163.01\n",
     f"{TREE}/log/make.log": b"make: done\n",
+    f"{TREE}/log/.config": b"CONFIG_X86=y\n",  # where the headers have one: of 3.0.10, too
     f"{TREE}/module/Module.symvers": b"0x1\tnvidia\n",
     MODULE: CONTENT,
-    f"{TREE}/module/nvidia-current-uvm.ko.xz": b"uvm",
+    f"{TREE}/module/nvidia-current-uvm.ko.xz": lzma.compress(b"uvm"),
 }
 
 

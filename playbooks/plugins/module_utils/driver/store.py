@@ -36,6 +36,7 @@ CURRENT = f"{HOME}/current"
 PREVIOUS = f"{HOME}/previous"
 LOCK = f"{HOME}/lock"
 SCRATCH = f"{HOME}/scratch"
+BUILD = f"{HOME}/build"  # one path for all nodes and changes: it becomes a part of the modules
 ORIGIN = f"{HOME}/origin"
 ORIGIN_PACKAGES = f"{ORIGIN}/packages.json"  # written last: with it the origin is whole
 

@@ -1,4 +1,8 @@
-"""Provides the module of every kernel: handed over, kept from another set, or built now."""
+"""Provides the module of every kernel: handed over, kept from another set, or built now.
+
+The set says for which kernels this node has built the module itself: another node may be shown no others, since two
+nodes that were handed one module say nothing about it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.built_here import own_builds
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.build import Builder
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import has_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageError, failure
@@ -60,6 +65,8 @@ def _take_from_sets(work: Work, kernel: str) -> bool:
             found = store.module_archive(place, kernel)
             if work.host.path(found).is_file() and _fits(work, found, kernel):
                 link_or_copy(work.host, found, work.archive(kernel))
+                if kernel in own_builds(work.host, place):
+                    work.own.add(kernel)
                 return True
     return False
 
@@ -79,12 +86,13 @@ def _require_fit(work: Work, archive: str, kernel: str) -> None:
 def build_missing(work: Work, kernels: Sequence[str], files: Sequence[str]) -> None:
     """Build the module for kernels, and leave nothing but the archives; raises `StageError`."""
     require_signing(work)
-    scratch = f"{work.scratch}/build"
+    scratch = store.BUILD
     try:
         builder = Builder(work.host, work.change, find_sources(work, files, scratch), scratch)
         for kernel in kernels:
             builder.build(kernel, work.archive(kernel), work.options.build_timeout_s)
             _require_fit(work, work.archive(kernel), kernel)
+            work.own.add(kernel)
     except SourceError as error:
         raise failed(error) from error
     finally:

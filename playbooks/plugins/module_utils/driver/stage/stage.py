@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.built_here import OWN_BUILDS
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import FOUND, find_now
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import folder as sets
@@ -105,6 +106,7 @@ def _stage(work: Work, identifier: str) -> None:
     findings = [*work.findings, *note_signers(work, files), *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
+    sets.write_json(host, f"{folder}/{OWN_BUILDS}", sorted(work.own))
     sets.remove(host.path(work.scratch))
     cost = Cost(download_s, build_s, sets.size_bytes(host, folder), cpu_s)
     sets.write_json(host, f"{folder}/{store.COST}", cost.document())
@@ -146,6 +148,7 @@ def _found(work: Work, names: set[str]) -> dict[str, object]:
 
 def provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:
     """Provide a module for every kernel; returns the seconds that building took, and those of the processors."""
+    sets.remove(work.host.path(store.BUILD))  # of a run that was killed
     if not work.change.has_module:
         return 0.0, 0.0
     if work.change.dkms is None:

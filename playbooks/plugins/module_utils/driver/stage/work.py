@@ -30,7 +30,7 @@ class Work:
     """One run of staging.
 
     ``findings`` are what became known on the way and keeps nothing from being used; ``signers`` fills with who signed
-    the built modules, by kernel.
+    the built modules, by kernel, ``own`` with the kernels whose modules this node has built.
     """
 
     host: Host
@@ -41,6 +41,7 @@ class Work:
     folder: str
     findings: list[Finding] = field(default_factory=list)
     signers: dict[str, tuple[Signer, ...]] = field(default_factory=dict)
+    own: set[str] = field(default_factory=set)
 
     @property
     def manager(self) -> PackageManager:

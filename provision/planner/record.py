@@ -1,11 +1,12 @@
 """Plans the record of what `apply` brings about, with which a timer on the node compares it.
 
 The record is a file of the daemon's role, written after everything that it names. As long as something has to wait for
-another pass it is left as it is: it says what was brought about, not what is wished for.
+another pass, so has the record: it says what was brought about, not what is wished for.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,16 +38,19 @@ def with_record(
     payload: Payload,
     node: str,
 ) -> Part[NodeDaemonVariables]:
-    """Return the daemon's part with the record, where a timer compares and nothing waits for another pass."""
+    """Return the daemon's part with the record, where a timer compares; it is the last thing that is written."""
     parts = (*others, daemon)
     items = [item for part in parts for item in part.items]
     is_compared = daemon.declared.units and timers_of(payload)  # where the daemon is declared
-    if not is_compared or any(part.problems for part in parts) or any(item.deferred for item in items):
+    if not is_compared or any(part.problems for part in parts):
         return daemon
     file = FileContent(DECLARED_RECORD, render_record(_record([part.declared for part in parts], facts, node)))
     writes = plan_files(facts, Role.NODE_DAEMON, (file,))
     if not writes:
         return daemon
+    if any(item.deferred for item in items):
+        later = (msgspec.structs.replace(item, deferred=True) for item in writes)
+        return dataclasses.replace(daemon, items=(*daemon.items, *later))
     is_pod = DAEMON_UNIT not in daemon.declared.units
     variables = daemon.variables or NodeDaemonVariables(node_daemon_enabled=True, node_daemon_as_pod=is_pod)
     variables = msgspec.structs.replace(variables, node_daemon_files=(*variables.node_daemon_files, file))

@@ -76,8 +76,8 @@ def breaks_things_by_hand_and_mends_them(controller: Controller, node: Node) -> 
     drift = said(controller, "drift", code=3)
     items = {item["target"]: item["action"] for item in controller.plan_items(NAME, "--no-cluster")}
 
-    assert items.keys() == {"grapnel-node.service", HOOK, "libcuda1"}
-    assert [target for target in items if target not in drift] == []
+    assert items == {SERVICES[1]: "start", HOOK: "write", "driver packages": "hold"}
+    assert [thing for thing in (SERVICES[1], HOOK, "libcuda1") if thing not in drift] == []
     assert running(node) == [SERVICES[0]], "who looks changes nothing"
 
     apply(controller)

@@ -132,8 +132,10 @@ def test_the_record_waits_for_a_driver_that_waits_for_its_drain(node: NodeFacts)
     other = make_stack(driver={"version": "535.309.01"})
     first = plan(busy, other)
 
-    assert any(item.deferred for item in first.items)
-    assert DECLARED_RECORD not in {item.target for item in first.items}
+    last = first.items[-1]
+    assert (last.action, last.target, last.deferred) == ("write", DECLARED_RECORD, True)
+    daemon = first.roles.node_daemon
+    assert daemon is None or DECLARED_RECORD not in {file.path for file in daemon.node_daemon_files}
 
 
 def test_a_daemon_that_is_not_declared_has_no_timer(node: NodeFacts) -> None:

@@ -114,7 +114,9 @@ def rolls_back(controller: Controller, node: Node) -> None:
     changes = plan.partition(f"{NAME} ")[2].split()[0]
     assert f"{NAME} returned {changes} {VERSION} → {OLD_VERSION}" in result
     assert loaded(node) == OLD_VERSION
-    assert f"{VERSION}, as the run of" not in said(controller, "status")
+    status = said(controller, "status", code=1)
+    assert f"it has driver {OLD_VERSION}, and {VERSION} is declared" in status
+    assert f"{OLD_VERSION}, by its record" in status
 
 
 def removes(controller: Controller, node: Node) -> None:

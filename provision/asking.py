@@ -213,7 +213,8 @@ def _connection(question: Question, url: SplitResult) -> http.client.HTTPConnect
 def https_proxy(host: str) -> SplitResult | None:
     """Return the proxy that the environment names for https and a host, None for none.
 
-    Raises OSError for one that is not spoken to in HTTP: it would be asked in the clear, credentials included.
+    Raises OSError for one that is not spoken to in HTTP: it would be asked in the clear, credentials included; and for
+    an IPv6 address, which Python 3.11 asks a proxy for without brackets, its last part taken for a port.
     """
     proxy = "" if proxy_bypass(host) else getproxies().get("https", "")
     if not proxy:
@@ -221,6 +222,8 @@ def https_proxy(host: str) -> SplitResult | None:
     via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if via.scheme != "http":
         raise OSError(errno.EPROTONOSUPPORT, "https_proxy names no http proxy: only http://HOST:PORT is supported")
+    if ":" in host:
+        raise OSError(errno.EAFNOSUPPORT, f"https_proxy is not asked for IPv6 addresses: add {host} to no_proxy")
     return via
 
 

@@ -13,7 +13,6 @@ import hmac
 import ipaddress
 import secrets
 import threading
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -104,7 +103,7 @@ class Door:
         if scheme.lower() == "bearer" and self._is_token(given.strip()):
             return True
         with self._mutex:
-            return _cookie(headers.get("Cookie") or "") in self._sessions
+            return any(value in self._sessions for value in _cookies(headers.get("Cookie") or ""))
 
     def log_in(self, token: str) -> str | None:
         """Return the value of a new cookie; None for a wrong token."""
@@ -120,15 +119,18 @@ class Door:
     def log_out(self, headers: Headers) -> None:
         """Forget the cookie of a request."""
         with self._mutex:
-            self._sessions.pop(_cookie(headers.get("Cookie") or ""), None)
+            for value in _cookies(headers.get("Cookie") or ""):
+                self._sessions.pop(value, None)
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(errors="replace"), self._token)
 
 
-def _cookie(header: str) -> str:
-    try:
-        morsel = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if morsel is None else morsel.value
+def _cookies(header: str) -> list[str]:
+    """Return the values of our cookies.
+
+    Cookies know no ports: those of every program on this host come along, and Python's reader gives up all of them for
+    one that it finds wrong, such as JSON.
+    """
+    pairs = (part.strip().partition("=") for part in header.split(";"))
+    return [value for name, _, value in pairs if name == COOKIE]

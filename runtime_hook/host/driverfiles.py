@@ -176,7 +176,8 @@ CONTROL_FAMILIES = (
 FIRST_OF_FAMILY = ("/dev/nvidia-fs0", "/dev/gdrdrv", "/dev/nvidia-nvswitchctl")
 FAMILY_FOLDERS = ("/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels", "/dev/dri", "/dev/infiniband")
 
-# The names in /proc/devices under which a kind's major may stand; kinds that are not here are not held against it.
+# The names in /proc/devices under which a kind's major may stand. Kinds that are not here are not held against it: the
+# kernel itself makes and removes their nodes. GDRCopy's is made by its scripts and outlives the module (its insmod.sh).
 MAJOR_NAMES = {
     "gpu": ("nvidia", "nvidia-frontend"),
     "ctl": ("nvidiactl", "nvidia", "nvidia-frontend"),
@@ -188,4 +189,6 @@ MAJOR_NAMES = {
     "mig": ("nvidia-caps",),
     "imex": ("nvidia-caps-imex-channels",),
     "nvswitch": ("nvidia-nvswitch",),
+    "gdrdrv": ("gdrdrv",),
 }
+LISTED_WORDS = ("nvidia", "gdrdrv")  # one is in each of those names

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 
-from runtime_hook.host.driverfiles import MPS_FOLDER
+from runtime_hook.host.driverfiles import LISTED_WORDS, MPS_FOLDER
 from runtime_hook.host.inventory import DeviceMark, FileMark, Fingerprint
 
 TYPE_CHECKING = False
@@ -49,10 +49,8 @@ def module_version(tree: HostTree) -> str:
 def read_majors(tree: HostTree) -> tuple[tuple[str, int], ...]:
     """Return names and majors of NVIDIA's character devices from ``/proc/devices``, in the kernel's order."""
     data = tree.read(_PROC_DEVICES, _LIMIT_BYTES) or b""
-    characters = data.partition(b"Block devices:")[0]
-    if b"nvidia" not in characters:
-        return ()
-    pairs = (line.split() for line in characters.decode("ascii", "replace").splitlines() if "nvidia" in line)
+    lines = data.partition(b"Block devices:")[0].decode("ascii", "replace").splitlines()
+    pairs = (line.split() for line in lines if any(word in line for word in LISTED_WORDS))
     return tuple({pair[1]: int(pair[0]) for pair in pairs if len(pair) == 2 and is_number(pair[0])}.items())  # noqa: PLR2004 - major and name
 
 

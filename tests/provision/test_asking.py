@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.asking import Answer, Deadline, Question, TooLongError, ask
+from provision.asking import Answer, Deadline, Question, TooLongError, ask, https_proxy
 from tests import peers
 
 if TYPE_CHECKING:
@@ -110,6 +110,16 @@ def test_a_proxy_that_is_not_spoken_to_in_http_is_sent_no_password_in_the_clear(
             ask(question(443, url="https://elsewhere.example/x", uses_proxy=True, deadline_s=30.0))
 
     assert heads == []
+
+
+def test_a_proxy_is_not_asked_for_another_host_than_an_ipv6_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an address without a port the proxy was asked for its first parts, at its last part as port."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "elsewhere.example")
+    with pytest.raises(OSError, match=r"add 2001:db8::1 to no_proxy$"):
+        ask(question(443, url="https://[2001:db8::1]/x", uses_proxy=True))
+    monkeypatch.setenv("no_proxy", "elsewhere.example,2001:db8::1")
+    assert https_proxy("2001:db8::1") is None
 
 
 @pytest.mark.parametrize(

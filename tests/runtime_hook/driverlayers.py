@@ -97,7 +97,7 @@ STAND_INS = {
     "nvidia-nvswitchctl": 48,
     "nvidia-nvswitch0": 49,
 }
-MAJOR_NAMES = ("nvidia", "nvidia-uvm", "nvidia-caps", "nvidia-caps-imex-channels", "nvidia-nvswitch")
+MAJOR_NAMES = ("nvidia", "nvidia-uvm", "nvidia-caps", "nvidia-caps-imex-channels", "nvidia-nvswitch", "gdrdrv")
 DRM_CARDS, DRM_RENDER = 24, 32  # of GPU 0, the next one's number is the next; for eight GPUs
 IMEX_CHANNELS = (0, 1)
 # Of GPU 0 in MIG mode: GPU instance, compute instance.

@@ -185,6 +185,21 @@ def test_old_browsers_give_their_token_again_when_there_are_too_many(monkeypatch
     assert not door.admits({"Cookie": "\x00="})
 
 
+@pytest.mark.parametrize(
+    "others",
+    ['layout={"x": 1, "y": [2]}', "a b=1", 'open="without an end', "\xfc=1", "flag", "=", "grapnel-status=of-before"],
+)
+def test_cookies_of_other_programs_on_the_host_keep_nobody_out(others: str) -> None:
+    """Cookies are of a host, whatever the port: those of a notebook or a dashboard beside the page come along."""
+    door = Door("right")
+    session = door.log_in("right")
+    for header in (f"{others}; grapnel-status={session}", f"grapnel-status={session}; {others}"):
+        assert door.admits({"Cookie": header})
+    assert not door.admits({"Cookie": others})
+    door.log_out({"Cookie": f"{others}; grapnel-status={session}"})
+    assert not door.admits({"Cookie": f"grapnel-status={session}"})
+
+
 def test_events_bring_everything_and_then_changes() -> None:
     name = in_drain(SMALL)
     with serving() as (server, feed), open_events(server) as client:

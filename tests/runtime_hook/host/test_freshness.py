@@ -98,6 +98,21 @@ def test_a_node_of_before_is_told_apart(driver: DriverTree, majors: dict[str, in
     assert not given & set(stale)
 
 
+@pytest.mark.parametrize("majors", [{"nvidia": 4}, {"nvidia": 4, "gdrdrv": 511, "sound": 4}])
+def test_no_container_gets_the_node_that_gdrcopy_left_behind(driver: DriverTree, majors: dict[str, int]) -> None:
+    """GDRCopy's scripts make its node, and nobody removes it: its major may be another driver's by now."""
+    driver.set_majors({"nvidia": 4, "gdrdrv": 4})
+    driver.node("gdrdrv", 56)
+    tree = HostTree(str(driver.root))
+    before = discover(tree)
+    assert "gdrdrv" in {device.kind for device in before.control}
+    driver.set_majors(majors)
+    assert not is_fresh(before, tree)
+    found = discover(tree)
+    assert "gdrdrv" not in {device.kind for device in found.control}
+    assert "/dev/gdrdrv" in [node.path for node in found.stale]
+
+
 def test_refresh_names_what_is_stale(driver: DriverTree) -> None:
     driver.set_majors({"nvidia": 4, "nvidia-uvm": 510})
     done = run_hook(["refresh", "--root", str(driver.root)])

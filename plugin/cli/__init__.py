@@ -112,7 +112,8 @@ def _dispatch_gpushare(arguments: argparse.Namespace | SimpleNamespace) -> int:
     resource, kubeconfig = arguments.resource, arguments.kubeconfig
     if arguments.verb == "inspect":
         return gpushare.inspect_cluster(arguments.node, resource, kubeconfig, is_detailed=arguments.details)
-    return gpushare.serve_extender(arguments.listen, resource, kubeconfig, debug=arguments.debug)
+    address, tls_folder = arguments.listen, arguments.tls
+    return gpushare.serve_extender(address, tls_folder, resource, kubeconfig, debug=arguments.debug)
 
 
 def _dispatch_health(arguments: argparse.Namespace | SimpleNamespace) -> int:

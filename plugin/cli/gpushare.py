@@ -25,15 +25,18 @@ def source_of(kubeconfig: str, environment: Mapping[str, str]) -> str:
     return IN_CLUSTER if environment.get("KUBERNETES_SERVICE_HOST") else str(Path("~/.kube/config").expanduser())
 
 
-def serve_extender(address: str, resource: str, kubeconfig: str, *, debug: bool) -> int:
-    """Run until SIGTERM; returns the exit code."""
+def serve_extender(address: str, tls_folder: str, resource: str, kubeconfig: str, *, debug: bool) -> int:
+    """Run until SIGTERM; returns the exit code. `tls_folder`: "" for no TLS."""
     import asyncio  # noqa: PLC0415 - not needed by the other verbs
 
-    from plugin.gpushare.run import run_extender  # noqa: PLC0415 - the same, and OpenSSL
+    from plugin.gpushare.connections import Connections  # noqa: PLC0415 - OpenSSL
+    from plugin.gpushare.identity import Identity  # noqa: PLC0415 - the same
+    from plugin.gpushare.run import run_extender  # noqa: PLC0415 - the same
 
     configure(sys.stderr, debug=debug)
-    source = source_of(kubeconfig, os.environ)
-    asyncio.run(run_extender(address, resource, source, os.environ, Logger()))
+    identity = Identity(Path(tls_folder), Logger()) if tls_folder else None
+    connections = Connections(source_of(kubeconfig, os.environ), os.environ)
+    asyncio.run(run_extender(address, identity, resource, connections, Logger()))
     return 0
 
 

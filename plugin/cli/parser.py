@@ -120,6 +120,12 @@ def _add_gpushare_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:  #
     made["gpushare-extender"].add_argument(
         "--listen", default="127.0.0.1:32766", metavar="ADDRESS", help="of this machine; default: 127.0.0.1:32766"
     )
+    made["gpushare-extender"].add_argument(
+        "--tls",
+        default="",
+        metavar="FOLDER",
+        help="tls.crt, tls.key, and ca.crt, whose clients are answered",
+    )
 
 
 def _add_explain_verb(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type

@@ -8,14 +8,13 @@ import signal
 from typing import TYPE_CHECKING
 
 from plugin.errors import ConfigError
-from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
 from plugin.gpushare.server import ExtenderServer
 from plugin.settings.node_config import split_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from plugin.gpushare.connections import Connections
+    from plugin.gpushare.identity import Identity
     from plugin.log import Logger
 
 
@@ -33,23 +32,22 @@ def loopback(address: str) -> tuple[str, int]:
 
 
 async def run_extender(
-    address: str, resource: str, source: str, environment: Mapping[str, str], logger: Logger
+    address: str, identity: Identity | None, resource: str, connections: Connections, logger: Logger
 ) -> None:
-    """Serve until SIGTERM or SIGINT; raises ConfigError. `source` is a kubeconfig's path or "in-cluster"."""
+    """Serve until SIGTERM or SIGINT, then close the connections; raises ConfigError."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     host, port = loopback(address)
-    connections = Connections(source, environment)
     extender = Extender(connections, resource, logger)
-    server = ExtenderServer(extender, logger)
+    server = ExtenderServer(extender, logger, identity=identity)
     try:
         await server.start(host, port)
     except OSError as error:
         problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
         raise ConfigError(problem, "free the address, or name another one with --listen") from error
     extender.start()
-    logger.info("gpushare extender", address=address, resource=resource)
+    logger.info("gpushare extender", address=address, resource=resource, clients="known" if identity else "any")
     await stop.wait()
     logger.info("stopping")
     await server.close()

@@ -1,7 +1,8 @@
 """The extender over HTTP, on the paths of gpushare: bounded in size, time and number of clients.
 
-One answer a connection. Not here: what is answered (`extender`). It trusts whoever can connect, so it serves on a
-loopback address alone; what is held of requests is bounded, for every process in the host's network can connect.
+One answer a connection. Not here: what is answered (`extender`). Without TLS it trusts whoever can connect, which is
+why it serves on a loopback address alone; with TLS whoever has a certificate, and anybody may ask whether it is ready.
+What is held of requests is bounded, for every process in the host's network can connect.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from plugin.metrics.request import Answer
 if TYPE_CHECKING:
     from typing import Any
 
+    from plugin.gpushare.identity import Identity
     from plugin.log import Logger
 
 PREFIX = "/gpushare-scheduler"
@@ -31,6 +33,7 @@ _MAX_HELD_BYTES = 32 * 1024 * 1024  # of all bodies that are not answered yet
 _CHUNK_BYTES = 64 * 1024
 _MAX_CLIENTS = 256  # a scheduler binds many pods at a time
 _JSON = "application/json"
+_FOR_ANYBODY = ("/healthz", "/version")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1023}) HTTP/1\.[01]")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
@@ -65,12 +68,24 @@ class Head(NamedTuple):
 
 
 class ExtenderServer:
-    """Serves until closed. `patience_s`: for a client to send its request, and again to take its answer."""
+    """Serves until closed.
 
-    def __init__(self, handler: Handler, logger: Logger, *, patience_s: float = 5.0) -> None:
+    `patience_s`: for a client to agree on TLS, to send its request, and again to take its answer. There is no TLS
+    without an identity.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        logger: Logger,
+        *,
+        patience_s: float = 5.0,
+        identity: Identity | None = None,
+    ) -> None:
         self._handler = handler
         self._log = logger
         self._patience_s = patience_s
+        self._identity = identity
         self._server: asyncio.Server | None = None
         self._clients: Clients[asyncio.Task[object]] = Clients(_MAX_CLIENTS)
         self._bodies: Bodies[asyncio.Task[object]] = Bodies(_MAX_HELD_BYTES)
@@ -98,7 +113,12 @@ class ExtenderServer:
         if displaced is not None:
             displaced.cancel()
         try:
-            answer = await self._reply(reader, client)
+            if self._identity is not None:
+                # Not by start_server: it would hold any number of clients whose handshake never comes. Nothing may be
+                # waited for before it, not even `wait_for`: what the client says first would be read without TLS.
+                await writer.start_tls(self._identity.context(), ssl_handshake_timeout=self._patience_s)
+            is_known = self._identity is None or bool(writer.get_extra_info("peercert"))
+            answer = await self._reply(reader, client, is_known=is_known)
             if answer is not None:
                 writer.transport.set_write_buffer_limits(0)
                 writer.write(answer.to_bytes())
@@ -112,13 +132,19 @@ class ExtenderServer:
             self._clients.discard(client)
             self._bodies.discard(client)
 
-    async def _reply(self, reader: asyncio.StreamReader, client: asyncio.Task[object]) -> Answer | None:
+    async def _reply(
+        self, reader: asyncio.StreamReader, client: asyncio.Task[object], *, is_known: bool
+    ) -> Answer | None:
         """Return the answer, None for a client that went without a whole request, or has one without end."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._patience_s)
             request = parse_head(head)
             if isinstance(request, Answer):
                 return request
+            if not is_known and request.path not in _FOR_ANYBODY:
+                return _words(
+                    HTTPStatus.FORBIDDEN, "a client certificate is needed: certFile of the scheduler's tlsConfig"
+                )
             body = await asyncio.wait_for(self._read(reader, request.length, client), self._patience_s)
         except asyncio.TimeoutError:  # noqa: UP041 - the same class only from Python 3.11 on
             return _words(HTTPStatus.REQUEST_TIMEOUT, f"no request within {self._patience_s:g} s")

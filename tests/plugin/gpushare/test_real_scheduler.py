@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -21,7 +23,8 @@ from plugin.gpushare.books.objects import parse_pod
 from plugin.gpushare.books.report import ANNOTATION, render_report
 from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
-from plugin.gpushare.server import PREFIX, ExtenderServer
+from plugin.gpushare.identity import Identity
+from plugin.gpushare.server import ExtenderServer
 from plugin.log import Logger
 from tests.plugin.gpushare.documents import cards
 from tests.plugin.gpushare.kubelet import Kubelet
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional  # etcd, an API server and a scheduler
 
 CONFIG = Path(__file__).parents[3] / "deploy/gpushare/scheduler.yaml"
+PAGE = CONFIG.with_name("README.md")
 PATIENCE_S = 60.0
 NO_KUBELETS_S = 86_400  # nodes stay ready although nobody says so: a change of theirs would wake the scheduler
 
@@ -60,8 +64,8 @@ class HeldUp(Connections):
 class Served:
     """An extender in a thread, which may end and begin again."""
 
-    def __init__(self, kubeconfig: Path, port: int) -> None:
-        self._kubeconfig, self._port = kubeconfig, port
+    def __init__(self, kubeconfig: Path, port: int, tls_folder: Path) -> None:
+        self._kubeconfig, self._port, self._tls_folder = kubeconfig, port, tls_folder
         self.hears = threading.Event()
         self.hears.set()
         self._is_begun = threading.Event()
@@ -74,7 +78,7 @@ class Served:
         connections = HeldUp(str(self._kubeconfig), {})
         connections.hears = self.hears
         self.extender = Extender(connections, RESOURCE, Logger())
-        server = ExtenderServer(self.extender, Logger())
+        server = ExtenderServer(self.extender, Logger(), identity=Identity(self._tls_folder, Logger()))
         await server.start("127.0.0.1", self._port)
         self.extender.start()
         await self._stop.wait()
@@ -101,7 +105,7 @@ class Cluster:
         self.kubelets: dict[str, Kubelet] = {}
 
     def extender(self) -> Served:
-        return Served(self.control_plane.kubeconfig, self.port)
+        return Served(self.control_plane.kubeconfig, self.port, self.control_plane.folder / "gpushare")
 
     def kubectl(self, *arguments: str, body: object = None) -> str:
         return self.control_plane.kubectl(arguments, input_text=None if body is None else json.dumps(body))
@@ -163,12 +167,21 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def only_the_scheduler(folder: Path, port: int) -> dict[str, Any]:
+    """Make certificates as the page has it, in another folder, and return its words for the scheduler."""
+    section = PAGE.read_text().partition("## Only the scheduler")[2].replace("/etc/grapnel/gpushare", str(folder))
+    commands, config = re.findall(r"\n```(?:yaml)?\n(.*?)\n```\n", section, re.DOTALL)
+    subprocess.run(["/bin/bash", "-e"], input=commands, text=True, check=True, capture_output=True, timeout=PATIENCE_S)
+    found: dict[str, Any] = yaml.safe_load(config.replace(":32766/", f":{port}/"))
+    return found
+
+
 @pytest.fixture(scope="module")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, int]]:
     port = free_port()
-    [extender] = yaml.safe_load(CONFIG.read_text())["extenders"]
-    extender["urlPrefix"] = f"http://127.0.0.1:{port}{PREFIX}"
     folder = tmp_path_factory.mktemp("control-plane")
+    [extender] = yaml.safe_load(CONFIG.read_text())["extenders"]
+    extender |= only_the_scheduler(folder / "gpushare", port)
     made = ControlPlane(folder, node_grace_s=NO_KUBELETS_S)
     made.extenders = [extender]
     with made.running():

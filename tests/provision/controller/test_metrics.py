@@ -113,7 +113,7 @@ def test_the_document_has_the_table() -> None:
 def test_a_rule_asks_for_what_there_is_and_says_what_to_do(rule: dict[str, Any]) -> None:
     assert metric_names(rule["expr"])
     assert metric_names(rule["expr"]) <= OWN
-    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(rule["annotations"]) == {"summary", "description"}
 
 

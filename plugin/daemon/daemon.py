@@ -76,6 +76,7 @@ class Daemon:
         self._drift = DriftWatch(
             lambda: self._config.state_folder, self._node.compare, logger, dependencies.drift_pace_s
         )
+        self._refused = ""  # why the configuration was not taken in, when it was read last
         self._reload_soon = Coalesced(self._reload, self._tasks.spawn)
         self._by_label = ConfigByLabel(dependencies.read_config, self._reload_soon, self._node.annotate, logger)
         self._labels = LabelKeeper(logger)
@@ -264,7 +265,8 @@ class Daemon:
             is_offered=bool(self._offering.resources),
             kubelet=self._state.registration,
         )
-        self._service.say(line + others_words(tuple(self._offering.others)))
+        refused = f"; goes on as before, for its configuration is refused: {self._refused}" if self._refused else ""
+        self._service.say(line + others_words(tuple(self._offering.others)) + refused)
 
     async def _list_assignments(self, deadline_s: float) -> tuple[DeviceAssignment, ...]:
         """Ask the kubelet who has which device; raises KubeletError."""
@@ -287,6 +289,7 @@ class Daemon:
             limits=self._limits,
             unit_bytes=self._unit_bytes,
             config_problem=lambda: self._by_label.problem,
+            is_config_refused=lambda: bool(self._refused),
             drift=lambda: self._drift.result,
         )
         return await serve_metrics(address, sources, self._dependencies)
@@ -296,8 +299,11 @@ class Daemon:
             config = self._by_label.read_again()
         except ConfigError as error:
             self._log.warning("configuration not reloaded", problem=error.message, hint=error.hint)
+            self._refused = error.message
+            self._tell_systemd()
             return
         self._log.info("configuration reloaded")
+        self._refused = ""
         before, self._config, self._releases.config, self._mig.config = self._config, config, config, config
         self._hook.forget()
         self._history.move(config.state_folder)

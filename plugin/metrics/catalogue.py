@@ -302,6 +302,9 @@ REGISTRATIONS = Metric(
     "Registrations with a kubelet; all but the first are repeats.",
     ("resource",),
 )
+CONFIG_UP = Metric(
+    "grapnel_config_up", "gauge", "Whether the daemon has what its file says; 0: a reload was refused, the former counts."
+)
 CONFIG_BY_LABEL = Metric("grapnel_config_by_label_up", "gauge", "Whether the node has the configuration of its label.")
 DRIFT_DIFFERENCES = Metric(
     "grapnel_drift_differences",
@@ -356,6 +359,7 @@ OWN_METRICS = (
     RELEASED,
     REGISTERED,
     REGISTRATIONS,
+    CONFIG_UP,
     CONFIG_BY_LABEL,
     DRIFT_DIFFERENCES,
     DRIFT_UP,

@@ -64,6 +64,7 @@ class Sources:
     limits: LimitSource
     unit_bytes: UnitBytes
     config_problem: Callable[[], str | None] = lambda: None
+    is_config_refused: Callable[[], bool] = lambda: False
     drift: Callable[[], Result | None] = lambda: None
 
 
@@ -99,6 +100,7 @@ def state_of(sources: Sources) -> NodeState:
         others=sources.offering.others,
         shares_of=sources.offering.shares_of,
         config_problem=sources.config_problem(),
+        is_config_refused=sources.is_config_refused(),
         drift=sources.drift(),
     )
 

@@ -18,6 +18,7 @@ from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.metrics.catalogue import (
     BUILD_INFO,
     CONFIG_BY_LABEL,
+    CONFIG_UP,
     DRIVER_UP,
     POD_RESOURCES_UP,
     REGISTERED,
@@ -64,6 +65,7 @@ class NodeState:
     is_registered: bool
     others: Mapping[str, OtherResource] = field(default_factory=dict)
     shares_of: Mapping[str, int] = field(default_factory=dict)  # into how many a GPU is divided
+    is_config_refused: bool = False
     config_problem: str | None = None  # None where the configuration is not by label
     drift: Result | None = None  # None where no timer has compared the node
 
@@ -220,6 +222,7 @@ class Scrape:
             _flag(DRIVER_UP, is_so=state.is_driver_up),
             _flag(RELEASED, is_so=state.is_released),
             _flag(REGISTERED, is_so=state.is_registered),
+            _flag(CONFIG_UP, is_so=not state.is_config_refused),
             *(() if state.config_problem is None else (_flag(CONFIG_BY_LABEL, is_so=not state.config_problem),)),
             *drift_families(state.drift),
             _flag(TELEMETRY_UP, is_so=telemetry is not None),

@@ -152,6 +152,26 @@ def test_systemd_is_told_about_the_registration_and_the_end(
     assert kubelet.capacity(RESOURCE) == 0
 
 
+def test_systemctl_status_says_that_a_changed_configuration_is_refused_until_it_is_not(
+    kubelet: Kubelet, node: DaemonProcess, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(20)
+        systemd.bind(str(tmp_path / "notify"))
+        with node.start(notify_socket=str(tmp_path / "notify")):
+            assert receive(systemd).endswith("STATUS=registered with the kubelet")
+            kubelet.wait_for_devices(RESOURCE, 2)
+            node.configure(resuorce="example.com/gpu")
+            node.signal(signal.SIGHUP)
+            said = receive(systemd)
+            assert said.startswith("STATUS=registered with the kubelet; ")
+            assert "is refused" in said
+            assert "resuorce" in said
+            node.configure()
+            node.signal(signal.SIGHUP)
+            assert receive(systemd) == "STATUS=registered with the kubelet"
+
+
 def test_a_node_without_a_driver_counts_as_started(node: DaemonProcess, tmp_path: Path) -> None:
     write_driver(node.driver, None)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:

@@ -108,6 +108,19 @@ def test_a_refused_call_is_counted_by_its_status(kubelet: Kubelet, node: Node, p
     assert not page.of("grapnel_device_allocations_total")
 
 
+def test_a_configuration_that_is_refused_is_told_until_it_is_taken_in(kubelet: Kubelet, node: Node, port: int) -> None:
+    address = {"metricsAddress": f"127.0.0.1:{port}"}
+    with node:
+        kubelet.wait_for_devices(RESOURCE, 2)
+        assert scrape(port).value("grapnel_config_up") == 1
+        node.configure(resuorce="example.com/gpu", **address)
+        node.signal(signal.SIGHUP)
+        wait_until(lambda: scrape(port).value("grapnel_config_up") == 0, node.log)
+        node.configure(**address)
+        node.signal(signal.SIGHUP)
+        wait_until(lambda: scrape(port).value("grapnel_config_up") == 1, node.log)
+
+
 def test_a_kubelet_that_restarts_is_a_registration_more(kubelet: Kubelet, node: Node, port: int) -> None:
     with node:
         kubelet.wait_for_devices(RESOURCE, 2)

@@ -12,6 +12,7 @@ written, and a later release of the distribution finds nothing outdated.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,12 +24,14 @@ from provision.render.engine_file import DISTINCT_FILES, Table, parse_toml, show
 from provision.render.errors import EngineConfigError
 from provision.render.mark import without_block
 from provision.render.runtimes import is_injector
+from provision.render.template_lines import find_handler, find_inline_table
 from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 BASE_TEMPLATE = '{{ template "base" . }}\n'
+_VERSION_3 = re.compile(r"^[ \t]*version[ \t]*=[ \t]*3\b", re.MULTILINE)
 _VARIABLES = {"${RUNTIME}": "runc", "${RUNTIME_TYPE}": "io.containerd.runc.v2"}  # microk8s, where cgroup v2 is
 
 
@@ -81,6 +84,36 @@ def render_template(template: str | None, written: Written, handlers: tuple[str,
     block = tomllib.loads(render_kubernetes_drop_in(written, handlers))
     del block["version"]  # the template's own
     return f"{above}{'' if above.endswith(chr(10)) else chr(10)}{render_toml(block)}"
+
+
+def require_free_template(engine: str, path: str, text: str, handlers: tuple[str, ...]) -> None:
+    """Refuse to add to a template that has a handler of ours already: containerd does not start with two of a name.
+
+    What was rendered from it may not have the handler yet. Raises `EngineConfigError`.
+    """
+    template = without_block(text)
+    if found := find_handler(template, handlers):
+        handler, line = found
+        raise EngineConfigError(
+            f"{engine} has a handler {handler!r} already, in {shown(path)}:{line}, and grapnel did not write it",
+            hint="take its lines out of that template, restart the service if it has started with them, then plan "
+            "again; or declare another runtime.handler: docs/engines.md has both ways",
+        )
+    if line := find_inline_table(template):
+        raise EngineConfigError(
+            f"{engine} has its handlers in an inline table, in {shown(path)}:{line}, to which none can be added",
+            hint='write it as tables, such as [plugins."…".containerd.runtimes.runc], then plan again',
+        )
+
+
+def takes_in_drop_ins(text: str | None, name: str) -> bool:
+    """Tell whether what k3s renders next imports drop-ins, as what it wrote last does: ``text`` is its template."""
+    return text is None or '"base"' in text or f"{name}.d" in text
+
+
+def says_version_3(template: str) -> bool:
+    """Tell whether a template has a text of its own of version 3, whatever its name says."""
+    return _VERSION_3.search(template) is not None
 
 
 def plain_variables(text: str) -> str:

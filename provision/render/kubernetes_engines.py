@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from provision.render.containerd import PLUGINS, merged
-from provision.render.containerd_handler import BASE_SPEC_PATH, render_handler, require_types
-from provision.render.engine_file import DISTINCT_FILES, Table, parse_toml, shown
+from provision.render.containerd_handler import BASE_SPEC_PATH, BUILT_IN_DEFAULT, render_handler, require_types
+from provision.render.engine_file import DISTINCT_FILES, Table, parse_toml, require_default, shown
 from provision.render.errors import EngineConfigError
 from provision.render.mark import without_block
 from provision.render.runtimes import is_injector
@@ -73,6 +73,13 @@ def render_kubernetes_drop_in(written: Written, handlers: tuple[str, ...]) -> st
     for handler in handlers:
         _require_free(written, containerd, handler)
     runtimes = {name: entry for name, entry in containerd.table("runtimes").values.items() if not _is_ours(entry)}
+    require_default(
+        "default_runtime_name",
+        containerd.text("default_runtime_name"),
+        {BUILT_IN_DEFAULT, *runtimes, *handlers},
+        [(written.path, written.text), *written.others],
+        handlers,
+    )
     plain = Table(containerd.path, {**containerd.values, "runtimes": runtimes}, containerd.keys)
     ours = {handler: render_handler(plain) for handler in handlers}
     return render_toml({"version": version, "plugins": {PLUGINS[version]: {"containerd": {"runtimes": ours}}}})

@@ -284,6 +284,31 @@ def test_a_default_in_a_template_is_told_although_what_was_rendered_has_our_hand
     assert problems(machine)[0].startswith(f"{path}:3 has 'nvidia' as default runtime")
 
 
+def test_a_default_that_a_later_apply_took_over_is_found(machine: Machine) -> None:
+    """Such an edit is part of what is given back from then on."""
+    give_docker(machine, '{\n  "bridge": "none"\n}\n')
+    edited = machine.read(docker.MAIN_PATH).replace("{", '{\n  "default-runtime": "nvidia",', 1)
+    machine.write(docker.MAIN_PATH, edited)
+    give(machine, DOCKER, {docker.MAIN_PATH: edited.replace('"bridge": "none"', '"bridge": "none",\n  "features": {}')})
+
+    assert problems(machine)[0].startswith("/etc/docker/daemon.json:2 has 'nvidia' as default runtime")
+
+
+def test_a_template_that_stays_with_our_handler_in_it_is_told(machine: Machine) -> None:
+    """The handler stayed, its base specification went, and containerd's CRI plugin did not load any more."""
+    path = f"{FOLDER}/config-v3.toml.tmpl"
+    machine.write(path, BASE_TEMPLATE)
+    text = render_template(BASE_TEMPLATE, Written("config.toml", "version = 3\n"), HANDLERS)
+    give_k3s(machine, "version = 3\n", path, text)
+    machine.write(path, text.replace("# managed by grapnel", "# managed by us"))
+
+    removal = find_removal(machine.host, ALL)
+
+    assert any(note.startswith(f"{path} stays as it is") for note in removal.notes)
+    assert removal.problems[0].startswith(f"{path}:")
+    assert f" names {containerd.BASE_SPEC_PATH}, which goes with grapnel" in removal.problems[0]
+
+
 def test_nothing_names_a_handler_of_a_node_as_apply_leaves_it(machine: Machine) -> None:
     set_up(machine)
     give_docker(machine)

@@ -21,6 +21,7 @@ from provision.render.kubernetes_engines import (
     render_kubernetes_drop_in,
     render_template,
     require_free_template,
+    require_none_made,
     says_version_3,
     takes_in_drop_ins,
     version_of,
@@ -45,6 +46,8 @@ _K0S_FOLDER: Final = "/etc/k0s/containerd.d"
 _K0S_MERGED: Final = "/run/k0s/containerd-cri.toml"  # of k0s before 1.36
 _K0S_MARK: Final = "# k0s_managed=true"
 _V3: Final = 3
+_RANCHER: Final = {Engine.K3S, Engine.RKE2}
+_TOOLKIT: Final = "/usr/bin/nvidia-container-runtime"
 
 
 @dataclass(frozen=True)
@@ -131,9 +134,17 @@ def _has_older_alone(facts: NodeFacts, folder: str) -> bool:
 
 
 def _files(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, way: _Way) -> tuple[FileContent, ...]:
+    templates = {path: text_of(facts, path) for path in _templates(facts, engine, config, way)}
+    for path, template in templates.items():
+        require_free_template(engine.value, path, template or "", stack.runtime.handlers)
+    files = _rendered(facts, stack, engine=engine, config=config, way=way)
+    if engine in _RANCHER and _TOOLKIT in facts.product_files:
+        require_none_made(engine.value, _TOOLKIT, [text for text in templates.values() if text], stack.runtime.handlers)
+    return files
+
+
+def _rendered(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, way: _Way) -> tuple[FileContent, ...]:
     handlers, present = stack.runtime.handlers, text_of(facts, way.path)
-    for path in _templates(facts, engine, config, way):
-        require_free_template(engine.value, path, text_of(facts, path) or "", handlers)
     if not way.is_template:
         written = _written(facts, engine, config, way)
         modes = strictest(facts, [config, *(path for path, _ in written.others)])

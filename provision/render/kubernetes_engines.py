@@ -28,9 +28,11 @@ from provision.render.template_lines import find_handler, find_inline_table
 from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 BASE_TEMPLATE = '{{ template "base" . }}\n'
+_MADE = "nvidia"
+_FOUND_RUNTIMES = ('"base"', ".ExtraRuntimes")
 _VERSION_3 = re.compile(r"^[ \t]*version[ \t]*=[ \t]*3\b", re.MULTILINE)
 _VARIABLES = {"${RUNTIME}": "runc", "${RUNTIME_TYPE}": "io.containerd.runc.v2"}  # microk8s, where cgroup v2 is
 
@@ -106,10 +108,24 @@ def require_free_template(engine: str, path: str, text: str, handlers: tuple[str
             hint="take its lines out of that template, restart the service if it has started with them, then plan "
             "again; or declare another runtime.handler: docs/engines.md has both ways",
         )
-    if line := find_inline_table(template):
+    if inline := find_inline_table(template):
         raise EngineConfigError(
-            f"{engine} has its handlers in an inline table, in {shown(path)}:{line}, to which none can be added",
+            f"{engine} has its handlers in an inline table, in {shown(path)}:{inline}, to which none can be added",
             hint='write it as tables, such as [plugins."…".containerd.runtimes.runc], then plan again',
+        )
+
+
+def require_none_made(engine: str, program: str, templates: Sequence[str], handlers: tuple[str, ...]) -> None:
+    """Refuse a handler that k3s and RKE2 add themselves at their next start, as they find ``program`` then.
+
+    Of templates only in those that have k3s's own text, or name what it has found. Raises `EngineConfigError`.
+    """
+    makes = not templates or any(word in text for text in templates for word in _FOUND_RUNTIMES)
+    if makes and _MADE in handlers:
+        raise EngineConfigError(
+            f"{engine} adds a handler {_MADE!r} of its own when it starts next: it finds {program}",
+            hint="uninstall NVIDIA's toolkit, then plan again; or declare another runtime.handler: docs/engines.md has "
+            "both ways",
         )
 
 

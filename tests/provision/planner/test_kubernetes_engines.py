@@ -461,6 +461,27 @@ def test_a_drop_in_that_k0s_has_not_merged_yet_is_read() -> None:
     assert problem.message.startswith("the runtime handler 'nvidia' already exists")
 
 
+@pytest.mark.parametrize("name", ["k3s that imports drop-ins", "k3s with containerd 1.7", "RKE2 with containerd 1.7"])
+def test_a_handler_that_the_service_will_make_at_its_next_start_is_found(name: str) -> None:
+    """The toolkit came after the last start, so nothing of it was rendered yet; the restart wrote the table twice."""
+    facts, _, _, _ = NODES[name]
+    with_toolkit = replace(facts, product_files=("/usr/bin/nvidia-container-runtime",))
+    engine = of_engine(facts)
+
+    (problem,) = plan(with_toolkit, stack_of(engine)).problems
+
+    assert problem.message == (
+        f"{engine} adds a handler 'nvidia' of its own when it starts next: it finds /usr/bin/nvidia-container-runtime"
+    )
+    assert plan(with_toolkit, stack_of(engine, handler="grapnel")).problems == ()
+
+
+def test_a_template_that_names_nothing_that_k3s_finds_is_in_nobodys_way() -> None:
+    facts = k3s("k3s-1.32.toml", **{f"{K3S}/config-v3.toml.tmpl": recorded("k3s-1.32.toml")})
+
+    assert plan(replace(facts, product_files=("/usr/bin/nvidia-container-runtime",)), stack_of("k3s")).problems == ()
+
+
 def test_an_engine_that_the_kubelet_does_not_use_is_not_configured() -> None:
     facts = k3s("k3s-1.35-imports.toml")
 

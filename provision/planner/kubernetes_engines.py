@@ -20,6 +20,10 @@ from provision.render.kubernetes_engines import (
     plain_variables,
     render_kubernetes_drop_in,
     render_template,
+    require_free_template,
+    require_none_made,
+    says_version_3,
+    takes_in_drop_ins,
     version_of,
 )
 from provision.render.mark import has_mark, without_block
@@ -42,6 +46,8 @@ _K0S_FOLDER: Final = "/etc/k0s/containerd.d"
 _K0S_MERGED: Final = "/run/k0s/containerd-cri.toml"  # of k0s before 1.36
 _K0S_MARK: Final = "# k0s_managed=true"
 _V3: Final = 3
+_RANCHER: Final = {Engine.K3S, Engine.RKE2}
+_TOOLKIT: Final = "/usr/bin/nvidia-container-runtime"
 
 
 @dataclass(frozen=True)
@@ -116,12 +122,28 @@ def _way_of_rancher(facts: NodeFacts, config: str, text: str) -> _Way:
     except EngineConfigError:  # says what is wrong when the file is rendered
         imported, version = (), _V3
     for name in names:
-        if f"{name}.d/*.toml" in imported:
+        if f"{name}.d/*.toml" in imported and takes_in_drop_ins(facts.content(f"{name}.tmpl"), name):
             return _Way(f"{name}.d/{_DROP_IN}", is_template=False)
-    return _Way(f"{names[0 if version >= _V3 else 1]}.tmpl", is_template=True)
+    is_older = version < _V3 or _has_older_alone(facts, folder)
+    return _Way(f"{names[1 if is_older else 0]}.tmpl", is_template=True)
+
+
+def _has_older_alone(facts: NodeFacts, folder: str) -> bool:
+    """Tell whether k3s and RKE2 with containerd 2 render the template of version 2, as there is no other."""
+    return facts.file(f"{folder}/config-v3.toml.tmpl") is None and facts.file(f"{folder}/config.toml.tmpl") is not None
 
 
 def _files(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, way: _Way) -> tuple[FileContent, ...]:
+    templates = {path: text_of(facts, path) for path in _templates(facts, engine, config, way)}
+    for path, template in templates.items():
+        require_free_template(engine.value, path, template or "", stack.runtime.handlers)
+    files = _rendered(facts, stack, engine=engine, config=config, way=way)
+    if engine in _RANCHER and _TOOLKIT in facts.product_files:
+        require_none_made(engine.value, _TOOLKIT, [text for text in templates.values() if text], stack.runtime.handlers)
+    return files
+
+
+def _rendered(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, way: _Way) -> tuple[FileContent, ...]:
     handlers, present = stack.runtime.handlers, text_of(facts, way.path)
     if not way.is_template:
         written = _written(facts, engine, config, way)
@@ -134,6 +156,28 @@ def _files(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, w
         written = _written(facts, engine, config, way)
     text = render_template(present, written, handlers)
     return (FileContent(way.path, text, mode_of(facts, way.path) if present else strictest(facts, [config])),)
+
+
+def _templates(facts: NodeFacts, engine: Engine, config: str, way: _Way) -> tuple[str, ...]:
+    """Return the templates that a distribution may render next; raises `EngineConfigError` for one it has yet to read.
+
+    k3s and RKE2 with containerd 2 take the one of version 3, and where there is none that of version 2.
+    """
+    if engine is Engine.K0S:
+        return ()
+    if engine is Engine.MICROK8S:
+        return (way.path,)
+    folder = posixpath.dirname(config)
+    newer, older = f"{folder}/config-v3.toml.tmpl", f"{folder}/config.toml.tmpl"
+    text = text_of(facts, config) if config else None
+    if text is None or version_of(config, text) < _V3:
+        return (newer, older)
+    if _has_older_alone(facts, folder) and not says_version_3(text_of(facts, older) or ""):
+        raise EngineConfigError(
+            f"{engine.value} has not started since {shown(older)} was written: {shown(config)} has version 3 still",
+            hint="restart its service, or take that template away; then plan again",
+        )
+    return (older,) if _has_older_alone(facts, folder) else (newer,)
 
 
 def _written(facts: NodeFacts, engine: Engine, config: str, way: _Way) -> Written:
@@ -149,7 +193,7 @@ def _written(facts: NodeFacts, engine: Engine, config: str, way: _Way) -> Writte
     }
     if engine is Engine.K0S and _K0S_MERGED in imports_of(config, text):
         merged = text_of(facts, _K0S_MERGED)
-        return Written(config, text, () if merged is None else ((_K0S_MERGED, merged),))
+        return Written(config, text, (*others.items(), *(() if merged is None else ((_K0S_MERGED, merged),))))
     return Written(config, text, tuple(others.items()))
 
 

@@ -21,6 +21,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from provision.render.containerd_handler import (
     BASE_SPEC_PATH,
+    BUILT_IN_DEFAULT,
     RUNC_SHIM,
     cover_handler,
     render_handler,
@@ -33,6 +34,7 @@ from provision.render.engine_file import (
     bom_of,
     is_match,
     parse_toml,
+    require_default,
     shown,
     version_numbers,
     without_bom,
@@ -122,6 +124,14 @@ def render_containerd(  # noqa: PLR0913 - what is known of an engine, and what i
     tables = [table for each in [config, *others] if (table := each.cri.get(plugin)) is not None]
     merges = version != _OLD_VERSION or version_numbers(engine_version) >= _FIRST_THAT_MERGES
     table = merged(tables) if merges else merged(tables[-1:])
+    in_force = Table("the merged configuration", table).table("containerd")
+    require_default(
+        "default_runtime_name",
+        in_force.text("default_runtime_name"),
+        {BUILT_IN_DEFAULT, *in_force.table("runtimes").values, *handlers},
+        ((each.path, each.text) for each in [config, *others]),
+        handlers,
+    )
     return ContainerdFiles(
         main=_render_main(config, version, addition),
         drop_in=_render_drop_in(table, version, handlers, adopt=adopt),

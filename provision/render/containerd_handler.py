@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 BASE_SPEC_PATH = "/etc/grapnel/containerd/base-spec.json"
 CONTAINER_ANNOTATIONS = "grapnel.dev/*"
 RUNC_SHIM = "io.containerd.runc.v2"
+BUILT_IN_DEFAULT = "runc"  # containerd's own, in force while no file says default_runtime_name
 
 _NOT_INHERITED = {"options", "pod_annotations"}
 _PROGRAM = "BinaryName"
@@ -92,7 +93,7 @@ def _ordinary_runtime(containerd: Table, last: str) -> Table:
     cannot be seen from here, so nothing is guessed about it.
     """
     runtimes = containerd.table("runtimes").tables()
-    default = containerd.text("default_runtime_name") or "runc"
+    default = containerd.text("default_runtime_name") or BUILT_IN_DEFAULT
     found = [runtimes[name] for name in dict.fromkeys((default, "runc", "crun", last)) if name in runtimes]
     of_runc = [each for each in found if each.text("runtime_type", RUNC_SHIM) == RUNC_SHIM]
     if ordinary := next((each for each in of_runc if not _is_injector(each) and is_ordinary(_program(each))), None):

@@ -13,7 +13,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from provision.render.engine_file import Table, parse_toml, shown, version_numbers
+from provision.render.engine_file import Table, parse_toml, require_default, shown, version_numbers
 from provision.render.errors import EngineConfigError
 from provision.render.hook_folders import DEFAULT_FOLDER
 from provision.render.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
@@ -67,6 +67,14 @@ def render_crio(
         _require_free(bound, handler)
     _require_last_word(configs)
     ours = {handler: _handler(configs, handler) for handler in handlers}
+    default = _default_of(configs)
+    require_default(
+        "default_runtime",
+        "" if is_ordinary(default) else default,
+        {*(name for config in configs for name in config.handlers), *handlers},
+        [(MAIN_PATH, main or ""), *sorted(others.items())],
+        handlers,
+    )
     tree = {"crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": ours}}}
     text = render_toml(tree)
     if tomllib.loads(text) != tree:
@@ -149,8 +157,7 @@ def _handler(configs: Sequence[_Config], handler: str) -> dict[str, Any]:
     handlers: dict[str, Table] = {}
     for config in configs:
         handlers |= config.handlers
-    said = [config.default_runtime for config in configs if config.default_runtime]
-    default = said[-1] if said else _BUILT_IN_DEFAULT
+    default = _default_of(configs)
     name = _ordinary_runtime(handlers, default)
     ordinary = handlers[name] if name in handlers else Table(MAIN_PATH, {})
     entry = {key: copy.deepcopy(value) for key, value in ordinary.values.items() if key != "inherit_default_runtime"}
@@ -164,6 +171,11 @@ def _handler(configs: Sequence[_Config], handler: str) -> dict[str, Any]:
         entry["inherit_default_runtime"] = True
     annotations = {**ordinary.table("default_annotations").values, HANDLER_ANNOTATION: handler}
     return entry | {"default_annotations": annotations}
+
+
+def _default_of(configs: Sequence[_Config]) -> str:
+    said = [config.default_runtime for config in configs if config.default_runtime]
+    return said[-1] if said else _BUILT_IN_DEFAULT
 
 
 def _ordinary_runtime(handlers: Mapping[str, Table], default: str) -> str:

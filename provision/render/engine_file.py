@@ -20,7 +20,7 @@ from provision.printable import printable
 from provision.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 BOM = "\ufeff"
 # containerd's own complete configuration has 12 KiB and 7 levels. 64 KiB take tomllib under a second.
@@ -147,6 +147,30 @@ def is_match(path: str, pattern: str, folder: str) -> bool:
         return path == absolute
     parts, wanted = path.split("/"), absolute.split("/")
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def require_default(
+    key: str, name: str, known: Collection[str], texts: Iterable[tuple[str, str]], handlers: Sequence[str]
+) -> None:
+    """Refuse a default runtime that no handler will have: an engine, or its CRI plugin, does not start with that.
+
+    ``known`` are the names of all handlers with ours, ``texts`` the files by path in the order in which they are read.
+    It may have been ``handlers``, ours, under a former name. Raises `EngineConfigError`.
+    """
+    if not name or name in known:
+        return
+    said = re.compile(rf"""{key}["']?[ \t]*=[ \t]*["']{re.escape(name)}["']""")
+    places = [
+        f"{path}:{number}"
+        for path, text in texts
+        for number, line in enumerate(text.splitlines(), start=1)
+        if said.search(line.partition("#")[0])
+    ]
+    place = shown(places[-1]) if places else key
+    raise EngineConfigError(
+        f"{place} has {shown(name)!r} as default runtime, and no handler of that name is left",
+        hint=f"name another one there, such as {handlers[0]}, or keep it: runtime.handlerAliases: [{shown(name)}]",
+    )
 
 
 def _parse(path: str, text: str, load: Callable[[str], Any], hint: str) -> Any:  # noqa: ANN401 - of a foreign file

@@ -8,10 +8,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
@@ -24,8 +25,11 @@ _IMPORTS = re.compile(r"""^\s*["']?imports["']?\s*=\s*\[([^\]]*)\]""", re.MULTIL
 _QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 
 
-def read_imports(host: Host) -> dict[str, list[str]]:
-    """Return what every import leads to, as absolute paths and patterns; an empty list where nothing is there."""
+def read_imports(host: Host, instead: Mapping[str, str] = MappingProxyType({})) -> dict[str, list[str]]:
+    """Return what every import leads to, as absolute paths and patterns; an empty list where nothing is there.
+
+    ``instead`` are texts that files will have.
+    """
     found: dict[str, list[str]] = {}
     pending = [MAIN]
     seen: set[str] = set()
@@ -34,15 +38,14 @@ def read_imports(host: Host) -> dict[str, list[str]]:
         if path in seen:
             continue
         seen.add(path)
-        for pattern in _imports_in(host, path):
+        for pattern in _imports_in(path, instead[path] if path in instead else host.read_text(path, _LIMIT_BYTES)):
             found[pattern] = _matching(host, pattern)
             pending += found[pattern]
     return found
 
 
-def _imports_in(host: Host, path: str) -> Iterator[str]:
-    text = _COMMENT.sub("", host.read_text(path, _LIMIT_BYTES) or "")
-    listed = _IMPORTS.search(text)
+def _imports_in(path: str, text: str | None) -> Iterator[str]:
+    listed = _IMPORTS.search(_COMMENT.sub("", text or ""))
     for pattern in _QUOTED.findall(listed.group(1)) if listed else ():
         yield os.path.normpath(pattern if pattern.startswith("/") else f"{path.rpartition('/')[0]}/{pattern}")
 

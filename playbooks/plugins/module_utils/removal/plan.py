@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import are_set
@@ -19,6 +19,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
     part_of,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
+from ansible_collections.grapnel.node.plugins.module_utils.removal.still_named import find_still_named
 from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import find_unrecorded
 from ansible_collections.grapnel.node.plugins.module_utils.units import unit_state
 
@@ -153,7 +154,7 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         and any(part_of(path, one.reader) == RUNTIME for path, one in known.items())
     ):
         problems.append("the engine's configuration names the hook, and containers would not start: add --runtime")
-    return Removal(
+    removal = Removal(
         originals,
         files,
         _units(host, parts),
@@ -165,6 +166,8 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         tuple(problems),
         DAEMON in parts and are_set(host),
     )
+    named = find_still_named(host, (one for _, one in files), removal.stays, hook_goes=HOOK in parts)
+    return replace(removal, problems=(*problems, *named))
 
 
 def _remembered(originals: Originals, parts: Collection[str]) -> tuple[str, ...]:

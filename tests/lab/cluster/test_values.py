@@ -70,7 +70,7 @@ def test_gangs_are_served_and_scheduled_as_a_release_has_them(release: str, vers
 
 
 def test_a_release_without_gangs_says_so() -> None:
-    with pytest.raises(ClusterError, match="Kubernetes 1.34.4 has no groups of pods"):
+    with pytest.raises(ClusterError, match=r"Kubernetes 1\.34\.4 has no groups of pods"):
         flags("kube-apiserver", replace(LAYOUT, has_gangs=True, kubernetes="1.34.4"))
 
 

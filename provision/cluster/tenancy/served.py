@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from provision.render.cluster_object import ObjectKind
     from provision.rollout.tenancy import TenancyOrder
 
-_GANGS: Final = PRIORITY.group
+GANGS: Final = PRIORITY.group
 # What shows it: PodGroups, in whichever version of the group (v1alpha2 in Kubernetes 1.36, v1beta1 and v1alpha3 in
 # 1.37), since no object of it is read or written here; in 1.35 Workloads, which have their groups in themselves.
 _POD_GROUPS: Final = "podgroups"
-_BEFORE_POD_GROUPS: Final = (f"{_GANGS}/v1alpha1", "workloads")
+_BEFORE_POD_GROUPS: Final = (f"{GANGS}/v1alpha1", "workloads")
 _HOW: Final = (
-    f"Kubernetes 1.37 or newer with the gate GenericWorkload and --runtime-config={_GANGS}/v1beta1=true, or 1.36 with "
-    f"the gates GenericWorkload and GangScheduling and --runtime-config={_GANGS}/v1alpha2=true"
+    f"Kubernetes 1.37 or newer with the gate GenericWorkload and --runtime-config={GANGS}/v1beta1=true, or 1.36 with "
+    f"the gates GenericWorkload and GangScheduling and --runtime-config={GANGS}/v1alpha2=true"
 )
 
 
@@ -71,7 +71,7 @@ def _problems(api: Api, order: TenancyOrder, *, has_kueue: bool) -> Iterator[str
 
 
 def _has_gangs(api: Api) -> bool:
-    for version in _versions(api, _GANGS):
+    for version in _versions(api, GANGS):
         served = _resources(api, version)
         if _POD_GROUPS in served or (version == _BEFORE_POD_GROUPS[0] and _BEFORE_POD_GROUPS[1] in served):
             return True

@@ -18,8 +18,8 @@ model:      ## explore 100,000 interleavings of what may happen to rollouts from
 	@$(TASK) model
 crashes:    ## kill an apply of a bare node at each of its tasks, and apply again; end the Job of a swap at each of its steps; uninstall the chart in mid-rollout (an hour and a half); make test does three and two of them
 	@$(TASK) crashes
-e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
-	@$(TASK) e2e
+e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own; KUBERNETES=1.37.2: with another release
+	@GRAPNEL_KUBERNETES='$(or $(KUBERNETES),$(GRAPNEL_KUBERNETES))' $(TASK) e2e
 molecule:   ## set everything up and run the Molecule scenarios of all roles on booted nodes
 	@$(TASK) molecule
 quick:      ## the unit tests that take no time: half a minute

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cluster import certificates as names
+from lab.cluster.errors import ClusterError
+from lab.golang.programs import KUBERNETES_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,10 +28,12 @@ ETCD_CLIENTS = "unix://etcd:1"
 ETCD_PEERS = "unix://etcd-peer:1"
 # A node that stops answering is NotReady after this time; kubelets renew their leases every quarter of theirs.
 NODE_GRACE_S = 20
-# What places groups of pods whole or not at all, since Kubernetes 1.36; the last gate makes a group of an Indexed Job
-# whose pods all run at once.
-GANG_GATES = ("GenericWorkload", "GangScheduling", "WorkloadWithJob")
-GANG_API = "scheduling.k8s.io/v1alpha2"
+# What places groups of pods whole or not at all, by the first Kubernetes that has it so, newest first; the last gate
+# makes a group of an Indexed Job whose pods all run at once. A gate that is not known keeps a process from starting.
+GANGS = {
+    (1, 37): ("scheduling.k8s.io/v1beta1", ("GenericWorkload", "WorkloadWithJob")),
+    (1, 36): ("scheduling.k8s.io/v1alpha2", ("GenericWorkload", "GangScheduling", "WorkloadWithJob")),
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Layout:
     """Location of a control plane: its folder, its programs, the address and port of its API server.
 
     A node of which nothing is heard for ``node_grace_s`` is NotReady. ``scheduler_config`` is a file for the scheduler.
-    ``has_gangs``: PodGroups are served and scheduled.
+    ``has_gangs``: PodGroups are served and scheduled, as by the release ``kubernetes``.
     """
 
     folder: Path
@@ -57,6 +61,7 @@ class Layout:
     node_grace_s: int = NODE_GRACE_S
     scheduler_config: Path | None = None
     has_gangs: bool = False
+    kubernetes: str = KUBERNETES_VERSION
 
     @property
     def server(self) -> str:
@@ -66,6 +71,15 @@ class Layout:
     def kubeconfig(self, client: str) -> Path:
         """Return the path of a client's kubeconfig."""
         return self.folder / f"{client}.kubeconfig"
+
+
+def gangs_of(kubernetes: str) -> tuple[str, tuple[str, ...]]:
+    """Return the version of the API that a release has for groups of pods, and the gates that it takes."""
+    release = tuple(map(int, kubernetes.split(".")[:2]))
+    found = next((gangs for first, gangs in GANGS.items() if release >= first), None)
+    if found is None:
+        raise ClusterError(f"Kubernetes {kubernetes} has no groups of pods", hint="PodGroups came with 1.36")
+    return found
 
 
 def plan_components(layout: Layout) -> tuple[Component, ...]:
@@ -80,7 +94,7 @@ def plan_components(layout: Layout) -> tuple[Component, ...]:
 
 def _argv(layout: Layout, program: str, flags: dict[str, object]) -> tuple[str, ...]:
     if layout.has_gangs and program != ETCD:
-        flags = {**flags, "feature-gates": ",".join(f"{gate}=true" for gate in GANG_GATES)}
+        flags = {**flags, "feature-gates": ",".join(f"{gate}=true" for gate in gangs_of(layout.kubernetes)[1])}
     return (str(layout.programs / program), *(f"--{flag}={value}" for flag, value in flags.items()))
 
 
@@ -121,7 +135,7 @@ def _api_server(layout: Layout) -> dict[str, object]:
         "authorization-mode": "Node,RBAC",
         "enable-admission-plugins": "NodeRestriction",
         "allow-privileged": "true",
-        **({"runtime-config": f"{GANG_API}=true"} if layout.has_gangs else {}),
+        **({"runtime-config": f"{gangs_of(layout.kubernetes)[0]}=true"} if layout.has_gangs else {}),
     }
 
 

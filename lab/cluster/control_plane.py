@@ -29,6 +29,7 @@ from lab.cluster.components import SCHEDULER as SCHEDULER_PROCESS
 from lab.cluster.errors import ClusterError, StartError
 from lab.cluster.kubeconfig import render_kubeconfig
 from lab.cluster.status import ProcessStatus
+from lab.golang.programs import kubernetes_version
 from lab.machine.command import run
 from lab.machine.folders import content_key, write_atomic
 from lab.machine.lock import locked
@@ -222,6 +223,7 @@ class ControlPlane:
             self._node_grace_s,
             scheduler_config=config,
             has_gangs=self._has_gangs,
+            kubernetes=kubernetes_version(),
         )
 
     def _report(self) -> dict[str, Any]:

@@ -157,6 +157,9 @@ def render_config(  # noqa: PLR0913 - what tests vary of an engine
         2: f'[plugins."{runtime}"]\nsandbox_image = "{PAUSE_IMAGE}"\n',
         3: f'[plugins."io.containerd.cri.v1.images".pinned_images]\nsandbox = "{PAUSE_IMAGE}"\n[plugins."{runtime}"]\n',
     }[version]
+    # In version 3, containerd 2.4 has neither enable_cdi (on since 2.0) nor bin_dir (bin_dirs since 2.1).
+    is_old = version == 2  # noqa: PLR2004 - of the file
+    cni = f'"{folder / "cni-bin" if has_network else "/usr/lib/cni"}"'
     head = f"""version = {version}
 root = "{folder}/root"
 state = "{folder}/state"
@@ -166,10 +169,11 @@ address = "{socket}"
 path = "{folder}/opt"
 {pause}restrict_oom_score_adj = true
 disable_apparmor = true
-{f'enable_cdi = true{chr(10)}cdi_spec_dirs = ["{cdi}"]' if cdi else ""}
+{"enable_cdi = true" if cdi and is_old else ""}
+{f'cdi_spec_dirs = ["{cdi}"]' if cdi else ""}
 [plugins."{runtime}".cni]
 conf_dir = "{folder}/cni"
-bin_dir = "{folder / "cni-bin" if has_network else "/usr/lib/cni"}"
+{f"bin_dir = {cni}" if is_old else f"bin_dirs = [{cni}]"}
 {"use_internal_loopback = true" if has_network else ""}
 """
     return head + "".join(_render_handler(runtime, name, handler) for name, handler in handlers.items())

@@ -38,9 +38,12 @@ def kubernetes(version: str | None = None, *, say: Callable[[str], None] = _quie
     return ensure(programs.kubernetes(version or programs.kubernetes_version()), say)
 
 
-def containerd(*, say: Callable[[str], None] = _quiet) -> Path:
-    """Return the folder with containerd 2, its shim and ctr, building them if not in the cache. Raises GolangError."""
-    return ensure(programs.containerd(), say)
+def containerd(version: str | None = None, *, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with containerd 2, its shim and ctr, building them if not in the cache. Raises GolangError.
+
+    ``version`` is one below ``modules/containerd``; by default that of the cluster's nodes.
+    """
+    return ensure(programs.containerd(version or programs.CONTAINERD_VERSION), say)
 
 
 def runc(*, say: Callable[[str], None] = _quiet) -> Path:

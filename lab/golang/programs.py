@@ -22,6 +22,7 @@ SETTING = "GRAPNEL_KUBERNETES"
 KUBERNETES_VERSION = "1.36.3"  # unless the setting names another
 KUBERNETES_ROLES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 CONTAINERD_VERSION = "2.2.1"
+NEWEST_CONTAINERD_VERSION = "2.4.2"  # for tests marked long
 RUNC_VERSION = "1.3.6"
 KWOK_VERSION = "0.8.0"
 HELM_VERSION = "4.3.1"
@@ -112,18 +113,18 @@ def kubernetes(version: str) -> Program:
     )
 
 
-def containerd() -> Program:
+def containerd(version: str = CONTAINERD_VERSION) -> Program:
     """Return containerd 2 with the shim and the client; its go.mod names the three as tools."""
-    home = MODULES / "containerd" / CONTAINERD_VERSION
+    home = MODULES / "containerd" / version
     return Program(
         name="containerd",
-        version=CONTAINERD_VERSION,
+        version=version,
         sources=(home / "go.mod", home / "go.sum"),
         target="tool",
-        variables={"github.com/containerd/containerd/v2/version.Version": f"v{CONTAINERD_VERSION}"},
+        variables={"github.com/containerd/containerd/v2/version.Version": f"v{version}"},
         files=("containerd", "containerd-shim-runc-v2", "ctr"),
         probe=("containerd", "--version"),
-        answer=f"v{CONTAINERD_VERSION}",
+        answer=f"v{version}",
         memory_bytes=1 * GIB,
         disk_bytes=2 * GIB,
     )

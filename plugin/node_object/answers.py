@@ -87,6 +87,9 @@ def _failure(request: Request, answer: Answer, document: dict[str, Any]) -> Clus
     details = document.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     status = answer.status
+    if budget := _budget_in(causes):  # with 429, and from Kubernetes 1.37 on with 403 as well: no rule is missing
+        told = f"the api server refuses {act} ({status}): {budget}"
+        return ClusterError(told, status=status, retry_after_s=_retry_after_s(answer.retry_after))
     if REDIRECT <= status < BAD_REQUEST:
         hint = "redirects are not followed: name the API server itself"
         return ClusterError(f"the api server redirects {act} ({status})", hint, status=status)
@@ -110,6 +113,13 @@ def _failure(request: Request, answer: Answer, document: dict[str, Any]) -> Clus
         retry_after_s=_retry_after_s(answer.retry_after),
         owners=owners_of(causes),
     )
+
+
+def _budget_in(causes: object) -> str:
+    """Return what the causes of a refusal say of a disruption budget, by its name; nothing where none refuses."""
+    rows = causes if isinstance(causes, list) else []
+    found = (row.get("message") for row in rows if isinstance(row, dict) and row.get("reason") == "DisruptionBudget")
+    return " ".join(" ".join(map(str, filter(None, found))).split())[:_MAX_WORDS]
 
 
 def _retry_after_s(header: str) -> float:

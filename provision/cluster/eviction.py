@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from provision.cluster.api import CONFLICT, FORBIDDEN, NOT_FOUND, PASSING, THROTTLED
+from provision.cluster.api import CONFLICT, FORBIDDEN, NOT_FOUND, PASSING
 from provision.cluster.exchange import Request, StatusError
 from provision.rollout.cluster import Eviction, EvictionOutcome
 
@@ -22,6 +22,9 @@ _REFUSALS: Final = frozenset({*PASSING, CONFLICT, FORBIDDEN, NOT_FOUND, *_INVALI
 # The two wordings of the API server (registry/core/pod, registry/generic) for a pod of that name that is another one.
 _OTHER_POD: Final = re.compile(r"UID in (the )?precondition")
 TWO_BUDGETS: Final = "several disruption budgets select it, and no such pod can be evicted: remove all but one"
+# The reason of the causes by which a budget refuses: with 429, and from Kubernetes 1.37 on, for a budget that is
+# broken or has too many evictions to confirm, with 403 as well.
+_BUDGET: Final = "DisruptionBudget"
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"  # registry/core/pod/storage/eviction.go, with code 500
 
 
@@ -46,14 +49,13 @@ def read_refusal(error: StatusError) -> Eviction:
     status = error.status
     if error.code == NOT_FOUND or (error.code == CONFLICT and _OTHER_POD.search(status.message)):
         return Eviction(outcome=EvictionOutcome.GONE)
-    return Eviction(outcome=EvictionOutcome.BLOCKED, reason=_reason(error.code, status))
+    return Eviction(outcome=EvictionOutcome.BLOCKED, reason=_reason(status, error.code))
 
 
-def _reason(code: int, status: Status) -> str:
+def _reason(status: Status, code: int) -> str:
     """Prefer the causes, which name the budget: "The disruption budget x needs 2 healthy pods and has 2 currently"."""
+    if causes := " ".join(each.message for each in status.details.causes if each.reason == _BUDGET and each.message):
+        return causes
     if _TWO_BUDGETS in status.message:
         return TWO_BUDGETS
-    causes = " ".join(cause.message for cause in status.details.causes if cause.message)
-    if code == THROTTLED and causes:
-        return causes
     return status.message or f"the API server answers {code}"

@@ -330,9 +330,10 @@ class GroupVersion(_Object, frozen=True, kw_only=True):
 
 
 class ApiGroup(_Object, frozen=True, kw_only=True):
-    """What the API server says of a group of its API."""
+    """What the API server says of a group of its API; its versions begin with the one that it prefers."""
 
     preferred_version: GroupVersion
+    versions: tuple[GroupVersion, ...] = ()
 
 
 class RuntimeClass(_Object, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from provision.fleet.kubelet_facts import KubeletState
 from provision.node_plan import Action, Disruption, FileContent, Item, KubeletVariables, Problem, Role
 from provision.planner.holders import describe_holders
-from provision.planner.kubelet_rules import kubelet_problems
+from provision.planner.kubelet_rules import kubelet_problems, kubelet_warnings
 from provision.planner.part import Declared, Part, plan_files
 from provision.render.errors import EngineConfigError
 from provision.render.kubelet import (
@@ -96,7 +96,8 @@ def plan_kubelet(facts: NodeFacts, stack: StackSpec, *, hugepages_change: bool =
         return Part(items, (*unreadable, problem))
     part = _part(facts, state, wanted, hugepages_change=hugepages_change)
     problems = (*unreadable, *kubelet_problems(facts, state, settings, wanted.effective or {}))
-    return Part(part.items, problems) if problems else part
+    warnings = kubelet_warnings(facts, state) if settings else ()
+    return Part(part.items, problems, warnings=warnings) if problems else replace(part, warnings=warnings)
 
 
 def _recount(facts: NodeFacts, stack: StackSpec) -> Part[KubeletVariables]:

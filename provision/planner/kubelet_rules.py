@@ -30,6 +30,17 @@ _FLAGS: Final = {
     "kubeReserved": "kube-reserved",
     "evictionHard": "eviction-hard",
 }
+# Flags of cAdvisor that a newer kubelet does not know (cmd/kubelet/app/options/globalflags_linux.go).
+_GONE_IN: Final = "1.37"
+_GONE: Final = frozenset(
+    {
+        *("application-metrics-count-limit", "boot-id-file", "container-hints", "containerd", "containerd-namespace"),
+        *("enable-load-reader", "event-storage-age-limit", "event-storage-event-limit", "global-housekeeping-interval"),
+        *("log-cadvisor-usage", "machine-id-file", "storage-driver-buffer-duration", "storage-driver-db"),
+        *("storage-driver-host", "storage-driver-password", "storage-driver-secure", "storage-driver-table"),
+        "storage-driver-user",
+    }
+)
 _EVICTION: Final = "memory.available"
 _USUAL_EVICTION: Final = "100Mi"  # KubeletConfiguration v1beta1: where evictionHard says nothing at all
 
@@ -41,6 +52,21 @@ def kubelet_problems(
     if not settings:
         return ()
     return tuple(_problems(facts.node.hostname, state, settings, effective))
+
+
+def kubelet_warnings(facts: NodeFacts, state: KubeletState) -> tuple[Problem, ...]:
+    """Return what will keep the kubelet from starting once it is upgraded."""
+    flags = ", ".join(f"--{flag}" for flag in state.flags if flag in _GONE)
+    if not flags:
+        return ()
+    warning = Problem(
+        code="kubelet-flag-gone",
+        message=f"{state.unit} on {facts.node.hostname} starts the kubelet with {flags}: from Kubernetes {_GONE_IN} "
+        "on, a kubelet does not start with that",
+        hint="take it out of the service before the upgrade (often in /etc/default/kubelet or "
+        "/var/lib/kubelet/kubeadm-flags.env)",
+    )
+    return (warning,)
 
 
 def _problems(

@@ -22,9 +22,11 @@ from provision.planner.part import (
     plan_files,
     plan_service,
 )
-from provision.render.containerd import is_same_configuration
+from provision.render.containerd import DROP_IN_FOLDER, MAIN_PATH, is_same_configuration
+from provision.render.containerd_cni import FORMER, GONE_IN, PRESENT, former_cni_folders
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
+from provision.spec.model import Engine as EngineName
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
@@ -155,11 +157,12 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *_restart(facts, files, engine),
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
+    warnings = _cni_warnings(facts, engine)
     kept_files = (*adoption.files, *([kept.file] if kept.file else []))
     if problems:
-        return Part(items, problems)
+        return Part(items, problems, warnings=warnings)
     variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
-    return Part(items, (), variables, declared=_declared(payload, files, engine))
+    return Part(items, (), variables, warnings=warnings, declared=_declared(payload, files, engine))
 
 
 def _own(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> tuple[Item, ...]:
@@ -216,6 +219,24 @@ def _config_problem(facts: NodeFacts, writes: tuple[Item, ...], engine: NodeEngi
         code=_PROBLEM,
         message=f"{engine.name} on {facts.node.hostname} refuses its configuration: {found.config_error}",
         hint=f"fix it, then plan again; to see it: {engine.show_config}",
+    )
+
+
+def _cni_warnings(facts: NodeFacts, engine: NodeEngine) -> tuple[Problem, ...]:
+    """Return that pods will have no network with a newer containerd, or have none now, for a key of the site's."""
+    found = facts.engines[engine.name]
+    if found is None or engine.name != EngineName.CONTAINERD.value:
+        return ()
+    paths = (MAIN_PATH, *(path for path in facts.files if path.startswith(f"{DROP_IN_FOLDER}/")))
+    texts = {path: text for path in paths if (text := facts.content(path)) is not None}
+    return tuple(
+        Problem(
+            code="engine-key-gone",
+            message=f"{path} on {facts.node.hostname} has cni.{FORMER}, which containerd {GONE_IN} and later ignore: "
+            "pods have no network where the plugins are not in /opt/cni/bin",
+            hint=f"write it as a list: {PRESENT} = [...]",
+        )
+        for path in former_cni_folders(texts, found.version)
     )
 
 

@@ -51,6 +51,7 @@ _NAMESPACES = ("pid", "ipc", "uts", "mount", "network")
 _MASKED_PATHS = (
     "/proc/acpi",
     "/proc/asound",
+    "/proc/interrupts",  # from containerd 2.4 on
     "/proc/kcore",
     "/proc/keys",
     "/proc/latency_stats",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 KIND = "nvidia.com/gpu"
 ALL = "all"
+FORMATS = ("0.3.0", "0.5.0")  # without, and with what the second one brought
 _COMMON_KINDS = ("ctl", "uvm", "uvm-tools", "modeset")
 # The container's own node; the device rules of the container say who may open it. Capability nodes are read-only.
 _NODE_MODE = 0o666
@@ -70,7 +71,7 @@ def render_cdi(
 def _least_version(names: Iterable[str], *, has_host_path: bool) -> str:
     """Return the lowest version that has every field in use: older engines refuse what is newer than they are."""
     starts_with_digit = any(name[:1].isdigit() for name in names)
-    return "0.5.0" if starts_with_digit or has_host_path else "0.3.0"
+    return FORMATS[starts_with_digit or has_host_path]
 
 
 def _hook(path: str, options: Sequence[str]) -> Json:

@@ -15,6 +15,7 @@ LINK: Final = re.compile(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # What people had reported when this was written, by repository.
 REPORTS: Final = {
+    "ai-dynamo/aiperf": "1422",
     "akash-network/docs": "276",
     "AliyunContainerService/gpushare-device-plugin": "26 61",
     "AliyunContainerService/gpushare-scheduler-extender": "143 219",
@@ -49,7 +50,7 @@ REPORTS: Final = {
     "NVIDIA/aicr": "332 1327",
     "NVIDIA/ansible-role-nvidia-driver": "11 44",
     "NVIDIA/DCGM": "313",
-    "NVIDIA/dcgm-exporter": "127 151 307 340 342 702 714",
+    "NVIDIA/dcgm-exporter": "127 151 307 340 342 655 702 709 714",
     "NVIDIA/enroot": "106",
     "NVIDIA/go-gpuallocator": "18 20 44 80",
     "NVIDIA/gpu-operator": """

@@ -17,6 +17,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehe
 
 from lab import golang
 from lab.cri.engine import packages, unpack
+from lab.golang.programs import NEWEST_CONTAINERD_VERSION
 from provision.fleet.facts import Engine
 from provision.render.containerd import DROP_IN_PATH, MAIN_PATH, render_containerd
 from tests.provision.samples import DEBIAN_CONFIG, RUNNING, edit_file, make_facts, make_stack, plan, replace
@@ -76,11 +77,13 @@ class Node:
         return {MAIN_PATH: files.main, DROP_IN_PATH: files.drop_in}
 
 
-@pytest.fixture(scope="module", params=["bookworm", "trixie", "2"])
+@pytest.fixture(scope="module", params=["bookworm", "trixie", "2", pytest.param("2.4", marks=pytest.mark.long)])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of containerd 1.6, 1.7 and 2."""
     folder = tmp_path_factory.mktemp("containerd")
-    programs = golang.containerd() if request.param == "2" else unpack(packages(request.param), folder)
+    versions = {"2": None, "2.4": NEWEST_CONTAINERD_VERSION}
+    is_second = request.param in versions
+    programs = golang.containerd(versions[request.param]) if is_second else unpack(packages(request.param), folder)
     return programs / "containerd"
 
 

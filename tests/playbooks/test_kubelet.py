@@ -243,6 +243,28 @@ def test_the_kubelet_judges_its_settings_before_they_are_written(machine: Machin
     assert not exists(machine, OURS)
 
 
+@pytest.mark.parametrize("written", ["--containerd=/run/c.sock", "--containerd"])
+def test_a_kubelet_whose_new_program_does_not_know_a_flag_of_its_command_line_is_not_stopped(
+    machine: Machine, written: str
+) -> None:
+    """As cAdvisor's, from Kubernetes 1.37 on: the one that runs was started before its program was exchanged."""
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import KubeletError  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import parse_place  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import rehearse  # noqa: PLC0415
+
+    service = Service(machine)
+    said = 'E1 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --containerd"'
+    machine.teach("/usr/bin/kubelet --version", "", return_code=1, stderr=said)
+    place = parse_place([*COMMAND, written])
+
+    with pytest.raises(KubeletError, match="nothing was changed: /usr/bin/kubelet does not know --containerd, "):
+        rehearse(machine.host, place, changes(machine), restarts=True)
+    assert f"/usr/bin/kubelet --version --config={MAIN} --config-dir={FOLDER} --v=2 {written}" in machine.calls
+    assert (service.active, exists(machine, OURS)) == ("active", False)
+
+    rehearse(machine.host, place, changes(machine), restarts=False)  # nothing is restarted: it may run on
+
+
 @pytest.mark.parametrize(
     ("arguments", "config", "folder", "root"),
     [
@@ -250,8 +272,9 @@ def test_the_kubelet_judges_its_settings_before_they_are_written(machine: Machin
         (["kubelet", "--config=/a//b", "--root-dir=/r"], "/a/b", "", "/r"),
         (["kubelet", "--config", "/a", "--config-dir=/d", "--config=/c"], "/c", "/d", "/var/lib/kubelet"),
         (["kubelet", "--config=relative", "--config-dir"], "", "", "/var/lib/kubelet"),
+        (["kubelet", "--config_dir=/d", "--root_dir", "/r"], "", "/d", "/r"),
     ],
-    ids=["no flags", "values behind an equals sign", "the last one counts", "no absolute paths"],
+    ids=["no flags", "values behind an equals sign", "the last one counts", "no absolute paths", "underscores"],
 )
 def test_the_command_line_says_where_settings_are(
     machine: Machine, arguments: list[str], config: str, folder: str, root: str

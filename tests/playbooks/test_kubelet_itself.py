@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import find_changes, parse_files
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import Place
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import refusal
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import refusal, unknown_flag
 
 from lab import golang
 from provision.render.kubelet import declared_settings, render_drop_in
@@ -77,3 +78,12 @@ def test_what_the_kubelet_would_not_start_with_is_refused_in_its_own_words(
     place: Place, content: str, words: str
 ) -> None:
     assert words in judged(place, content)
+
+
+def test_a_real_kubelet_names_the_flag_that_it_does_not_know_and_takes_all_others(place: Place) -> None:
+    known = (("config", place.config), ("config-dir", place.config_dir), ("fail-swap-on", ""), ("v", "2"))
+    assert unknown_flag(Host(), replace(place, flags=known)) == ""
+    assert (
+        unknown_flag(Host(), replace(place, flags=(*known, ("docker-endpoint", "/x"), ("v", "4")))) == "docker-endpoint"
+    )
+    assert unknown_flag(Host(), replace(place, flags=(*known, ("gone", "")))) == "gone"

@@ -195,7 +195,8 @@ def parse_place(arguments: Sequence[str]) -> Place:
             continue
         name, has_value, value = argument[2:].partition("=")
         follows = arguments[index + 1] if index + 1 < len(arguments) else ""
-        flags.append((name, value if has_value else ("" if follows.startswith("-") else follows)))
+        # The kubelet takes _ for - in the names of its flags.
+        flags.append((name.replace("_", "-"), value if has_value else ("" if follows.startswith("-") else follows)))
     given = dict(flags)
     return Place(
         program=arguments[0],

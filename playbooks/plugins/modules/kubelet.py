@@ -169,7 +169,8 @@ def main() -> None:
         kubelet = Kubelet(**{name: given[name] for name in ("unit", "root_dir", "health", "timeout_s", "settle_s")})
         changes = find_changes(host, parse_files(given["files"], given["absent"]))
         steps = pending_steps(host, kubelet, restart=given["restart"])
-        rehearse(host, read_place(host, unit_state(host, kubelet.unit).get("MainPID", "")), changes)
+        place = read_place(host, unit_state(host, kubelet.unit).get("MainPID", ""))
+        rehearse(host, place, changes, restarts=bool(steps))
         if steps and not module.check_mode:
             removed = apply_settings(host, kubelet, changes, Waiting())
         elif not module.check_mode:

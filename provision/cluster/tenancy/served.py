@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.api import NOT_FOUND
 from provision.cluster.exchange import Request, StatusError
-from provision.cluster.objects import ServedResources
+from provision.cluster.objects import ApiGroup, ServedResources
 from provision.render.kueue import GROUP, KUEUE_KINDS, VERSION
-from provision.render.tenancy import KINDS
+from provision.render.tenancy import KINDS, PRIORITY
 from provision.spec.model import GangScheduler, Kueue
 
 if TYPE_CHECKING:
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from provision.render.cluster_object import ObjectKind
     from provision.rollout.tenancy import TenancyOrder
 
-# PodGroups of Kubernetes 1.36; served with the gate GenericWorkload alone.
-_GANGS: Final = "scheduling.k8s.io/v1alpha2"
+GANGS: Final = PRIORITY.group
+# What shows it: PodGroups, in whichever version of the group (v1alpha2 in Kubernetes 1.36, v1beta1 and v1alpha3 in
+# 1.37), since no object of it is read or written here; in 1.35 Workloads, which have their groups in themselves.
 _POD_GROUPS: Final = "podgroups"
+_BEFORE_POD_GROUPS: Final = (f"{GANGS}/v1alpha1", "workloads")
 _HOW: Final = (
-    f"Kubernetes 1.36 or newer with the gates GenericWorkload and GangScheduling and --runtime-config={_GANGS}=true"
+    f"Kubernetes 1.37 or newer with the gate GenericWorkload and --runtime-config={GANGS}/v1beta1=true, or 1.36 with "
+    f"the gates GenericWorkload and GangScheduling and --runtime-config={GANGS}/v1alpha2=true"
 )
 
 
@@ -41,7 +44,7 @@ class Served:
 
 
 def look(api: Api, order: TenancyOrder) -> Served:
-    """Return what a cluster serves. Two requests at most."""
+    """Return what a cluster serves. A request for Kueue, and one or two for each version of what else is asked for."""
     has_kueue = {kind.plural for kind in KUEUE_KINDS} <= _resources(api, f"{GROUP}/{VERSION}")
     return Served(has_kueue, tuple(_problems(api, order, has_kueue=has_kueue)))
 
@@ -50,10 +53,12 @@ def _problems(api: Api, order: TenancyOrder, *, has_kueue: bool) -> Iterator[str
     tenancy, gangs = order.tenancy, order.tenancy.gangs
     install = "install Kueue 0.15 or newer"
     if not has_kueue and tenancy.kueue != Kueue():
-        yield f"tenancy.kueue: this cluster serves no {GROUP}/{VERSION}, so no queue is made ({install})"
+        others = ", ".join(_versions(api, GROUP))
+        but = f", but {others}" if others else ""
+        yield f"tenancy.kueue: this cluster serves no {GROUP}/{VERSION}{but}, so no queue is made ({install})"
     if gangs is GangScheduler.NONE:
         return
-    has_gangs = gangs is not GangScheduler.KUEUE and _POD_GROUPS in _resources(api, _GANGS)
+    has_gangs = gangs is not GangScheduler.KUEUE and _has_gangs(api)
     if gangs is GangScheduler.KUBERNETES and not has_gangs:
         yield f"tenancy.gangs: this cluster has no gang scheduling of its own: it takes {_HOW}"
     elif gangs is GangScheduler.KUEUE and not has_kueue:
@@ -63,6 +68,23 @@ def _problems(api: Api, order: TenancyOrder, *, has_kueue: bool) -> Iterator[str
             "tenancy.gangs: nothing here places a group of pods whole or not at all: there is no Kueue and no gang "
             f"scheduling (it takes {_HOW}; or {install})"
         )
+
+
+def _has_gangs(api: Api) -> bool:
+    for version in _versions(api, GANGS):
+        served = _resources(api, version)
+        if _POD_GROUPS in served or (version == _BEFORE_POD_GROUPS[0] and _BEFORE_POD_GROUPS[1] in served):
+            return True
+    return False
+
+
+def _versions(api: Api, group: str) -> tuple[str, ...]:
+    """Return the versions of a group that are served, such as scheduling.k8s.io/v1."""
+    try:
+        found = api.call(Request(method="GET", path=f"/apis/{group}"), ApiGroup, expected=(NOT_FOUND,))
+    except StatusError:
+        return ()
+    return tuple(each.group_version for each in found.versions)
 
 
 def _resources(api: Api, version: str) -> frozenset[str]:

@@ -53,13 +53,25 @@ def test_the_api_server_is_the_only_one_with_a_port() -> None:
     assert (api["bind-address"], api["secure-port"]) == ("10.177.9.1", "6443")
 
 
-def test_gangs_are_served_and_scheduled_where_they_are_asked_for() -> None:
-    gated = replace(LAYOUT, has_gangs=True)
+@pytest.mark.parametrize(
+    ("release", "version", "gates"),
+    [
+        ("1.36.3", "v1alpha2", "GenericWorkload=true,GangScheduling=true,WorkloadWithJob=true"),
+        ("1.37.2", "v1beta1", "GenericWorkload=true,WorkloadWithJob=true"),
+    ],
+)
+def test_gangs_are_served_and_scheduled_as_a_release_has_them(release: str, version: str, gates: str) -> None:
+    gated = replace(LAYOUT, has_gangs=True, kubernetes=release)
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-        assert "GangScheduling=true" in flags(name, gated)["feature-gates"]
+        assert flags(name, gated)["feature-gates"] == gates
         assert "feature-gates" not in flags(name)
-    assert "scheduling.k8s.io/v1alpha2=true" in flags("kube-apiserver", gated)["runtime-config"]
+    assert flags("kube-apiserver", gated)["runtime-config"] == f"scheduling.k8s.io/{version}=true"
     assert flags("etcd", gated) == flags("etcd")
+
+
+def test_a_release_without_gangs_says_so() -> None:
+    with pytest.raises(ClusterError, match=r"Kubernetes 1\.34\.4 has no groups of pods"):
+        flags("kube-apiserver", replace(LAYOUT, has_gangs=True, kubernetes="1.34.4"))
 
 
 def test_a_scheduler_with_a_file_has_its_kubeconfig_there() -> None:

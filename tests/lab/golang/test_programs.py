@@ -60,8 +60,9 @@ def test_every_known_kubernetes_is_pinned_and_named(version: str) -> None:
     assert f"-X k8s.io/component-base/version.gitMinor={minor}" in program.flags[-1]
 
 
-def test_containerd_is_pinned_with_its_shim_and_client() -> None:
-    program = programs.containerd()
+@pytest.mark.parametrize("version", programs.known_versions("containerd"))
+def test_containerd_is_pinned_with_its_shim_and_client(version: str) -> None:
+    program = programs.containerd(version)
     pinned = program.sources[0].read_text()
     for name in program.files:
         assert f"\tgithub.com/containerd/containerd/v2/cmd/{name}\n" in pinned

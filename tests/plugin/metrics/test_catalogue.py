@@ -115,6 +115,16 @@ def test_a_rule_asks_for_what_there_is_and_says_what_to_do(rule: dict[str, Any])
     assert set(rule["annotations"]) == {"summary", "description"}
 
 
+def test_alerts_and_legends_name_the_node_by_either_spelling_of_dcgm_exporters_label() -> None:
+    """``Hostname`` up to 4.5.3-4.8.2, and ``hostname`` in releases after it."""
+    texts = [text for rule in rules() for text in rule["annotations"].values()]
+    legends = [target["legendFormat"] for panel in panels() for target in panel["targets"] if "legendFormat" in target]
+    of_nodes = [text for text in (*texts, *legends) if "hostname" in text.lower()]
+    assert len(of_nodes) > 20
+    for text in of_nodes:
+        assert "{{ or $labels.Hostname $labels.hostname }}" in text or "{{Hostname}}{{hostname}}" in text
+
+
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
 def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
     assert panel["targets"]
@@ -147,7 +157,7 @@ def test_panels_have_places_of_their_own() -> None:
 
 def test_every_rule_has_a_case_that_fires() -> None:
     tests = yaml.safe_load(RULES_TEST.read_text())["tests"]
-    cases = [case for test in tests for case in test["promql_expr_test"]]
+    cases = [case for test in tests for case in test.get("promql_expr_test", ())]
     fired = {sample["labels"] for case in cases for sample in case["exp_samples"]}
     assert fired == {f'{{alertname="{rule["alert"]}"}}' for rule in rules()}
 

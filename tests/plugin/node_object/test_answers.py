@@ -12,6 +12,7 @@ from plugin.node_object.requests import read_node
 
 PATCH = Request("PATCH", "/api/v1/nodes/n1/status", "patch", "nodes/status")
 EVENT = Request("POST", "/api/v1/namespaces/default/events", "create", "events")
+EVICTION = Request("POST", "/api/v1/namespaces/ml/pods/web/eviction", "create", "pods/eviction")
 
 
 def refused(request: Request, status: int, message: str = "", retry_after: str = "") -> ClusterError:
@@ -74,6 +75,23 @@ def test_owners_of_labels_are_named() -> None:
     with pytest.raises(ClusterError) as raised:
         content_of(PATCH, Answer(409, json.dumps({"details": {"causes": causes}}).encode()))
     assert raised.value.owners == {"nvidia.com/gpu.count": "gpu-feature-discovery", "nvidia.com/x": "somebody else"}
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        pytest.param(429, "Cannot evict pod as it would violate the pod's disruption budget.", id="for now"),
+        pytest.param(403, 'poddisruptionbudget.policy "web" is forbidden', id="from Kubernetes 1.37 on"),
+    ],
+)
+def test_a_budget_is_named_by_its_cause_and_no_rule_is_asked_for(status: int, message: str) -> None:
+    causes = [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2\nhealthy pods"}, "none", {}]
+    body = json.dumps({"kind": "Status", "message": message, "details": {"causes": causes}}).encode()
+    with pytest.raises(ClusterError) as raised:
+        content_of(EVICTION, Answer(status, body, "7"))
+    told = f"the api server refuses create pods/eviction ({status}): The disruption budget web needs 2 healthy pods"
+    assert (raised.value.message, raised.value.hint) == (told, "")
+    assert (raised.value.status, raised.value.retry_after_s) == (status, 7)
 
 
 @pytest.mark.parametrize("body", [b"", b"ok", b"[]", b"\xff", b"[" * 100_000])

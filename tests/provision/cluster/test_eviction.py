@@ -14,6 +14,11 @@ from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 
 POD = GpuPod(namespace="ml", name="web", uid="u1", is_terminating=False, is_mirror_or_daemon=False)
 NEEDS_TWO = "The disruption budget web-budget needs 2 healthy pods and has 2 currently"
+# As registry/core/pod/storage/eviction.go words it.
+FORBIDDEN = 'poddisruptionbudget.policy "web-budget" is forbidden'
+IS_BROKEN = (
+    "The disruption budget web-budget does not allow evicting pods currently: pdb disruptions allowed is negative"
+)
 
 
 def ask(refused: Answer) -> tuple[Eviction, ScriptedServer]:
@@ -36,6 +41,16 @@ def ask(refused: Answer) -> tuple[Eviction, ScriptedServer]:
             refusal(429, "Cannot evict pod as it would violate the pod's disruption budget.", causes=(NEEDS_TWO,)),
             Eviction(outcome=EvictionOutcome.BLOCKED, reason=NEEDS_TWO),
             id="a budget",
+        ),
+        pytest.param(
+            refusal(403, f"{FORBIDDEN}: pdb disruptions allowed is negative", causes=(IS_BROKEN,)),
+            Eviction(outcome=EvictionOutcome.BLOCKED, reason=IS_BROKEN),
+            id="a budget that forbids, from Kubernetes 1.37 on",
+        ),
+        pytest.param(
+            refusal(403, f"{FORBIDDEN}: pdb disruptions allowed is negative"),
+            Eviction(outcome=EvictionOutcome.BLOCKED, reason=f"{FORBIDDEN}: pdb disruptions allowed is negative"),
+            id="a budget that forbids, until Kubernetes 1.36",
         ),
         pytest.param(
             refusal(429, "too many requests"),

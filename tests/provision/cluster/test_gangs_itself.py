@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import ControlPlane
+from lab.cluster.components import gangs_of
 from lab.golang.definitions import kueue_definitions
 from lab.golang.programs import kubernetes_version
 from lab.machine.errors import CommandError
@@ -26,6 +27,7 @@ pytestmark = [
     pytest.mark.skipif(VERSION < (1, 36), reason="PodGroups came with Kubernetes 1.36, and this is an older one"),
 ]
 _NUMBERS = itertools.count(1)
+UNPLACED = ("PodGroupScheduled", "PodGroupInitiallyScheduled")  # of Kubernetes 1.36, and from 1.37 on
 FREE = 8  # GPUs of the two nodes, each of which has four
 
 
@@ -58,7 +60,7 @@ def group(stage: Stage, place: str, size: int) -> None:
     about = {"namespace": place}
     made: list[dict[str, Any]] = [
         {
-            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "apiVersion": gangs_of(kubernetes_version())[0],
             "kind": "PodGroup",
             "metadata": {"name": name, **about},
             "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
@@ -102,7 +104,7 @@ def conditions(stage: Stage, place: str) -> list[str]:
     """Return what the scheduler says of the groups that it could not place."""
     groups = stage.get("podgroups", "-n", place)["items"]
     found = [each for one in groups for each in one.get("status", {}).get("conditions", ())]
-    return [each["message"] for each in found if each["type"] == "PodGroupScheduled" and each["status"] == "False"]
+    return [each["message"] for each in found if each["type"] in UNPLACED and each["status"] == "False"]
 
 
 @pytest.mark.parametrize("make", [group, job], ids=["group", "job"])
@@ -231,4 +233,4 @@ def test_a_cluster_that_has_both_lacks_nothing(gangs: Stage) -> None:
     tenants = Tenants(gangs, "served")
     for wanted in ("any", "kubernetes", "kueue"):
         assert tenants.bring(tenants.order(gangs=wanted)).problems == ()
-    assert json.loads(gangs.kubectl("get", "--raw", "/apis/scheduling.k8s.io/v1alpha2"))["resources"]
+    assert json.loads(gangs.kubectl("get", "--raw", f"/apis/{gangs_of(kubernetes_version())[0]}"))["resources"]

@@ -256,7 +256,7 @@ def test_what_nothing_here_serves_is_told(tenants: Tenants) -> None:
     assert [each.partition(":")[0] for each in told.problems] == ["tenancy.kueue", "tenancy.gangs"]
     assert "GangScheduling" in told.problems[1]
     (alone,) = tenants.bring(tenants.order(gangs="kubernetes")).problems
-    assert alone.startswith("tenancy.gangs: this cluster has no gang scheduling of its own: it takes Kubernetes 1.36")
+    assert alone.startswith("tenancy.gangs: this cluster has no gang scheduling of its own: it takes Kubernetes 1.37")
 
 
 @pytest.mark.functional

@@ -253,6 +253,17 @@ def test_a_kubelet_arg_of_k3s_counts_more_than_any_file() -> None:
     assert problem.code == "kubelet-flag"
 
 
+def test_a_flag_that_a_newer_kubelet_does_not_start_with_is_told_before_the_upgrade() -> None:
+    part = plan(node(flags=("config", "containerd", "housekeeping-interval", "boot-id-file")), declared())
+
+    (warning,) = part.warnings
+    assert warning.code == "kubelet-flag-gone"
+    assert "starts the kubelet with --containerd, --boot-id-file: from Kubernetes 1.37 on" in warning.message
+    assert not part.problems
+    assert part.items
+    assert not plan(node(flags=("config", "housekeeping-interval")), declared()).warnings
+
+
 @pytest.mark.parametrize(
     ("distribution", "unit", "way"),
     [

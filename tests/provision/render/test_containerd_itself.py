@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab import golang
 from lab.cri.engine import packages, unpack
+from lab.golang.programs import NEWEST_CONTAINERD_VERSION
 from provision.render.base_spec import base_spec
-from provision.render.containerd import BASE_SPEC_PATH, render_containerd
+from provision.render.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
 from provision.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 
@@ -34,9 +36,11 @@ CUSTOMISED = DEBIAN_CONFIG.replace(
 )
 
 
-@pytest.fixture(scope="module", params=["bookworm", "trixie"])
+@pytest.fixture(scope="module", params=["bookworm", "trixie", pytest.param("2.4", marks=pytest.mark.long)])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a suite's containerd: 1.6 and 1.7."""
+    """The programs of a suite's containerd, 1.6 and 1.7, and of the newest, which is built from its module."""
+    if request.param == "2.4":
+        return golang.containerd(NEWEST_CONTAINERD_VERSION)
     return unpack(packages(request.param), tmp_path_factory.mktemp("containerd"))
 
 
@@ -97,13 +101,17 @@ def test_the_command_of_a_hint_prints_an_older_file_in_the_version_that_it_says(
     (tmp_path / "config.toml").write_text(old)
     with pytest.raises(EngineConfigError) as raised:
         render_containerd(main=old, drop_ins={}, handlers=("nvidia",), engine_version=engine_version(programs))
-    assert "bring it to version 2, " in raised.value.hint
+    said = "version 2" if engine_version(programs).startswith("1.") else "the newest version"
+    assert f"bring it to {said}, " in raised.value.hint
     command = raised.value.hint.rpartition(": containerd ")[2].split()
 
-    printed = tomllib.loads(output_of(programs / "containerd", "--config", tmp_path / "config.toml", *command))
+    words = [str(tmp_path / "config.toml") if word == "FILE" else word for word in command]
+    printed = tomllib.loads(output_of(programs / "containerd", "--config", tmp_path / "config.toml", *words))
 
-    assert printed["version"] == 2
-    assert "site" in printed["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]
+    version = printed["version"]
+    assert version in PLUGINS
+    assert (said == "version 2") == (version == 2)
+    assert "site" in printed["plugins"][PLUGINS[version]]["containerd"]["runtimes"]
 
 
 def test_the_base_specification_hides_and_mounts_what_the_engine_s_own_does(programs: Path) -> None:

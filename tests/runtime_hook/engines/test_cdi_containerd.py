@@ -12,6 +12,7 @@ from lab import golang, images
 from lab.cri import CriError
 from lab.cri.config import ContainerSpec, container_config
 from lab.cri.engine import Handler, containerd, packages, unpack
+from lab.golang.programs import NEWEST_CONTAINERD_VERSION
 from provision.render.base_spec import base_spec
 from tests.runtime_hook.containers import HOOK, MULTIARCH, run_hook
 from tests.runtime_hook.drivertree import DriverTree, uuid
@@ -47,11 +48,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["1.7", "2.2"])
+@pytest.fixture(scope="module", params=["1.7", "2.2", pytest.param("2.4", marks=pytest.mark.long)])
 def cri(request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cri]:
     place = tmp_path_factory.mktemp("engine")
-    is_second = request.param == "2.2"
-    programs = golang.containerd() if is_second else unpack(packages("trixie"), place / "packages")
+    built = {"2.2": None, "2.4": NEWEST_CONTAINERD_VERSION}
+    is_second = request.param in built
+    programs = golang.containerd(built[request.param]) if is_second else unpack(packages("trixie"), place / "packages")
     spec = base_spec(hook_timeout_s=10)
     spec["hooks"]["prestart"][0] |= {
         "path": str(folder / "grapnel-hook"),

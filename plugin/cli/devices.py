@@ -11,6 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from plugin.allocation.table import find_missing_channels
 from plugin.cli.connections import connections_to_json
 from plugin.cli.health import gpu_to_json, read_state
 from plugin.cli.other_devices import look_at_others, others_to_json, render_others
@@ -25,11 +26,13 @@ from plugin.health.model import GpuHealth, NodeHealth
 from plugin.history.ledger import Ledger
 from plugin.history.store import read_history
 from plugin.history.view import utc_of
+from plugin.kubelet.list_size import plan_that_fits
 from plugin.kubelet.pod_resources.attribution import holders_by_uuid
+from plugin.mps.plan import refusals_of_node
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from plugin.devices.inventory import Device
     from plugin.driver_change.release.record import Release
@@ -61,6 +64,7 @@ class _Node(NamedTuple):
     holders: Mapping[str, tuple[PodContainer, ...]] | None
     problems: tuple[str, ...]
     others: OtherPlan | None = None  # None where no file describes any
+    left_out: tuple[str, ...] = ()  # why what is declared is not offered
 
     def health_of(self, device: Device) -> GpuHealth:
         return self.health.gpus.get(device.gpu.uuid, GpuHealth())
@@ -100,7 +104,7 @@ def show_devices(invocation: Invocation, *, as_json: bool) -> int:
         lines += ["", *render_others(node.others, width)]
     for line in lines:
         print(line)
-    for message in (*(message for _, message in node.inventory.findings), *node.problems):
+    for message in (*_findings(node), *node.problems):
         print(f"note: {message}", file=sys.stderr)
     return 0
 
@@ -132,7 +136,23 @@ def _find_out(config: NodeConfig) -> _Node:
     if found is not None:
         plan, faults = found
         problems += [*faults, *(message for _, message in plan.findings)]
-    return _Node(inventory, release, health, ledger, holders, tuple(problems), None if found is None else found[0])
+    others = None if found is None else found[0]
+    left_out = () if release is not None else tuple(explain_offers(config, inventory))
+    return _Node(inventory, release, health, ledger, holders, tuple(problems), others, left_out)
+
+
+def explain_offers(config: NodeConfig, inventory: Inventory) -> Iterator[str]:
+    """Yield what of a node's GPUs is not offered as declared, and why, as far as that does not change by itself."""
+    yield from (message for _, message in plan_that_fits(inventory, config.offer_rules).findings)
+    yield from (f"{uuid} {why}" for uuid, why in refusals_of_node(config, inventory).items())
+    imex = config.settings.answers.imex
+    missing = find_missing_channels(config.settings.answers, inventory) if inventory.devices else ""
+    if missing and imex.is_required:
+        yield f"no gpu is given away: {missing}, and imex.required is set"
+
+
+def _findings(node: _Node) -> tuple[str, ...]:
+    return (*(message for _, message in node.inventory.findings), *node.left_out)
 
 
 def _list_assignments(config: NodeConfig) -> tuple[DeviceAssignment, ...]:
@@ -172,7 +192,7 @@ def render_devices(node: _Node, width: int) -> list[str]:
 
 def _row(node: _Node, device: Device, *, has_hardware: bool, has_ids: bool) -> tuple[str, ...]:
     gpu = device.gpu
-    memory = "-" if gpu.memory_bytes is None else f"{gpu.memory_bytes / 2**30:.1f} GiB"
+    memory = "-" if device.memory_bytes is None else f"{device.memory_bytes / 2**30:.1f} GiB"
     numa = "-" if device.numa_node is None else str(device.numa_node)
     hardware = (device.path, gpu.pci_address, numa, memory, gpu.model) if has_hardware else ()
     state = "unhealthy" if node.reason(device) else "healthy"
@@ -189,7 +209,7 @@ def _as_json(node: _Node) -> dict[str, object]:
         "devices": [_device_to_json(node, device) for device in inventory.devices],
         "otherDevices": [] if node.others is None else others_to_json(node.others),
         "controlNodes": [one.path for one in inventory.control],
-        "findings": [message for _, message in inventory.findings],
+        "findings": list(_findings(node)),
         "problems": list(node.problems),
     }
 
@@ -201,7 +221,7 @@ def _device_to_json(node: _Node, device: Device) -> dict[str, Any]:
         "node": device.path,
         "pciAddress": device.gpu.pci_address,
         "numaNode": device.numa_node,
-        "memoryBytes": device.gpu.memory_bytes,
+        "memoryBytes": device.memory_bytes,
         "model": device.gpu.model,
         "state": "unhealthy" if node.reason(device) else "healthy",
         "reason": node.reason(device),

@@ -13,6 +13,7 @@ from plugin.errors import DriverNotReady
 from plugin.labels.file import render_labels
 from plugin.labels.host import read_host
 from plugin.labels.node_labels import label_notes, make_labels
+from plugin.mps.plan import refusals_of_node
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
@@ -29,15 +30,16 @@ def show_labels(invocation: Invocation, *, as_json: bool) -> int:
     from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - not for a released node
 
     inventory = take_inventory(NvmlSource(config.settings.driver_root), config.host_tree)
-    settings = config.settings.labels
+    settings, refused = config.settings.labels, refusals_of_node(config, inventory)
     addresses = [device.gpu.pci_address for device in inventory.devices]
     labels = make_labels(
         inventory,
         read_host(config.sys_root, addresses, settings.machine_file, proc_root=config.proc_root),
         config.offer_rules,
+        refused=refused,
         timestamp=int(time.time()) if settings.has_timestamp else None,
     )
-    notes = list(label_notes(inventory, config.offer_rules))
+    notes = list(label_notes(inventory, config.offer_rules, refused=refused))
     if as_json:
         print(json.dumps({"labels": labels, "notes": notes}, indent=2))
         return 0

@@ -10,10 +10,13 @@ from plugin.admin.client import ask
 from plugin.cli.other_devices import explain_classes
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.observer import snapshot_of_gpus
-from plugin.errors import AdminError
+from plugin.driver_change.release.store import read_release
+from plugin.errors import AdminError, ConfigError, DriverNotReady
+from plugin.kubelet.list_size import plan_that_fits
 from plugin.settings.explain import explain, notes_on_patterns, show_cell
 from plugin.settings.load import load
 from plugin.settings.store import read_heard_label
+from plugin.settings.table import HINT as SETTINGS_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,14 +79,15 @@ def explain_config(invocation: Invocation, *, as_json: bool) -> int:
     of_classes, problems = explain_classes(loaded.config)
     lines = (*lines, *of_classes)
     patterns = notes_on_patterns(loaded.config.settings.patterns, _models(loaded.config))
-    notes = (*loaded.resolved.notes, *_about_the_label(loaded.config), *patterns, *problems)
+    too_long, about_lists = _lists(loaded.config)
+    notes = (*loaded.resolved.notes, *_about_the_label(loaded.config), *patterns, *problems, *about_lists)
     if as_json:
         settings = [
             {"name": line.name, "value": line.value, "origin": line.origin, "noEffect": line.effect or None}
             for line in lines
         ]
         print(json.dumps({"settings": settings, "notes": notes}, indent=2))
-        return 0
+        return _refuse(too_long)
     rows = [
         (line.name, show_cell(line.value), line.origin, f"no: {line.effect}" if line.effect else "yes")
         for line in lines
@@ -91,4 +95,25 @@ def explain_config(invocation: Invocation, *, as_json: bool) -> int:
     print(format_table([("SETTING", "VALUE", "FROM", "COUNTS"), *rows]))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
+    return _refuse(too_long)
+
+
+def _refuse(too_long: Sequence[str]) -> int:
+    """Return 0 where every list can be taken; raises ConfigError else."""
+    if too_long:
+        raise ConfigError("; ".join(too_long), SETTINGS_HINT)
     return 0
+
+
+def _lists(config: NodeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return resources whose lists no kubelet takes, and what is to be said of it; whole GPUs are never that many."""
+    if not config.settings.shares or read_release(config.state_folder) is not None:
+        return (), ()
+    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - where GPUs are shared alone
+
+    try:
+        inventory = take_inventory(NvmlSource(config.settings.driver_root), config.host_tree)
+    except DriverNotReady as error:
+        return (), (f"how long the lists for the kubelet are is not known: {error.message}",)
+    plan = plan_that_fits(inventory, config.offer_rules)
+    return tuple(message for topic, message in plan.findings if topic in plan.refused), ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.devices.sharing import Strategy
@@ -12,19 +11,14 @@ if TYPE_CHECKING:
 
     from plugin.allocation.answer import Mount
     from plugin.daemon.dependencies import Dependencies
-    from plugin.devices.resources import OfferPlan, Unit
-    from plugin.mps.plan import MpsDaemon, MpsPlan, SharedGpu
+    from plugin.devices.resources import OfferPlan
+    from plugin.mps.plan import MpsDaemon
     from plugin.mps.supervisor import MpsSupervisor
     from plugin.settings.node_config import NodeConfig
 
     Parts = tuple[tuple[tuple[str, str], ...], tuple[Mount, ...]]
 
 _CLOSE_S = 2.0
-_FOLDER = "mps"  # below the folder of the admin socket, unless mpsRoot says otherwise
-
-
-def _root_of(config: NodeConfig) -> Path:
-    return Path(config.settings.mps_root) if config.settings.mps_root else config.admin_socket.parent / _FOLDER
 
 
 class MpsSharing:
@@ -49,35 +43,14 @@ class MpsSharing:
 
     def follow(self, config: NodeConfig, plan: OfferPlan) -> None:
         """Have the control daemons that a plan needs, and no others."""
-        units = [
-            unit
-            for resource in plan.resources.values()
-            if resource.strategy is Strategy.MPS
-            for unit in resource.units
-            if unit.device_id != unit.source_id
-        ]
-        root = _root_of(config)
-        if not units and self._supervisor is None and not root.is_dir():  # nor has an earlier process left any
-            return
-        wanted = self._plan(config, root, units)
+        is_shared = any(resource.strategy is Strategy.MPS for resource in plan.resources.values())
+        if not is_shared and self._supervisor is None and not config.mps_root.is_dir():
+            return  # nor has an earlier process left any
+        from plugin.mps.plan import plan_of_node  # noqa: PLC0415 - most nodes never need it
+
+        wanted = plan_of_node(config, plan)
         self._daemons = {daemon.uuid: daemon for daemon in wanted.daemons}
         self._supervised().want(wanted)
-
-    def _plan(self, config: NodeConfig, root: Path, units: list[Unit]) -> MpsPlan:
-        from plugin.mps.plan import SharedGpu, plan_daemons  # noqa: PLC0415 - most nodes never need it
-
-        shared: dict[str, SharedGpu] = {}
-        for unit in units:
-            gpu, before = unit.gpu.gpu, shared.get(unit.source_id)
-            shared[unit.source_id] = SharedGpu(
-                unit.source_id,
-                gpu.index,
-                unit.source_memory_bytes,
-                1 if before is None else before.replicas + 1,
-                gpu.compute_capability,
-                is_cut=bool(gpu.is_cut) or unit.slice is not None,
-            )
-        return plan_daemons(shared.values(), root, config.settings.driver_root)
 
     def _supervised(self) -> MpsSupervisor:
         if self._supervisor is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from plugin.devices.mig import Slice
 from plugin.driver.capabilities import read_mig_minors
+from plugin.driver.machine_memory import has_unified_memory, read_memory
 from plugin.driver.topology.machine import NO_TOPOLOGY, Topology, make_topology
 from plugin.driver.topology.sysfs import read_nics, read_numa_node, read_place
 
@@ -50,6 +51,9 @@ class NodeTree(Protocol):
 
     def mig_minors(self) -> Mapping[str, int]:
         """Return the minors of capability nodes by the driver's names for them, such as `gpu0/gi1/ci0/access`."""
+
+    def memory_bytes(self) -> int | None:
+        """Return the memory of the machine, None where it does not say."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,10 @@ class HostTree:
         """Read them from /proc; none where the driver has no such capabilities."""
         return read_mig_minors(self.proc_root)
 
+    def memory_bytes(self) -> int | None:
+        """Read it from /proc."""
+        return read_memory(self.proc_root)
+
 
 @dataclass(frozen=True)
 class Device:
@@ -102,6 +110,7 @@ class Device:
     unhealthy: str = ""
     is_lost: bool = False
     slices: tuple[Slice, ...] = ()  # its MIG devices
+    memory_bytes: int | None = None  # also where the driver does not say; None: nobody does
 
     @property
     def is_healthy(self) -> bool:
@@ -164,7 +173,8 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
                 (f"nvidia{gpu.minor}", f"{gpu.uuid} is not offered: it has no device node nvidia{gpu.minor}")
             )
         else:
-            devices[gpu.uuid] = Device(gpu, path, tree.numa_node(gpu.pci_address), slices=_slices(gpu, minors, tree))
+            numa_node, slices = tree.numa_node(gpu.pci_address), _slices(gpu, minors, tree)
+            devices[gpu.uuid] = Device(gpu, path, numa_node, slices=slices, memory_bytes=_memory(gpu, tree))
     known = previous.devices if previous.driver_version == snapshot.driver_version else ()
     places = {gpu.pci_address: gpu.uuid for gpu in snapshot.gpus}
     for device in known:
@@ -192,6 +202,13 @@ def _channels(tree: NodeTree) -> tuple[ImexChannel, ...]:
     return tuple(
         ImexChannel(number, ControlNode(_CHANNEL.format(number), path)) for number, path in paths.items() if path
     )
+
+
+def _memory(gpu: GpuFacts, tree: NodeTree) -> int | None:
+    """Return what a GPU has: what the driver says, else the machine's memory where the two have one."""
+    if gpu.memory_bytes is None and has_unified_memory(gpu.compute_capability):
+        return tree.memory_bytes()
+    return gpu.memory_bytes
 
 
 def _slices(gpu: GpuFacts, minors: Mapping[str, int], tree: NodeTree) -> tuple[Slice, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Device, Inventory
     from plugin.devices.mig import Slice
 
+    IdLengths = Mapping[tuple[int, int | None], int]  # how many units have an id of this length, on this NUMA node
 
 MIG_PREFIX = f"{DOMAIN}/mig-"  # of the resources of the strategy `mixed`
 
@@ -69,9 +70,9 @@ class Unit:
 
     @property
     def source_memory_bytes(self) -> int | None:
-        """The memory of its device, None where the driver does not say."""
+        """The memory of its device, None where nobody says."""
         if self.slice is None:
-            return self.gpu.gpu.memory_bytes
+            return self.gpu.memory_bytes
         return None if self.slice.facts.size is None else self.slice.facts.size.memory_mib * 2**20
 
     @property
@@ -111,25 +112,64 @@ class OfferRules:
 class OfferPlan:
     """Resource → what is offered under its name; resources without a device are not in it.
 
-    `findings` are devices that are not offered at all, and why.
+    `findings` are devices and resources that are not offered at all, and why; `refused` are the resources of them.
     """
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
     findings: tuple[tuple[str, str], ...] = ()
+    refused: tuple[str, ...] = ()
 
 
-def plan_offers(inventory: Inventory, rules: OfferRules) -> OfferPlan:
-    """Return what is offered of an inventory."""
+def plan_offers(
+    inventory: Inventory, rules: OfferRules, refuse: Callable[[IdLengths], str] = lambda _: ""
+) -> OfferPlan:
+    """Return what is offered of an inventory.
+
+    `refuse` says why a resource cannot be offered with so many units, before any of them is made; "" where it can.
+    """
     planner = _Planner(inventory, rules)
-    resources: dict[str, list[tuple[Unit, ShareRule | None]]] = {}
+    resources: dict[str, list[_Parts]] = {}
     positions: dict[str, int] = {}
     for name, unit in planner.whole_units():
         position = positions[name] = positions.get(name, -1) + 1
         rule = next((each for each in rules.shares if each.resource == name and each.takes(unit.names, position)), None)
-        for part in planner.parts(unit, rule):
-            resources.setdefault(name if rule is None else rule.shown_as, []).append((part, rule))
-    made = {name: _resource(found, is_packed=rules.is_packed) for name, found in resources.items()}
-    return OfferPlan(made, tuple(planner.findings))
+        count = planner.count(unit, rule)
+        if count:
+            resources.setdefault(name if rule is None else rule.shown_as, []).append(_Parts(unit, rule, count))
+    made = {}
+    for name, found in resources.items():
+        why = refuse(_id_lengths(found))
+        if why:
+            planner.leave_out(name, why)
+        else:
+            pairs = [(unit, parts.rule) for parts in found for unit in parts.units()]
+            made[name] = _resource(pairs, is_packed=rules.is_packed)
+    return OfferPlan(made, tuple(planner.findings), tuple(name for name in resources if name not in made))
+
+
+class _Parts(NamedTuple):
+    """A device, and in how many units it is offered; whole without a rule."""
+
+    unit: Unit
+    rule: ShareRule | None
+    many: int
+
+    def units(self) -> Iterator[Unit]:
+        unit, rule = self.unit, self.rule
+        if rule is None:
+            yield unit
+            return
+        for number in range(self.many):
+            yield Unit(rule.unit_id(unit.source_id, number), unit.gpu, unit.slice, unit.unhealthy, rule.unit_bytes)
+
+
+def _id_lengths(found: Sequence[_Parts]) -> IdLengths:
+    lengths: Counter[tuple[int, int | None]] = Counter()
+    for unit, rule, count in found:
+        whole = [(len(unit.device_id), 1)]
+        for length, many in whole if rule is None else rule.id_lengths(unit.source_id, count):
+            lengths[length, unit.gpu.numa_node] += many
+    return lengths
 
 
 def _resource(found: Sequence[tuple[Unit, ShareRule | None]], *, is_packed: bool) -> Resource:
@@ -235,7 +275,8 @@ class _Planner:
         self._invalid = why_invalid(gpus) if is_mig_offered and not self._is_mixed else ""
         self._is_mig_offered = is_mig_offered
 
-    def _leave_out(self, device_id: str, why: str) -> None:
+    def leave_out(self, device_id: str, why: str) -> None:
+        """Note why a device, or a resource, is not offered."""
         self.findings.append((device_id, f"{device_id} is not offered: {why}"))
 
     def whole_units(self) -> Iterator[tuple[str, Unit]]:
@@ -243,7 +284,7 @@ class _Planner:
         for device in self._inventory.devices:
             gpu = device.gpu
             if self._invalid:
-                self._leave_out(gpu.uuid, f"migStrategy is single, and {self._invalid}")
+                self.leave_out(gpu.uuid, f"migStrategy is single, and {self._invalid}")
             elif self._is_mig_offered and (gpu.is_cut or gpu.mig):
                 yield from self._slices(device)
             else:
@@ -256,19 +297,19 @@ class _Planner:
         pattern = find_pattern(gpu.model, self._rules.patterns)
         if pattern is None:
             why = explain_change(gpu.model, self._rules.patterns) or f"no pattern of resources.gpus fits {gpu.model!r}"
-            self._leave_out(gpu.uuid, why)
+            self.leave_out(gpu.uuid, why)
             return ""
         return pattern.resource
 
     def _slices(self, device: Device) -> Iterator[tuple[str, Unit]]:
         """Yield the MIG devices of a GPU; one without any is told of."""
         if not device.slices:
-            self._leave_out(device.gpu.uuid, "it is in MIG mode and has no MIG device")
+            self.leave_out(device.gpu.uuid, "it is in MIG mode and has no MIG device")
         for each in device.slices:
             why = why_not_offered(each.facts.profile)
             name = "" if why else self._name_of_slice(device, each)
             if why:
-                self._leave_out(each.facts.uuid, why)
+                self.leave_out(each.facts.uuid, why)
             if name:
                 yield name, Unit(each.facts.uuid, device, each, device.unhealthy or each.problem)
 
@@ -280,17 +321,13 @@ class _Planner:
             return f"{MIG_PREFIX}{resource_suffix(profile)}"
         pattern = find_pattern(profile, self._rules.mig_patterns)
         if pattern is None:
-            self._leave_out(each.facts.uuid, f"no pattern of resources.mig fits {profile!r}")
+            self.leave_out(each.facts.uuid, f"no pattern of resources.mig fits {profile!r}")
             return ""
         return pattern.resource
 
-    def parts(self, unit: Unit, rule: ShareRule | None) -> Iterator[Unit]:
-        """Yield the units that a device is offered as."""
-        if rule is None:
-            yield unit
-            return
-        count = rule.count(unit.source_memory_bytes)
-        if count < 1:
-            self._leave_out(unit.source_id, f"{rule.describe()} do not fit into its memory")
-        for number in range(count):
-            yield Unit(rule.unit_id(unit.source_id, number), unit.gpu, unit.slice, unit.unhealthy, rule.unit_bytes)
+    def count(self, unit: Unit, rule: ShareRule | None) -> int:
+        """Return how many units a device is offered as."""
+        count = 1 if rule is None else rule.count(unit.source_memory_bytes)
+        if rule is not None and count < 1:
+            self.leave_out(unit.source_id, rule.why_none(unit.source_memory_bytes))
+        return count

@@ -11,9 +11,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 SHARE, MEMORY = "::", "/"  # between the id of a device and the number of a unit of it
+SIZE_UNKNOWN = "the driver does not say how much memory it has"
 _MIB = 2**20
 
 
@@ -31,8 +32,9 @@ class ShareRule:
     """Devices of `resource` are offered as `shown_as`, each several times.
 
     `chosen`: None is all of them, a number the first so many, else indices (`3`, `0:1` for a MIG device) and UUIDs.
-    `unit_bytes` counts for `Strategy.MEMORY`, `replicas` for the others. `refuses_several`: a container may have one
-    unit alone.
+    `unit_bytes` and `memory_bytes` count for `Strategy.MEMORY`, `replicas` for the others. `memory_bytes` is how much
+    of a device is offered, and how much it has where nobody else says; 0: all. `refuses_several`: a container may have
+    one unit alone.
     """
 
     strategy: Strategy
@@ -40,6 +42,7 @@ class ShareRule:
     shown_as: str
     replicas: int = 0
     unit_bytes: int = 0
+    memory_bytes: int = 0
     chosen: int | tuple[str, ...] | None = None
     refuses_several: bool = False
     origin: str = field(default="", compare=False)
@@ -53,14 +56,28 @@ class ShareRule:
         return any(name in self.chosen for name in names)
 
     def count(self, memory_bytes: int | None) -> int:
-        """Return how many units a device of this memory has."""
+        """Return how many units a device of this memory has. None: nobody says how much that is."""
         if self.strategy is Strategy.MEMORY:
-            return (memory_bytes or 0) // self.unit_bytes
+            return min((each for each in (memory_bytes, self.memory_bytes) if each), default=0) // self.unit_bytes
         return self.replicas
+
+    def why_none(self, memory_bytes: int | None) -> str:
+        """Return why a device of this memory has no unit."""
+        if memory_bytes is None and not self.memory_bytes:
+            return f"{SIZE_UNKNOWN}, so that {self.describe()} cannot be counted: write memoryMiB beside unitMiB"
+        return f"{self.describe()} do not fit into its memory"
 
     def unit_id(self, device_id: str, number: int) -> str:
         """Return the id of a unit."""
         return f"{device_id}{MEMORY if self.strategy is Strategy.MEMORY else SHARE}{number}"
+
+    def id_lengths(self, device_id: str, count: int) -> Iterator[tuple[int, int]]:
+        """Yield how long the ids of so many units are, and how many are as long."""
+        digits, below, base = 1, 0, len(self.unit_id(device_id, 0)) - 1
+        while below < count:
+            end = min(count, 10**digits)
+            yield base + digits, end - below
+            digits, below = digits + 1, end
 
     def describe(self) -> str:
         """Return what it does, for people."""

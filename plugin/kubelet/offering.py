@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.allocation.table import EMPTY_TABLE, NoSharing, find_missing_channels, prepare_tables
-from plugin.devices.resources import NO_CARDS, MemoryCards, find_memory_cards, plan_offers, without_all, without_sharing
+from plugin.devices.resources import NO_CARDS, MemoryCards, find_memory_cards, without_all, without_sharing
 from plugin.devices.sharing import SHARE, device_of, kind_of
 from plugin.errors import KubeletError, KubeletSilent
 from plugin.kubelet.device_plugin.nearby import Nearby
 from plugin.kubelet.hold_back import hold_back
+from plugin.kubelet.list_size import plan_that_fits
 from plugin.kubelet.pod_resources.allocatable import list_allocatable
 from plugin.kubelet.registration.link import Link, Timing
 from plugin.other_devices.offered import OtherPlan
@@ -106,7 +107,7 @@ class Offering:
 
     def plan(self, config: NodeConfig, inventory: Inventory) -> OfferPlan:
         """Return what is to be offered of an inventory, whatever has to wait."""
-        return plan_offers(inventory, config.offer_rules)
+        return plan_that_fits(inventory, config.offer_rules)
 
     def show(self, config: NodeConfig, inventory: Inventory, held: Held | None = None) -> None:
         """Offer this inventory from now on; nothing is registered before there is a device.
@@ -114,7 +115,7 @@ class Offering:
         A resource that has lost its last device stays, empty. What somebody has in another way is held back (`waits`).
         """
         answers = config.settings.answers
-        planned = without_sharing(plan_offers(inventory, config.offer_rules), self._sharing.problem)
+        planned = without_sharing(plan_that_fits(inventory, config.offer_rules), self._sharing.problem)
         missing = find_missing_channels(answers, inventory) if inventory.devices else ""
         if missing and answers.imex.is_required:
             planned = without_all(planned, f"{missing}, and imex.required is set")

@@ -41,9 +41,10 @@ class _Wanted:
         config, seen = self.config, self.inventory
         if seen is None:
             return config.settings.labels, config.offer_rules, config.sys_root
-        gpus = tuple(device.gpu for device in seen.devices)
+        gpus = tuple((device.gpu, device.memory_bytes) for device in seen.devices)
         facts = seen.driver_version, seen.cuda_version, gpus, seen.topology.facts.gpus
-        return config.settings.labels, config.offer_rules, config.sys_root, facts
+        of_mps = config.mps_root, config.settings.driver_root
+        return config.settings.labels, config.offer_rules, config.sys_root, of_mps, facts
 
 
 class LabelKeeper:
@@ -130,19 +131,20 @@ class LabelKeeper:
         from plugin.labels.features import make_features  # noqa: PLC0415 - after the first device list
         from plugin.labels.host import read_host  # noqa: PLC0415 - after the first device list
         from plugin.labels.node_labels import label_notes, make_labels  # noqa: PLC0415 - after the first device list
+        from plugin.mps.plan import refusals_of_node  # noqa: PLC0415 - after the first device list
 
         inventory, settings = wanted.inventory, wanted.config.settings.labels
         if inventory is None:
             return {}, None
-        rules = wanted.config.offer_rules
-        self._log.standing(_TOPIC, "; ".join(label_notes(inventory, rules)))
+        config, rules = wanted.config, wanted.config.offer_rules
+        refused = refusals_of_node(config, inventory)
+        self._log.standing(_TOPIC, "; ".join(label_notes(inventory, rules, refused=refused)))
         addresses = [device.gpu.pci_address for device in inventory.devices]
-        config = wanted.config
         host = read_host(config.sys_root, addresses, settings.machine_file, proc_root=config.proc_root)
 
         def made_at(moment: int) -> dict[str, str]:
             timestamp = moment if settings.has_timestamp else None
-            return make_labels(inventory, host, rules, timestamp=timestamp)
+            return make_labels(inventory, host, rules, refused=refused, timestamp=timestamp)
 
         if made_at(self._made_at) != self.current:
             self._made_at = int(self._now())

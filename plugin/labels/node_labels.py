@@ -10,42 +10,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.devices.mig import SINGLE, why_invalid
-from plugin.devices.resources import UNDIVIDED, OfferRules, find_divisions, plan_offers
+from plugin.devices.naming import NamePattern
+from plugin.devices.resources import UNDIVIDED, Division, OfferRules, find_divisions
 from plugin.devices.sharing import Strategy
+from plugin.kubelet.list_size import plan_that_fits
 from plugin.labels.gpus import GPU, label_gpus, products
 from plugin.labels.mig import label_mig
 from plugin.labels.values import fit
 from plugin.labels.vgpu import HostDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from plugin.devices.inventory import Inventory
-    from plugin.devices.resources import Division
     from plugin.driver.snapshot import GpuFacts
     from plugin.driver.topology.facts import GpuLinks
     from plugin.labels.host import HostFacts
 
 UNKNOWN = "unknown"
 KERNEL_MODULE, ECC = OWN = ("grapnel.dev/driver.kernel-module", "grapnel.dev/gpu.ecc")
-NO_RULES = OfferRules(())
+NO_RULES = OfferRules((NamePattern("*", GPU),))
+_NOT_OFFERED = Division(units=0)
 _MODES = {0x0300: "graphics", 0x0302: "compute"}
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _MIN_PARTS, _MAX_PARTS = 2, 3
 
 
 def make_labels(
-    inventory: Inventory, host: HostFacts, rules: OfferRules = NO_RULES, *, timestamp: int | None = None
+    inventory: Inventory,
+    host: HostFacts,
+    rules: OfferRules = NO_RULES,
+    *,
+    refused: Collection[str] = (),
+    timestamp: int | None = None,
 ) -> dict[str, str]:
     """Return label → value in the order of names; nothing for a node without a GPU.
 
-    `rules` say how devices are offered: labels tell how they are shared. `timestamp` is when they are made, in seconds
-    since 1970; None leaves that label out.
+    `rules` say how devices are offered: labels tell how they are shared. `refused` are GPUs that cannot be shared
+    through MPS. `timestamp` is when they are made, in seconds since 1970; None leaves that label out.
     """
     gpus = [device.gpu for device in inventory.devices]
     if not gpus:
         return {}
-    divisions = _divisions(inventory, rules)
+    divisions = _divisions(inventory, rules, refused)
     labels = {
         **_driver(inventory.driver_version),
         **_cuda(inventory.cuda_version),
@@ -64,7 +71,9 @@ def make_labels(
     return dict(sorted(labels.items()))
 
 
-def label_notes(inventory: Inventory, rules: OfferRules = NO_RULES) -> Iterator[str]:
+def label_notes(
+    inventory: Inventory, rules: OfferRules = NO_RULES, *, refused: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Yield what people should know of the labels and cannot see in them."""
     gpus = [device.gpu for device in inventory.devices]
     models = products(gpus)
@@ -73,16 +82,24 @@ def label_notes(inventory: Inventory, rules: OfferRules = NO_RULES) -> Iterator[
     why = why_invalid(gpus) if rules.mig_strategy == SINGLE else ""
     if why:
         yield f"gpu.count is 0: migStrategy is single, and {why}"
-    divisions = _divisions(inventory, rules)
+    for uuid, reason in (refused or {}).items():
+        yield f"labels say nothing of MPS: {uuid} {reason}"
+    divisions = _divisions(inventory, rules, refused or {})
     ways = {divisions.get(gpu.uuid, UNDIVIDED) for gpu in gpus if gpu.model == models[0] and not gpu.is_cut}
     if len(ways) > 1:
         yield "gpu.replicas and gpu.sharing-strategy are those of the first GPU: others are shared in another way"
 
 
-def _divisions(inventory: Inventory, rules: OfferRules) -> dict[str, Division]:
-    """Return how devices are shared; a GPU in MIG mode is not, though `migStrategy: none` offers shares of it."""
+def _divisions(inventory: Inventory, rules: OfferRules, refused: Collection[str]) -> dict[str, Division]:
+    """Return how devices are shared, and which are not offered at all.
+
+    A GPU in MIG mode is not shared, though `migStrategy: none` offers shares of it.
+    """
     cut = {device.gpu.uuid for device in inventory.devices if device.gpu.is_cut}
-    found = find_divisions(plan_offers(inventory, rules))
+    plan = plan_that_fits(inventory, rules)
+    offered = {unit.source_id for each in plan.resources.values() for unit in each.units}.difference(refused)
+    known = {each for gpu in inventory.devices for each in (gpu.gpu.uuid, *(mig.uuid for mig in gpu.gpu.mig))}
+    found = {**find_divisions(plan), **dict.fromkeys(known - offered, _NOT_OFFERED)}
     return {device: division for device, division in found.items() if device not in cut}
 
 

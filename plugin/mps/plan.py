@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.devices.sharing import SIZE_UNKNOWN, Strategy
 from plugin.driver.uuid import is_gpu_uuid
+from plugin.kubelet.list_size import plan_that_fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from plugin.devices.inventory import Inventory
+    from plugin.devices.resources import OfferPlan
+    from plugin.settings.node_config import NodeConfig
 
 HOST = Path("/")
 UNIT = "grapnel-mps-"
@@ -82,6 +88,28 @@ class MpsPlan:
     refusals: tuple[tuple[str, str], ...] = ()
 
 
+def plan_of_node(config: NodeConfig, offers: OfferPlan) -> MpsPlan:
+    """Return what GPUs need that are offered in shares through MPS."""
+    shared: dict[str, SharedGpu] = {}
+    for unit in (unit for each in offers.resources.values() if each.strategy is Strategy.MPS for unit in each.units):
+        gpu, before = unit.gpu.gpu, shared.get(unit.source_id)
+        if unit.device_id != unit.source_id:
+            shared[unit.source_id] = SharedGpu(
+                unit.source_id,
+                gpu.index,
+                gpu.memory_bytes,
+                1 if before is None else before.replicas + 1,
+                gpu.compute_capability,
+                is_cut=bool(gpu.is_cut) or unit.slice is not None,
+            )
+    return plan_daemons(shared.values(), config.mps_root, config.settings.driver_root)
+
+
+def refusals_of_node(config: NodeConfig, inventory: Inventory) -> Mapping[str, str]:
+    """Return which GPUs cannot be shared through MPS whatever is tried, by UUID, and why."""
+    return dict(plan_of_node(config, plan_that_fits(inventory, config.offer_rules)).refusals)
+
+
 def plan_daemons(gpus: Iterable[SharedGpu], root: Path, driver_root: Path = HOST) -> MpsPlan:
     """Return a control daemon for each GPU that MPS can share, below `root`; `driver_root` is where the driver is."""
     daemons, refusals = [], []
@@ -119,7 +147,7 @@ def _why_not(gpu: SharedGpu, daemon: MpsDaemon) -> str:
         known = f"of compute capability {gpu.compute_capability}" if gpu.compute_capability else "of unknown kind"
         return f"{gpu.replicas} replicas, and a gpu {known} has room for {most} clients"
     if gpu.memory_bytes is None:
-        return "the driver does not say how much memory it has"
+        return SIZE_UNKNOWN
     if daemon.memory_mib < _LEAST_MEMORY_MIB:
         return f"{gpu.replicas} replicas leave {daemon.memory_mib} MiB to each"
     path = daemon.pipe / _LONGEST_NAME

@@ -100,6 +100,11 @@ class NodeConfig:
         """Where the hook finds what NVML said: beside its inventory, in the folder of the socket."""
         return self.admin_socket.parent / "nvml.json"
 
+    @property
+    def mps_root(self) -> Path:
+        """The folder below which control daemons of MPS have theirs: beside the admin socket, unless it is given."""
+        return Path(self.settings.mps_root) if self.settings.mps_root else self.admin_socket.parent / "mps"
+
     def to_json(self) -> dict[str, object]:
         """Return the configuration in the form of the file, defaults included."""
         values = {key: getattr(self, attribute) for key, attribute in KEYS.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_MIN_REPLICAS = 2
+_MIN_REPLICAS, _MAX_REPLICAS = 2, 1000  # as in a declaration
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DEVICE = re.compile(rf"[0-9]+(:[0-9]+)?|(GPU|MIG)-{_UUID}|MIG-GPU-{_UUID}/[0-9]+/[0-9]+")
 TIME_SLICING, MPS = "timeSlicing", "mps"
@@ -56,8 +56,8 @@ class Sharing:
 
 def parse_replicas(value: object) -> int:
     """Return how many containers share a device; raises ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < _MIN_REPLICAS:
-        raise ValueError(f"must be a whole number from {_MIN_REPLICAS} on")
+    if isinstance(value, bool) or not isinstance(value, int) or not _MIN_REPLICAS <= value <= _MAX_REPLICAS:
+        raise ValueError(f"must be a whole number from {_MIN_REPLICAS} to {_MAX_REPLICAS}")
     return value
 
 

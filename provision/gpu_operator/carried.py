@@ -28,11 +28,21 @@ _ENGINES: Final = (  # paths by which the toolkit's container is told which engi
     ("/var/lib/rancher/rke2", "rke2"),
     ("/var/lib/rancher/k3s", "k3s"),
     ("/var/snap/microk8s", "microk8s"),
+    ("/var/lib/k0s", "k0s"),
     ("/etc/k0s", "k0s"),
     ("/run/k0s", "k0s"),
     ("/etc/crio", "crio"),
+    ("/run/crio", "crio"),
     ("/etc/docker", "docker"),
+    ("/run/docker.sock", "docker"),
     ("/etc/containerd", "containerd"),
+    ("/run/containerd", "containerd"),
+)
+_OF_K3S_AND_RKE2: Final = "/run/k3s/"  # both have their socket there
+_ENGINE_VARIABLES: Final = tuple(
+    f"toolkit.env[{kind}_{what}]"
+    for kind in ("RUNTIME", "CONTAINERD", "CRIO", "DOCKER")
+    for what in ("CONFIG", "DROP_IN_CONFIG", "SOCKET")
 )
 
 
@@ -83,8 +93,19 @@ def _unavailable(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whate
 
 
 def _engine(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
-    found = next((engine for path, engine in _ENGINES if isinstance(value, str) and value.startswith(path)), None)
+    path = _path_of(value)
+    found = next((engine for start, engine in _ENGINES if path.startswith(start)), None)
     return None if found is None else _said("runtime.engine", found)
+
+
+def _path_of(value: object) -> str:
+    path = value.removeprefix("unix://") if isinstance(value, str) else ""
+    return path.removeprefix("/var") if path.startswith("/var/run/") else path
+
+
+def is_of_k3s_or_rke2(path: str, value: object) -> bool:
+    """Tell whether a variable names the engine of one of the two, and not of which."""
+    return path in _ENGINE_VARIABLES and _path_of(value).startswith(_OF_K3S_AND_RKE2)
 
 
 def _metrics(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
@@ -112,9 +133,7 @@ CARRIERS: Final[Mapping[str, Carrier]] = {
     f"{_UPGRADE}.podDeletion.force": _leaving("rollout.drain.withoutController"),
     f"{_UPGRADE}.podDeletion.deleteEmptyDir": _leaving("rollout.drain.withEmptyDir"),
     "operator.runtimeClass": _same("runtime.handler", str),
-    "toolkit.env[CONTAINERD_CONFIG]": _engine,
-    "toolkit.env[RUNTIME_CONFIG]": _engine,
-    "toolkit.env[CONTAINERD_SOCKET]": lambda value: _said("runtime.engine", "k0s") if "k0s" in str(value) else None,
+    **dict.fromkeys(_ENGINE_VARIABLES, _engine),
     "devicePlugin.enabled": _same("plugin.enabled", bool),
     "mig.strategy": _one_of("plugin.migStrategy", "none", "single", "mixed"),
     "dcgmExporter.enabled": _metrics,

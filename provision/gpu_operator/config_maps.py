@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.draft.model import Said
 from provision.gpu_operator.model import Key, Verdict
+from provision.gpu_operator.verdicts import NODE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _PARAMETER: Final = re.compile(r"(?:options\s+nvidia\s+)?(NVreg_[A-Za-z0-9_]+)=(\S+)")
 _BY_LABEL: Final = "nodes choose it by label nvidia.com/device-plugin.config: give those a stack of their own"
-_FLAGS: Final = "the node daemon reads NVIDIA's settings from /etc/grapnel/nvidia.yaml: docs/migrate.md"
 
 
 class Carried:
@@ -26,6 +26,7 @@ class Carried:
         self.source = source
         self.said: list[Said] = []
         self.keys: list[Key] = []
+        self.choices: frozenset[str] = frozenset()  # what a default may name
 
     def carry(self, path: str, value: object, key: str) -> None:
         """Have an entry become a key of a GpuStack."""
@@ -40,6 +41,7 @@ class Carried:
 def device_plugin(name: str, data: Mapping[str, str], default: str, parse: Callable[[str], object]) -> Carried:
     """Return what becomes of configurations of the device plugin, of which ``default`` is that of most nodes."""
     found = Carried(f"ConfigMap {name}")
+    found.choices = frozenset(data)
     chosen = default if default in data else next(iter(data)) if len(data) == 1 else ""
     for entry, text in data.items():
         if entry != chosen:
@@ -54,14 +56,47 @@ def device_plugin(name: str, data: Mapping[str, str], default: str, parse: Calla
             if path == "version" or value in (None, "", [], {}):
                 continue
             if key is None:
-                found.miss(f"{entry}: {path}", value, _FLAGS)
+                found.miss(f"{entry}: {path}", value, why_not_carried(path))
             else:
                 found.carry(f"{entry}: {path}", value, key)
     return found
 
 
+def why_not_carried(path: str) -> str:
+    """Return why a setting of the device plugin is not carried over: the node daemon reads it, or nobody ever did.
+
+    NVIDIA's plugin skips a key that it does not know where it stands, without a word
+    (https://github.com/NVIDIA/k8s-device-plugin/issues/1433); the node daemon refuses a file that has one.
+    """
+    if path in NODE_FILE_KEYS:
+        return NODE_FILE
+    last = path.rpartition(".")[2]
+    if last in _OF_SHARING:
+        ways = " or ".join(f"`plugin.sharing.{way}.{last}`" for way in ("timeSlicing", "mps"))
+        return f"the device plugin skips it here, so that it had no effect: to have one, declare {ways}"
+    home = next((key for key in NODE_FILE_KEYS if key.rpartition(".")[2] == last), "")
+    where = f": it would be {home}" if home else ""
+    return f"the device plugin does not know it here, and skips it, so that it had no effect{where}"
+
+
+_OF_SHARING: Final = frozenset({"renameByDefault", "failRequestsGreaterThanOne"})
+NODE_FILE_KEYS: Final = (  # what the node daemon takes of a file of NVIDIA's form, beside resources and sharing
+    *(
+        f"flags.{key}"
+        for key in (
+            *("migStrategy", "failOnInitError", "nvidiaDriverRoot", "nvidiaDevRoot", "gdrcopyEnabled", "gdsEnabled"),
+            *("mofedEnabled", "deviceDiscoveryStrategy", "mpsRoot", "useNodeFeatureAPI"),
+            *(f"gfd.{each}" for each in ("oneshot", "noTimestamp", "sleepInterval", "outputFile", "machineTypeFile")),
+            *("plugin.passDeviceSpecs", "plugin.deviceListStrategy", "plugin.deviceIDStrategy"),
+            *("plugin.cdiAnnotationPrefix", "plugin.containerDriverRoot", "plugin.sharedDevicesAllocationPolicy"),
+            "plugin.nvidiaCTKPath",
+        )
+    ),
+    *("imex.channelIDs", "imex.required"),
+)
 _PLUGIN_KEYS: Final = {
     "flags.migStrategy": "plugin.migStrategy",
+    "flags.plugin.sharedDevicesAllocationPolicy": "plugin.sharedDevicesAllocationPolicy",
     "sharing.timeSlicing": "plugin.sharing.timeSlicing",
     "sharing.mps": "plugin.sharing.mps",
     "resources.gpus": "plugin.resources.gpus",
@@ -87,6 +122,7 @@ def mig_layouts(name: str, data: Mapping[str, str], default: str, parse: Callabl
         if not isinstance(layouts, dict) or not layouts:
             found.miss(entry, "…", "it has no mig-configs")
             continue
+        found.choices |= set(layouts)
         found.carry(entry, {"version": "v1", "mig-configs": layouts}, "mig.config")
         if default and default in layouts:
             found.said.append(Said(("mig", "layout"), default, "migManager.config.default"))

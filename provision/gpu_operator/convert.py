@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from provision.draft.model import Said, stack_of
-from provision.gpu_operator.carried import CARRIERS, REASONS
+from provision.gpu_operator.carried import CARRIERS, REASONS, is_of_k3s_or_rke2
 from provision.gpu_operator.config_maps import device_plugin, mig_layouts, module_parameters
 from provision.gpu_operator.errors import OperatorObjectsError
 from provision.gpu_operator.model import Conversion, DraftedStack, Key, OperatorObjects, Verdict
-from provision.gpu_operator.verdicts import verdict_of
+from provision.gpu_operator.verdicts import ENGINE_IS_SAID, K3S_OR_RKE2, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +31,7 @@ NO_SOURCE: Final = (
 )
 _ABOUT_CRD: Final = "the operator takes it from NVIDIADriver objects"
 _SANDBOX: Final = ("vgpuManager", "vgpuDeviceManager", "vfioManager", "sandboxDevicePlugin", "ccManager", "kata")
+_CHOOSING: Final = {"devicePlugin": "entry", "migManager": "layout"}
 _FROM_ITSELF: Final = frozenset({"enabled", "useNvidiaDriverCRD", "upgradePolicy", "manager"})
 _OF_TYPE_GPU: Final = frozenset({"", "gpu", None})
 
@@ -160,6 +161,9 @@ class _Reading:
         elif (config := self._of_config_map(spec, path, value)) is not None:
             self._note(shown, value, Verdict.CARRIED, became=tuple(".".join(each.path) for each in config.said))
             self._merge(config)
+        elif (of_default := self._of_default(spec, path, value)) is not None:
+            verdict, why, became = of_default
+            self._note(shown, value, verdict, why, became=became)
         elif (said := self._carried(spec, path, value)) is not None:
             for each in said:
                 key = ".".join(each.path)
@@ -168,6 +172,15 @@ class _Reading:
             self._note(shown, value, Verdict.CARRIED, became=tuple(".".join(each.path) for each in said))
         elif _is_nothing(path, value):
             self._note(shown, value, Verdict.IDLE)
+        elif is_of_k3s_or_rke2(path, value):
+            is_said = any(
+                path in CARRIERS and self._carried(spec, path, value)
+                for path, value in _leaves(spec)
+                if path.startswith("toolkit.env[")
+            )
+            self._note(
+                shown, value, *((Verdict.COVERED, ENGINE_IS_SAID) if is_said else (Verdict.MISSING, K3S_OR_RKE2))
+            )
         else:
             self._note(shown, value, *_verdict(path))
 
@@ -186,6 +199,25 @@ class _Reading:
         if path == "migManager.config.name":
             return mig_layouts(value, data, str(_at(spec, "migManager", "config", "default") or ""), self._parse)
         return module_parameters(value, data) if path == "driver.kernelModuleConfig.name" else None
+
+    def _of_default(self, spec: Spec, path: str, value: object) -> tuple[Verdict, str, tuple[str, ...]] | None:
+        """Return what becomes of a key that chooses from a ConfigMap, None where the ConfigMap is not there."""
+        part = path.removesuffix(".config.default")
+        name = _at(spec, part, "config", "name") if part in _CHOOSING and value else None
+        if part == "devicePlugin" and part != path and value and not name:
+            return Verdict.IDLE, "no ConfigMap is named", ()
+        config = self._of_config_map(spec, f"{part}.config.name", name)
+        if config is None:
+            return None
+        if value not in config.choices:
+            return Verdict.MISSING, f"ConfigMap {name} has no {_CHOOSING[part]} of that name", ()
+        became = tuple(".".join(each.path) for each in config.said if _is_taken((each,)))
+        if part == "migManager":
+            became = ("mig.layout",) if "mig.config" in became else ()
+            return (
+                (Verdict.CARRIED, "", became) if became else (Verdict.MISSING, "its layouts were not carried over", ())
+            )
+        return (Verdict.CARRIED if became else Verdict.IDLE), "", became
 
     def _merge(self, config: Carried) -> None:
         for key in config.keys:
@@ -249,6 +281,8 @@ def _is_taken(said: tuple[Said, ...]) -> bool:
 def _is_nothing(path: str, value: object) -> bool:
     if path.endswith("upgradePolicy.autoUpgrade"):
         return value is True  # what grapnel does; false asks for something else
+    if path.endswith("SET_AS_DEFAULT]"):
+        return str(value).lower() not in ("true", "t", "1")  # as Go reads a boolean; left empty, it is none
     return value in (None, "", [], {}, False, 0) or (isinstance(value, str) and (path, value) in _DEFAULTS)
 
 

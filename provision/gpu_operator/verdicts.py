@@ -17,10 +17,19 @@ _VGPU: Final = "grapnel has no drivers and licences of vGPU"
 _VM: Final = "grapnel gives GPUs to containers, not to virtual machines: leave such nodes to the operator"
 _ENV: Final = "grapnel's programs do not read variables of NVIDIA's containers"
 _OPTION: Final = "grapnel's programs do not take options of NVIDIA's containers"
-_NODE_FILE: Final = "the node daemon reads NVIDIA's settings from /etc/grapnel/nvidia.yaml: docs/migrate.md"
+NODE_FILE: Final = (
+    "the node daemon reads NVIDIA's settings as variables of its service, and in /etc/grapnel/nvidia.yaml as long as "
+    "the declaration says nothing of resources, sharing and migStrategy: docs/migrate.md"
+)
 _NO_MAP: Final = "its ConfigMap is not among the objects: add it, and try again"
 _MONITOR: Final = "have your Prometheus scrape the node daemons and the controller: docs/metrics.md"
 _DRAIN: Final = "grapnel evicts the pods that use a GPU, and no others: `rollout.drain` says how"
+DEFAULT_GOES: Final = (
+    "grapnel makes no handler the engine's default: pods that ask for a GPU and have no runtimeClassName lose the "
+    "driver's files where that default goes; give them a `runtimeClassName` before their node goes over"
+)
+ENGINE_IS_SAID: Final = "another variable says which engine it is"
+K3S_OR_RKE2: Final = "k3s and RKE2 have the same socket: declare runtime.engine: k3s, or rke2"
 
 # Whatever was not carried over. The first pattern that fits counts.
 _TABLE: Final = (
@@ -101,6 +110,7 @@ _TABLE: Final = (
         Verdict.MISSING,
         "what a container gets is what the device plugin answered, never what its image's environment says",
     ),
+    ("toolkit.env[[]*SET_AS_DEFAULT[]]", Verdict.MISSING, DEFAULT_GOES),
     (
         "cdi.enabled",
         Verdict.COVERED,
@@ -110,8 +120,8 @@ _TABLE: Final = (
     ("cdi.nriPluginEnabled", Verdict.MISSING, "management containers name the handler: there is no NRI plugin"),
     # what is offered, and told
     ("devicePlugin.mps.root", Verdict.COVERED, "control daemons of MPS are in /run/grapnel/mps"),
-    ("devicePlugin.env*", Verdict.MISSING, _NODE_FILE),
-    ("devicePlugin.args", Verdict.MISSING, _NODE_FILE),
+    ("devicePlugin.env*", Verdict.MISSING, NODE_FILE),
+    ("devicePlugin.args", Verdict.MISSING, NODE_FILE),
     ("devicePlugin.config.*", Verdict.MISSING, _NO_MAP),
     (
         "gfd.*",

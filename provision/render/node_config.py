@@ -58,4 +58,5 @@ def _choices(plugin: Plugin) -> dict[str, object]:
 
 def _units(units: MemoryUnits) -> dict[str, object]:
     devices = list(units.devices) or "all"
-    return {"resource": units.resource, "of": units.of, "devices": devices, "unitMiB": units.unit_mib}
+    memory = {} if units.memory_mib is None else {"memoryMiB": units.memory_mib}
+    return {"resource": units.resource, "of": units.of, "devices": devices, "unitMiB": units.unit_mib, **memory}

@@ -21,6 +21,7 @@ SECTION: Final[KeyPath] = ("plugin",)
 _DOMAIN: Final = "nvidia.com"
 _MIG: Final = f"{_DOMAIN}/mig-"
 _SHOWN: Final = 8
+MOST_UNITS: Final = 68_941  # of one GPU, in a list of 4 MiB: the shortest way in which they can be written down
 
 
 class Division(NamedTuple):
@@ -53,6 +54,7 @@ def _offers(plugin: Plugin, path: KeyPath) -> Iterator[Remark]:
     yield from _contradictions(rules)
     yield from _mig(plugin, rules, path)
     yield from _unnamed(plugin, path)
+    yield from _units(plugin)
 
 
 def _configs(plugin: Plugin) -> Iterator[Remark]:
@@ -127,6 +129,20 @@ def _mig(plugin: Plugin, rules: tuple[Division, ...], where: KeyPath) -> Iterato
             yield warning(rule.path, f"{rule.resource} is not offered", "write migStrategy: mixed")
     if plugin.resources.mig and plugin.mig_strategy is not MigStrategy.MIXED:
         yield warning((*where, "resources", "mig"), "has no effect", "write migStrategy: mixed")
+
+
+def _units(plugin: Plugin) -> Iterator[Remark]:
+    for index, units in enumerate(plugin.memory_units):
+        if units.memory_mib is None:
+            continue
+        path = (*SECTION, "memoryUnits", index)
+        count = units.memory_mib // units.unit_mib
+        if count < 1:
+            message = f"{units.memory_mib} MiB are less than a unit of {units.unit_mib} MiB"
+            yield error((*path, "memoryMiB"), message, "leave it out where the driver says how much memory a GPU has")
+        elif count > MOST_UNITS:
+            message = f"{count} units of a GPU are a list of more than 4 MiB, and a kubelet takes no more"
+            yield error((*path, "memoryMiB"), message, "declare a larger unitMiB, such as 1024")
 
 
 def _unnamed(plugin: Plugin, where: KeyPath) -> Iterator[Remark]:

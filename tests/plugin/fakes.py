@@ -145,6 +145,10 @@ class DictTree:
     numa: dict[str, int] = field(default_factory=dict)
     minors: dict[str, int] = field(default_factory=dict)
     nodes: set[str] = field(default_factory=set)
+    memory: int | None = None
+
+    def memory_bytes(self) -> int | None:
+        return self.memory
 
     def gpu_nodes(self) -> frozenset[str]:
         return frozenset(self.nodes)

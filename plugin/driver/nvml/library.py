@@ -74,7 +74,8 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
             uuid=uuid,
             minor=int(pynvml.nvmlDeviceGetMinorNumber(handle)),
             pci_address=sysfs_address(pynvml.nvmlDeviceGetPciInfo(handle).busId),
-            memory_bytes=None if memory is None else int(memory.total),
+            memory_bytes=(None if memory is None else int(memory.total))
+            or None,  # no GPU has none: 0 says nothing either
             model=str(_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown"),
             brand=details.brand(handle),
             compute_capability=details.compute_capability(handle),

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from plugin.kubelet.registration.methods import RegistrationMethod
     from plugin.log import Logger
 
+_AT_ONCE = 1  # a stream may end with an older one (above): that is repaired without a pause
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -49,6 +51,7 @@ class Timing:
     slow_s: float = 1.0  # until a kubelet that has not answered is told of
     first_stream_s: float = 10.0  # for the kubelet to open its stream after a registration
     stream_gap_s: float = 0.1  # after a stream ended: for the kubelet to notice it, too
+    settled_s: float = 5.0  # for which a stream is open before its registration counts as one that the kubelet keeps
     hidden_s: float = 2.0  # without kubelet.sock before a kubelet is helped to find us: one that starts has none yet
     backoff_min_s: float = 0.25
     backoff_max_s: float = 15.0
@@ -96,6 +99,7 @@ class Link:
         self._has_come = False  # this kubelet has been registered with once
         self._is_registered = False  # with this kubelet
         self._registered_at = 0.0
+        self._short_lived = 0  # registrations in a row that this kubelet did not keep
         self._backoff_s = 0.0
         self._retry_at = 0.0
         self._is_stopping = False
@@ -142,7 +146,7 @@ class Link:
             self._kubelet_changed_at = self._clock()
             self._is_registered = False
             self._has_come = self._has_come and kubelet is None  # without its socket it is the same kubelet still
-            self._backoff_s = self._retry_at = 0.0
+            self._forget_failures()
         if self.publisher.open_streams and kubelet is None:
             return  # it watches: whatever happened to its socket, nothing is lost yet
         if not self._is_reachable():
@@ -164,10 +168,15 @@ class Link:
         if self._is_registered and self._is_watched():
             if not self._methods.now.server.is_in_place():
                 await self._methods.now.restore()
+            if self._short_lived and self._clock() - self._registered_at >= self._timing.settled_s:
+                self._forget_failures()
+                self._say_registered()
             return
+        if self._is_registered:
+            self._is_registered = False
+            self._count_short_lived()
         if self._clock() < self._retry_at:
             return
-        self._is_registered = False
         begun_at = self._clock()  # the kubelet may open its stream, and lose it, before its answer is here
         if not self.publisher.open_streams:
             await self._methods.choose(has_socket=self._kubelet is not None)
@@ -212,11 +221,30 @@ class Link:
     def _registered(self, begun_at: float) -> None:
         self._is_registered = True
         self._registered_at = begun_at
-        self._backoff_s = 0.0
         self._counter.registered(self.resource)
-        self._log.standing("kubelet")
         self._log.info("registered", resource=self.resource, devices=len(self.publisher.current.offers))
+        if self._short_lived <= _AT_ONCE:  # else nobody knows yet whether it is kept this time
+            self._backoff_s = 0.0
+            self._say_registered()
+
+    def _say_registered(self) -> None:
+        self._log.standing("kubelet")
         self._on_state("")
+
+    def _forget_failures(self) -> None:
+        self._short_lived = 0
+        self._backoff_s = self._retry_at = 0.0
+
+    def _count_short_lived(self) -> None:
+        """Have the next registration wait where one after the other is not kept: it will not be kept either."""
+        lasted_s = self.publisher.last_stream_change - self._registered_at  # less than 0: no stream was opened
+        if lasted_s >= self._timing.settled_s:
+            self._forget_failures()
+            return
+        self._short_lived += 1
+        if self._short_lived > _AT_ONCE:
+            problem = f"the kubelet did not keep the last {self._short_lived} registrations of {self.resource}"
+            self._retry_later(KubeletError(problem, HINT))
 
     def _retry_later(self, error: KubeletError) -> None:
         """Wait longer each time; not for a kubelet that hangs, as it was given its time to answer already."""
@@ -246,7 +274,7 @@ class Link:
 
     async def _wait(self) -> None:
         """Wait for a hint, at most until the next look is due."""
-        pause_s = self._backoff_s or self._timing.look_s
+        pause_s = self._timing.look_s if self._is_registered else self._backoff_s or self._timing.look_s
         if self._is_registered and not self.publisher.open_streams:
             pause_s = min(pause_s, self._timing.stream_gap_s)
         await _wait_at_most(self._wake, pause_s)

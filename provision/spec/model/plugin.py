@@ -130,6 +130,13 @@ class MemoryUnits(Section, frozen=True, kw_only=True):
     of: Annotated[ResourceName, doc("Resource whose GPUs are divided.")] = "nvidia.com/gpu"
     devices: Annotated[tuple[DeviceId, ...], doc("Which of its GPUs, by index or UUID; empty: all.")] = ()
     unit_mib: Annotated[UnitMiB, doc("Memory of a unit, in MiB.")] = msgspec.field(name="unitMiB", default=1024)
+    memory_mib: Annotated[
+        UnitMiB | None,
+        doc(
+            "How much of each GPU's memory is offered, in MiB, and how much it has where the driver does not say; "
+            "null: all, of which the machine says how much where the GPU has its memory."
+        ),
+    ] = msgspec.field(name="memoryMiB", default=None)
 
 
 class PluginConfig(Section, frozen=True, kw_only=True):

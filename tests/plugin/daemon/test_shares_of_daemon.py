@@ -198,3 +198,14 @@ def test_a_contradiction_keeps_the_configuration_that_was(node: Node) -> None:
         node.configure(sharing(3), memoryUnits=[{}])
         node.daemon.wait_for_log("nvidia.com/gpu is divided into memory units of 1024 MiB, and into 3 shares")
         assert len(node.kubelet.healthy(RESOURCE)) == 6
+
+
+def test_a_list_that_no_kubelet_takes_is_not_registered_and_the_other_resources_are(node: Node) -> None:
+    """It was registered again and again, as the kubelet hung up on each of its lists."""
+    node.configure(memoryUnits=[{"devices": ["0"], "unitMiB": 1}])
+    with node.running():
+        node.kubelet.wait_for_devices(RESOURCE, 1)
+        node.daemon.wait_for_log("aliyun.com/gpu-mem is not offered: its list of 81,920 devices")
+        assert node.kubelet.registry.registrations == 1
+        node.configure(memoryUnits=[{"devices": ["0"], "unitMiB": 1024}])
+        node.kubelet.wait_for_devices(MEMORY, 80)

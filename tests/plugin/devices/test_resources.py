@@ -209,11 +209,48 @@ def test_memory_is_offered_in_whole_units_of_each_gpu() -> None:
     assert got.resources["aliyun.com/gpu-mem"].placement is Placement.ONE_DEVICE
 
 
-@pytest.mark.parametrize("size", [None, GIB - 1], ids=["unknown memory", "less than a unit"])
-def test_a_gpu_without_room_for_a_unit_is_not_offered_and_said(size: int | None) -> None:
+@pytest.mark.parametrize(
+    ("size", "why"),
+    [
+        pytest.param(None, "the driver does not say how much memory it has", id="unknown memory"),
+        pytest.param(GIB - 1, "memory units of 1024 MiB do not fit into its memory", id="less than a unit"),
+    ],
+)
+def test_a_gpu_without_room_for_a_unit_is_not_offered_and_said(size: int | None, why: str) -> None:
+    """Of a GPU whose driver does not say its size, it was said that no unit fits."""
     got = plan(OfferRules(EVERY, shares=(memory(),)), replace(gpu(0), memory_bytes=size))
     assert ids(got) == {}
-    assert got.findings[0][1].endswith("memory units of 1024 MiB do not fit into its memory")
+    assert f"is not offered: {why}" in got.findings[0][1]
+    assert ("write memoryMiB" in got.findings[0][1]) is (size is None)
+
+
+@pytest.mark.parametrize(
+    ("size", "units"),
+    [
+        pytest.param(None, 96, id="the driver says nothing"),
+        pytest.param(80 * GIB, 80, id="less than declared"),
+        pytest.param(128 * GIB, 96, id="more than declared"),
+    ],
+)
+def test_a_declared_size_is_offered_in_units_as_far_as_it_is_there(size: int | None, units: int) -> None:
+    rule = replace(memory(), memory_bytes=96 * GIB)
+    got = plan(OfferRules(EVERY, shares=(rule,)), replace(gpu(0), memory_bytes=size))
+    assert len(got.resources["aliyun.com/gpu-mem"].units) == units
+
+
+@pytest.mark.parametrize(
+    ("capability", "units"),
+    [
+        pytest.param("12.1", 121, id="GB10, which has the machine's memory"),
+        pytest.param("12.0", 0, id="another one, of which nobody knows"),
+        pytest.param("", 0, id="of unknown kind"),
+    ],
+)
+def test_the_memory_of_the_machine_is_offered_where_a_gpu_has_no_other(capability: str, units: int) -> None:
+    silent = replace(gpu(0), memory_bytes=None, compute_capability=capability)
+    seen = next_inventory(Inventory(), Snapshot(VERSION, (silent,)), DictTree(memory=121 * GIB + 1))
+    got = plan_offers(seen, OfferRules(EVERY, shares=(memory(),)))
+    assert len(ids(got).get("aliyun.com/gpu-mem", [])) == units
 
 
 def test_the_units_of_a_lost_gpu_stay_and_are_unhealthy() -> None:

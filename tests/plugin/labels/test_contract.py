@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules
 from plugin.labels.node_labels import make_labels
 from tests.plugin.labels.nodes import CLIQUE, HOST, a100, cut, inventory_of, is_label
@@ -44,4 +45,6 @@ def test_bad_samples_have_not(path: Path) -> None:
 )
 def test_what_is_made_has_the_schemas_shape(gpus: tuple[object, ...], strategy: str) -> None:
     seen = inventory_of(gpus, fabrics=(CLIQUE, CLIQUE))  # type: ignore[arg-type] # GPUs
-    jsonschema.validate(make_labels(seen, HOST, OfferRules((), strategy), timestamp=1), SCHEMA)
+    jsonschema.validate(
+        make_labels(seen, HOST, OfferRules((NamePattern("*", "nvidia.com/gpu"),), strategy), timestamp=1), SCHEMA
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules
 from plugin.labels.node_labels import label_notes
 from tests.plugin.labels.nodes import SIZE, a100, cut, inventory_of, labels_of
@@ -59,7 +60,7 @@ def test_single_speaks_of_mig_devices_as_gpus() -> None:
     }
     found = labels_of(gpus, strategy="single")
     assert {name: found.get(name) for name in expected} == expected
-    assert list(label_notes(inventory_of(gpus), OfferRules((), "single"))) == []
+    assert list(label_notes(inventory_of(gpus), OfferRules((NamePattern("*", "nvidia.com/gpu"),), "single"))) == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,10 @@ def test_single_over_another_layout_is_invalid(gpus: Sequence[GpuFacts], why: st
     found = labels_of(gpus, strategy="single")
     assert {name: found.get(name) for name in INVALID} == INVALID
     assert found["gpu.family"] == "ampere"
-    assert [why in note for note in label_notes(inventory_of(gpus), OfferRules((), "single"))] == [True]
+    assert [
+        why in note
+        for note in label_notes(inventory_of(gpus), OfferRules((NamePattern("*", "nvidia.com/gpu"),), "single"))
+    ] == [True]
 
 
 def test_single_without_mig_is_as_without_a_strategy() -> None:

@@ -18,6 +18,9 @@ from plugin.labels.gpus import family
 from plugin.labels.host import HostFacts
 from plugin.labels.node_labels import label_notes, make_labels
 from plugin.labels.vgpu import HostDriver
+from plugin.mps.plan import refusals_of_node
+from plugin.settings.model import DaemonSettings
+from plugin.settings.node_config import NodeConfig
 from tests.plugin.fakes import VERSION, DictTree
 from tests.plugin.labels.nodes import CLIQUE, HOST, PAIR, a100, cut, inventory_of, is_label, labels_of
 
@@ -84,7 +87,14 @@ def test_what_nvidia_has_no_label_for_has_one_of_ours(
 
 
 def test_labels_are_in_the_order_of_their_names() -> None:
-    made = list(make_labels(inventory_of(PAIR), HOST, OfferRules((), "mixed"), timestamp=1_700_000_000))
+    made = list(
+        make_labels(
+            inventory_of(PAIR),
+            HOST,
+            OfferRules((NamePattern("*", "nvidia.com/gpu"),), "mixed"),
+            timestamp=1_700_000_000,
+        )
+    )
     assert made == sorted(made)
 
 
@@ -248,7 +258,7 @@ def test_of_several_products_one_stands_for_the_node(gpus: Sequence[GpuFacts], e
 
 
 def test_one_product_is_nothing_to_note() -> None:
-    assert list(label_notes(inventory_of(PAIR), OfferRules((), "single"))) == []
+    assert list(label_notes(inventory_of(PAIR), OfferRules((NamePattern("*", "nvidia.com/gpu"),), "single"))) == []
 
 
 def test_health_does_not_change_the_labels() -> None:
@@ -301,7 +311,7 @@ def test_whatever_nvml_says_kubernetes_takes_the_labels(
     gpus: list[GpuFacts], host: HostFacts, versions: tuple[str, str], fabric: str | None, strategy: str
 ) -> None:
     seen = inventory_of(gpus, driver=versions[0], cuda=versions[1], fabrics=[fabric] * len(gpus))
-    made = make_labels(seen, host, OfferRules((), strategy), timestamp=0)
+    made = make_labels(seen, host, OfferRules((NamePattern("*", "nvidia.com/gpu"),), strategy), timestamp=0)
     assert [(name, value) for name, value in made.items() if not is_label(name, value)] == []
     assert {"nvidia.com/gpu.count", "nvidia.com/gpu.product", "nvidia.com/gpu.machine"} <= set(made)
 
@@ -360,3 +370,33 @@ def test_mig_devices_are_labelled_as_shared_by_their_own_resource() -> None:
 def test_gpus_that_are_shared_in_several_ways_are_told() -> None:
     rules = OfferRules((NamePattern("*", "nvidia.com/gpu"),), shares=(replace(TIME, chosen=("1",)),))
     assert any("others are shared in another way" in note for note in label_notes(inventory_of(PAIR), rules))
+
+
+def test_labels_say_nothing_of_mps_where_no_gpu_can_be_shared_through_it() -> None:
+    """A GPU whose driver does not say its memory was labelled as shared, and offered by nobody."""
+    rules = OfferRules((NamePattern("*", "nvidia.com/gpu"),), shares=(replace(TIME, strategy=Strategy.MPS),))
+    silent = replace(a100(0), memory_bytes=None)
+    config = NodeConfig(settings=DaemonSettings(shares=rules.shares))
+    refused = refusals_of_node(config, inventory_of([silent]))
+    made = make_labels(inventory_of([silent]), HOST, rules, refused=refused)
+    assert made["nvidia.com/gpu.sharing-strategy"] == "none"
+    assert (made["nvidia.com/gpu.replicas"], made["nvidia.com/mps.capable"]) == ("0", "false")
+    (note, *_) = label_notes(inventory_of([silent]), rules, refused=refused)
+    assert "the driver does not say how much memory it has" in note
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(
+            ShareRule(Strategy.MEMORY, "nvidia.com/gpu", "aliyun.com/gpu-mem", unit_bytes=2**30), id="no unit is known"
+        ),
+        pytest.param(
+            ShareRule(Strategy.MEMORY, "nvidia.com/gpu", "aliyun.com/gpu-mem", unit_bytes=2**20, memory_bytes=2**37),
+            id="more units than a kubelet takes",
+        ),
+    ],
+)
+def test_a_gpu_of_which_nothing_is_offered_is_labelled_so(rule: ShareRule) -> None:
+    found = labels_of([replace(a100(0), memory_bytes=None)], shares=(rule,))
+    assert (found["gpu.count"], found["gpu.replicas"], found["gpu.sharing-strategy"]) == ("1", "0", "none")

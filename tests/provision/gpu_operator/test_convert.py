@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
+from plugin.errors import ConfigError
+from plugin.settings.document import Document, parse_document
+from plugin.settings.table import SETTINGS
+from provision.gpu_operator.config_maps import NODE_FILE_KEYS
 from provision.gpu_operator.convert import LABEL, NO_VALUE, NO_VERSION
 from provision.gpu_operator.errors import OperatorObjectsError
 from provision.gpu_operator.model import Verdict
+from provision.gpu_operator.read import parse_value
 from provision.gpu_operator.text import render_stack
 from provision.gpu_operator.verdicts import UNKNOWN
 from provision.stacks.file import judge_stack, read_stack_text
@@ -94,6 +99,21 @@ def test_a_key_that_nobody_knows_is_named() -> None:
             },
             {"runtime.engine": "k3s"},
             id="the engine is k3s",
+        ),
+        *(
+            pytest.param(
+                {"toolkit__env": [{"name": name, "value": value}]},
+                {"runtime.engine": engine},
+                id=f"the engine of {value}",
+            )
+            for name, value, engine in (
+                ("CONTAINERD_SOCKET", "/run/containerd/containerd.sock", "containerd"),
+                ("RUNTIME_SOCKET", "/run/k0s/containerd.sock", "k0s"),
+                ("CONTAINERD_SOCKET", "/var/snap/microk8s/common/run/containerd.sock", "microk8s"),
+                ("RUNTIME_SOCKET", "unix:///var/run/crio/crio.sock", "crio"),
+                ("DOCKER_SOCKET", "/var/run/docker.sock", "docker"),
+                ("RUNTIME_DROP_IN_CONFIG", "/etc/containerd/conf.d/99-nvidia.toml", "containerd"),
+            )
         ),
         pytest.param({"hostPaths__kubeletRootDir": "/data"}, {"plugin.kubeletRoot": "/data"}, id="the kubelet's root"),
     ],
@@ -251,3 +271,135 @@ def test_what_an_object_says_stays_in_its_comment() -> None:
     text = render_stack(found.stacks[0], found, found.of(Verdict.MISSING))
     stack, _warnings = judge_stack(read_stack_text(text.encode(), "stack.yaml"))
     assert stack.spec.driver.enabled
+
+
+SOCKET = {"name": "CONTAINERD_SOCKET", "value": "/run/k3s/containerd/containerd.sock"}
+
+
+def test_a_socket_of_k3s_or_rke2_is_said_to_be_of_one_of_them() -> None:
+    """Without its configuration no engine was declared, and it was said that grapnel has no such value."""
+    found = key_of(converted(policy(toolkit__env=[SOCKET])), "spec.toolkit.env[CONTAINERD_SOCKET]")
+    assert found.verdict is Verdict.MISSING
+    assert "declare runtime.engine: k3s, or rke2" in found.why
+
+
+def test_a_socket_of_k3s_or_rke2_needs_nothing_beside_the_configuration_of_one() -> None:
+    config = {"name": "CONTAINERD_CONFIG", "value": "/var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl"}
+    for env in ([SOCKET, config], [config, SOCKET]):
+        found = converted(policy(toolkit__env=env))
+        assert values(found)["runtime.engine"] == "rke2"
+        assert key_of(found, "spec.toolkit.env[CONTAINERD_SOCKET]").verdict is Verdict.COVERED
+
+
+def test_a_handler_that_was_the_default_says_who_loses_the_drivers_files() -> None:
+    env = [{"name": name, "value": "true"} for name in ("CONTAINERD_SET_AS_DEFAULT", "NVIDIA_RUNTIME_SET_AS_DEFAULT")]
+    found = converted(policy(toolkit__env=env))
+    for each in env:
+        key = key_of(found, f"spec.toolkit.env[{each['name']}]")
+        assert key.verdict is Verdict.MISSING
+        assert "have no runtimeClassName lose the driver's files where that default goes" in key.why
+    off = converted(policy(toolkit__env=[{"name": "CONTAINERD_SET_AS_DEFAULT", "value": "false"}]))
+    assert key_of(off, "spec.toolkit.env[CONTAINERD_SET_AS_DEFAULT]").verdict is Verdict.IDLE
+
+
+@pytest.mark.parametrize("order", [("name", "default"), ("default", "name")], ids=["name first", "default first"])
+def test_the_key_that_chooses_an_entry_is_carried_over_with_it(order: tuple[str, ...]) -> None:
+    """It was told that its ConfigMap is not among the objects, beside that ConfigMap."""
+
+    def config(**given: str) -> dict[str, str]:
+        return {key: given[key] for key in order}
+
+    found = converted(
+        policy(
+            devicePlugin__config=config(name="plugin", default="shared"),
+            migManager__config=config(name="layouts", default="all-1g.10gb"),
+        ),
+        config_map("plugin", shared=SHARING, other="version: v1"),
+        config_map("layouts", config__yaml=LAYOUTS),
+    )
+    key = key_of(found, "spec.devicePlugin.config.default")
+    assert (key.verdict, set(key.became)) == (
+        Verdict.CARRIED,
+        {"plugin.migStrategy", "plugin.sharing.timeSlicing"},
+    )
+    assert key_of(found, "spec.migManager.config.default").became == ("mig.layout",)
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "verdict", "word"),
+    [
+        pytest.param(
+            "devicePlugin",
+            {"devicePlugin__config": {"name": "plugin", "default": "gone"}},
+            Verdict.MISSING,
+            "ConfigMap plugin has no entry of that name",
+            id="an entry that there is not",
+        ),
+        pytest.param(
+            "migManager",
+            {"migManager__config": {"name": "layouts", "default": "gone"}},
+            Verdict.MISSING,
+            "ConfigMap layouts has no layout of that name",
+            id="a layout that there is not",
+        ),
+        pytest.param(
+            "devicePlugin",
+            {"devicePlugin__config": {"name": "", "default": "shared"}},
+            Verdict.IDLE,
+            "no ConfigMap is named",
+            id="of no ConfigMap",
+        ),
+        pytest.param(
+            "devicePlugin",
+            {"devicePlugin__config": {"name": "elsewhere", "default": "shared"}},
+            Verdict.MISSING,
+            "not among the objects",
+            id="of a ConfigMap that is not there",
+        ),
+        pytest.param("migManager", {}, Verdict.COVERED, "MIG stays as it is", id="of the operator's own layouts"),
+    ],
+)
+def test_a_default_that_chooses_nothing_says_why(
+    path: str, changes: dict[str, Any], verdict: Verdict, word: str
+) -> None:
+    maps = (config_map("plugin", shared=SHARING), config_map("layouts", config__yaml=LAYOUTS))
+    key = key_of(converted(policy(**changes), *maps), f"spec.{path}.config.default")
+    assert key.verdict is verdict
+    assert word in key.why
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        pytest.param(
+            "flags: {renameByDefault: true}",
+            "`plugin.sharing.timeSlicing.renameByDefault` or `plugin.sharing.mps.renameByDefault`",
+            id="renamed",
+        ),
+        pytest.param(
+            "flags: {failRequestsGreaterThanOne: true}",
+            "`plugin.sharing.timeSlicing.failRequestsGreaterThanOne`",
+            id="one share alone",
+        ),
+        pytest.param("flags: {passDeviceSpecs: true}", "it would be flags.plugin.passDeviceSpecs", id="one level up"),
+        pytest.param("flags: {colour: green}", "the device plugin does not know it here", id="unknown"),
+    ],
+)
+def test_a_setting_that_the_device_plugin_skips_is_not_sent_to_a_file_that_refuses_it(entry: str, words: str) -> None:
+    objects = (policy(devicePlugin__config={"name": "c"}), config_map("c", a=f"version: v1\n{entry}\n"))
+    (key,) = [key for key in converted(*objects).keys if key.source == "ConfigMap c"]
+    assert key.verdict is Verdict.MISSING
+    assert words in key.why
+    assert "nvidia.yaml" not in key.why
+    with pytest.raises(ConfigError):
+        parse_document(Document("nvidia.yaml", parse_value(entry)))
+
+
+def test_what_is_sent_to_the_node_daemons_file_is_what_it_takes() -> None:
+    assert set(NODE_FILE_KEYS) == {setting.name for setting in SETTINGS if setting.in_file}
+
+
+def test_which_shared_gpu_a_container_gets_is_carried_over() -> None:
+    text = "version: v1\nflags: {plugin: {sharedDevicesAllocationPolicy: packed}}\n"
+    found = converted(policy(devicePlugin__config={"name": "c"}), config_map("c", a=text))
+    assert values(found)["plugin.sharedDevicesAllocationPolicy"] == "packed"

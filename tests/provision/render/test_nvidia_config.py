@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import typing
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 import yaml
 
 from plugin.settings.load import Invocation, load
+from plugin.settings.sharing import parse_replicas
 from provision.render.node_config import render_node_config
 from provision.render.nvidia_config import render_nvidia_config
+from provision.spec.model.plugin import Replicas
 from tests.provision.samples import make_stack
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"
@@ -66,3 +70,19 @@ def test_memory_units_are_in_node_json() -> None:
         {"resource": "aliyun.com/gpu-mem", "of": "nvidia.com/gpu", "devices": ["1"], "unitMiB": 512},
         {"resource": "aliyun.com/gpu-mem", "of": "nvidia.com/l4", "devices": "all", "unitMiB": 1024},
     ]
+
+
+def test_a_declared_size_reaches_the_daemon(tmp_path: Path) -> None:
+    stack = make_stack(plugin={"memoryUnits": [{"memoryMiB": 98304}]})
+    path = tmp_path / "node.json"
+    path.write_text(render_node_config(stack))
+    (rule,) = load(Invocation(path, {}, {})).config.settings.shares
+    assert (rule.memory_bytes, rule.count(None)) == (96 * 2**30, 96)
+
+
+def test_a_declaration_and_a_file_take_as_many_replicas() -> None:
+    most = next(each.le for each in typing.get_args(Replicas) if isinstance(each, msgspec.Meta))
+    assert most is not None
+    assert parse_replicas(most) == most
+    with pytest.raises(ValueError, match=f"to {most}"):
+        parse_replicas(int(most) + 1)

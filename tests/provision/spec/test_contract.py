@@ -41,6 +41,7 @@ BEYOND_SCHEMA = {
     "mig-file-that-asks-too-much",
     "mig-file-with-errors",
     "mig-layouts-are-missing",
+    "memory-units-that-do-not-fit",
     "mig-that-contradicts",
     "notify-in-two-places",
     "nvidia-without-key",

@@ -355,7 +355,7 @@ def test_a_hundred_registrations_leave_nothing_behind(kubelet: Kubelet, tmp_path
             wait_for_registrations(kubelet, count + 1)
             kubelet.wait_for_devices(RESOURCE, 2)
 
-    with DaemonProcess(tmp_path, stream_gap_s=0.001) as daemon:
+    with DaemonProcess(tmp_path, stream_gap_s=0.001, backoff_min_s=0.001, backoff_max_s=0.001) as daemon:
         kubelet.start()
         kubelet.wait_for_devices(RESOURCE, 2)
         assert_nothing_is_left_behind(daemon, register_again, 100)

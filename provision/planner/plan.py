@@ -74,7 +74,14 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
         items=items,
         roles=Roles() if problems else variables,
         problems=tuple(dict.fromkeys(problems)),
-        warnings=(*driver.warnings, *kubelet.warnings, *daemon.warnings, *_released(facts, stack), *others),
+        warnings=(
+            *driver.warnings,
+            *runtime.warnings,
+            *kubelet.warnings,
+            *daemon.warnings,
+            *_released(facts, stack),
+            *others,
+        ),
         derived=driver.derived,
     )
 

@@ -245,6 +245,7 @@ def podman_root(node: Node, controller: Controller) -> str:
     [
         pytest.param(["--env", "NVIDIA_VISIBLE_DEVICES=0"], 0, id="by environment"),
         pytest.param(["--device", "nvidia.com/gpu=1"], 1, id="by a device's name"),
+        pytest.param(["--gpus", "1"], 1, id="by --gpus, which is a device's name to Podman"),
         pytest.param([], None, id="not at all"),
     ],
 )

@@ -16,6 +16,7 @@ from runtime_hook.values import value
 
 HOOK_NAME = "grapnel-hook"
 INJECTION_BY_CDI = "cdi"  # among the arguments of the hook that our CDI file adds
+GPUS_PROGRAM = "nvidia-container-runtime-hook"  # what dockerd adds to a container that is given --gpus
 ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
 MEMORY_ANNOTATION = "grapnel.dev/memory"  # how much of a GPU's memory; it counts where the one above counts
 # CRI-O alone writes this one, for every container; Podman writes some of its other keys.
@@ -68,9 +69,10 @@ class ContainerConfig:
     """The part of ``config.json`` that decides what the hook does.
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
-    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's; ``cgroup`` is as the engine
-    wrote it; ``is_restored`` that its annotations come from a checkpoint image, not from the kubelet. ``engine_user``
-    stands in no file: it is the user who runs a rootless engine, None for root's.
+    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's, ``has_gpus_hook`` whether that
+    of Docker's ``--gpus`` is; ``cgroup`` is as the engine wrote it; ``is_restored`` that its annotations come from a
+    checkpoint image, not from the kubelet. ``engine_user`` stands in no file: it is the user who runs a rootless
+    engine, None for root's.
     """
 
     rootfs: str
@@ -82,6 +84,7 @@ class ContainerConfig:
     mount_requests: tuple[str, ...] = ()
     user: int = 0
     has_cdi_hook: bool = False
+    has_gpus_hook: bool = False
     cgroup: str = ""
     is_restored: bool = False
     engine_user: int | None = None
@@ -171,6 +174,7 @@ def parse_container(
 ) -> ContainerConfig:
     """Turn a parsed ``config.json`` into what the hook needs of it."""
     document = Document(content, where, StateError)
+    hooks = document.child("hooks")
     process = document.child("process")
     linux = document.child("linux")
     rootfs = document.child("root").text("path", "rootfs")
@@ -189,7 +193,8 @@ def parse_container(
         is_privileged=_CAP_SYS_ADMIN in process.child("capabilities").texts("bounding"),
         mount_requests=_mount_requests(document.items("mounts")),
         user=_host_user(process.child("user").number("uid", 0), linux),
-        has_cdi_hook=any(_is_cdi_hook(entry) for entry in document.child("hooks").children("createRuntime")),
+        has_cdi_hook=any(_is_cdi_hook(entry) for entry in hooks.children("createRuntime")),
+        has_gpus_hook=any(_is_gpus_hook(entry) for entry in hooks.children("prestart")),
         cgroup=linux.text("cgroupsPath", ""),
         engine_user=engine_user,
     )
@@ -199,6 +204,16 @@ def _is_cdi_hook(entry: Document) -> bool:
     """Tell whether the engine took a hook from our CDI file; nobody but the engine can name a hook."""
     name = os.path.basename(entry.text("path", ""))
     return name == HOOK_NAME and INJECTION_BY_CDI in entry.texts("args")
+
+
+def _is_gpus_hook(entry: Document) -> bool:
+    """Tell whether dockerd added a hook for ``--gpus``, NVIDIA's program or the one that stands in for it.
+
+    It hands its own environment on; NVIDIA's runtime adds that program as well, for what an image asks, and hands none.
+    Source: moby, ``daemon/nvidia_linux.go`` (v20.10 to v28), ``daemon/devices_nvidia_linux.go`` (v28.3 to v29).
+    """
+    name = os.path.basename(entry.text("path", ""))
+    return name == GPUS_PROGRAM and entry.texts("args") == [GPUS_PROGRAM, "prestart"] and bool(entry.texts("env"))
 
 
 def _environment(entries: list[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-_PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] [--entitlement cdi] < STATE"
+_PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] [--entitlement cdi|gpus] < STATE"
 
 
 def run(arguments: Sequence[str]) -> NoReturn:
@@ -56,13 +56,13 @@ def _prestart(arguments: Sequence[str]) -> int:
             _complain(_PRESTART_USAGE)
             return EXIT_USAGE
         options[arguments[index]] = arguments[index + 1]
-    if options["--entitlement"] not in {"", "cdi"}:
+    if options["--entitlement"] not in {"", "cdi", "gpus"}:
         _complain(_PRESTART_USAGE)
         return EXIT_USAGE
 
     from runtime_hook.prestart import prestart  # noqa: PLC0415 - other commands do not need it
 
-    prestart(options["--config"], options["--root"], is_cdi=bool(options["--entitlement"]))
+    prestart(options["--config"], options["--root"], entitlement=options["--entitlement"])
     return EXIT_OK
 
 

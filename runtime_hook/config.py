@@ -19,6 +19,7 @@ INVENTORY_PATH = "/run/grapnel/inventory.json"
 ENTITLEMENT_KUBELET = "kubelet"
 ENTITLEMENT_ENV = "env"
 ENTITLEMENT_CDI = "cdi"  # never in the file: an option of the hook that our CDI file adds
+ENTITLEMENT_GPUS = "gpus"  # nor is this: an option of the hook that Docker starts for --gpus
 LOG_WORDS = ("auto", "journal", "syslog", "none")
 # NVIDIA's names, in the order in which they are reported.
 DRIVER_CAPABILITIES = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")

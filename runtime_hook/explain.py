@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from runtime_hook.bundle import read_container_file
-from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, load_config, with_changes
+from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, ENTITLEMENT_GPUS, load_config, with_changes
 from runtime_hook.container.compatfolder import TreeFolder
 from runtime_hook.decision import Granted, Refused, decide
 from runtime_hook.errors import HookError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _GROUNDS = {
     "devices": "NVIDIA device nodes are among linux.devices of an unprivileged container",
     "annotation": "the container carries an allocation annotation",
+    "docker-gpus": "Docker was asked for GPUs (--gpus)",
     "environment": f"{VISIBLE_DEVICES} is an entitlement on this node",
     "swarm-resource": "a swarm resource variable is an entitlement on this node",
     "volume-mount": "volume mounts are an entitlement on this node",
@@ -91,7 +92,9 @@ def _gather_container(sources: Sources) -> ContainerConfig:
 def _gather_config(sources: Sources, container: ContainerConfig) -> HookConfig:
     config = load_config(sources.config_path or CONFIG_PATH, trusted=sources.config_path is None)
     config = with_changes(config, driver_root=os.path.abspath(sources.driver_root))
-    return with_changes(config, entitlement=ENTITLEMENT_CDI) if container.has_cdi_hook else config
+    if container.has_cdi_hook:
+        return with_changes(config, entitlement=ENTITLEMENT_CDI)
+    return with_changes(config, entitlement=ENTITLEMENT_GPUS) if container.has_gpus_hook else config
 
 
 def _read_inventory(sources: Sources, config: HookConfig) -> Inventory:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from runtime_hook.bundle import read_container, read_state
-from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, HookConfig, load_config, with_changes
+from runtime_hook.config import CONFIG_PATH, HookConfig, load_config, with_changes
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.decision import Refused, decide
 from runtime_hook.request.claim import Nothing
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from runtime_hook.loader.layout import Layout
 
 
-def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int = 0, *, is_cdi: bool = False) -> None:
-    """Run the hook once; HookError refuses the container. ``is_cdi``: a CDI file of ours added the hook."""
+def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int = 0, *, entitlement: str = "") -> None:
+    """Run the hook once; HookError refuses the container. ``entitlement``: who added it, "" for the node's own."""
     deadline = Deadline()
     deadline.start(DEFAULT_TIMEOUT_S)
     os.chdir("/")
     os.umask(0o022)
     try:
-        _gather(config_path, driver_root, stdin, deadline, is_cdi=is_cdi).finish()
+        _gather(config_path, driver_root, stdin, deadline, entitlement).finish()
     finally:
         deadline.stop()
 
 
-def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, *, is_cdi: bool) -> Run:
+def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, entitlement: str) -> Run:
     """Read what is decided on. A refusal here is logged like any other: crun shows nobody what a hook says."""
     log, name = HookConfig().log, ""
     try:
@@ -53,13 +53,13 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
 
         report(log, "refused", {"container": name, "reason": describe_refusal(refusal)})
         raise
-    return Run(state, container, _with_options(config, driver_root, is_cdi=is_cdi), deadline)
+    return Run(state, container, _with_options(config, driver_root, entitlement), deadline)
 
 
-def _with_options(config: HookConfig, driver_root: str, *, is_cdi: bool) -> HookConfig:
+def _with_options(config: HookConfig, driver_root: str, entitlement: str) -> HookConfig:
     if driver_root != config.driver_root:
         config = with_changes(config, driver_root=os.path.abspath(driver_root))
-    return with_changes(config, entitlement=ENTITLEMENT_CDI) if is_cdi else config
+    return with_changes(config, entitlement=entitlement) if entitlement else config
 
 
 def _engine_user(config: HookConfig) -> int | None:

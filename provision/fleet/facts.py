@@ -177,7 +177,8 @@ class Engine(Fact, frozen=True, kw_only=True):
     """A container engine; ``config_error`` is its own parser's message about its present configuration.
 
     ``config`` is the file that a Kubernetes distribution writes for its containerd; ``imports`` are the files that
-    containerd's imports lead to.
+    containerd's imports lead to. ``takes_gpus`` is Docker's: whether the one that runs knows ``--gpus``, None where
+    none runs.
     """
 
     binary: grammar.AbsolutePath
@@ -185,6 +186,7 @@ class Engine(Fact, frozen=True, kw_only=True):
     config_error: str | None = None
     config: grammar.AbsolutePath | None = None
     imports: Annotated[dict[grammar.AbsolutePath, _Paths], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
+    takes_gpus: bool | None = None
 
     def __post_init__(self) -> None:
         tidy(self, "config_error", MESSAGE)

@@ -12,8 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from provision.node_plan import FileContent
+from provision.planner.docker_gpus import gpus_files, gpus_warnings
 from provision.render import containerd, crio, docker
 from provision.render.base_spec import render_base_spec
+from provision.render.docker_gpus import GPUS_PATH
 from provision.render.engine_file import DISTINCT_FILES, shown
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_TIMEOUT_S
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from provision.fleet.facts import NodeFacts
+    from provision.node_plan import Problem
     from provision.spec.model import StackSpec
 
 Files = tuple[FileContent, ...]
@@ -44,7 +47,7 @@ class NodeEngine:
     not beside it, where the engine might read that, too. With ``is_block`` only the end of that file is ours.
     One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     ``has_shims``: what keeps its containers running is in its service's control group, where systemd kills what its
-    KillMode says.
+    KillMode says. ``warnings`` are what a plan says of it besides.
     """
 
     name: str
@@ -60,6 +63,7 @@ class NodeEngine:
     has_shims: bool = False
     kept_folder: str = ""
     is_block: bool = False
+    warnings: Callable[[NodeFacts, StackSpec], tuple[Problem, ...]] = field(default=lambda *_: (), repr=False)
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
@@ -143,7 +147,7 @@ def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
         engine_version=_version(facts, Engine.DOCKER),
         adopt=stack.runtime.adopt,
     )
-    return (FileContent(docker.MAIN_PATH, rendered, mode_of(facts, docker.MAIN_PATH)),)
+    return (*gpus_files(facts), FileContent(docker.MAIN_PATH, rendered, mode_of(facts, docker.MAIN_PATH)))
 
 
 def text_of(facts: NodeFacts, path: str) -> str | None:
@@ -236,11 +240,13 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         service="docker.service",
         packages=("docker.io",),
         show_config="dockerd --validate",
-        engine_paths=(docker.MAIN_PATH,),
+        engine_paths=(GPUS_PATH, docker.MAIN_PATH),
         drop_in_path=docker.MAIN_PATH,
         own_files=lambda _: (),
         engine_files=_docker_files,
+        live_files=frozenset({GPUS_PATH}),
         reloads=True,
+        warnings=lambda facts, stack: gpus_warnings(facts, stack.runtime.handler),
     ),
     Engine.PODMAN: NodeEngine(
         name=Engine.PODMAN.value,

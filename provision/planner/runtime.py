@@ -94,9 +94,10 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
 
 def _take_in(engine: NodeEngine) -> tuple[Item, ...]:
     """Return how an engine that its package starts takes in the files that are written then."""
-    reason = "its package starts the engine before its configuration is written"
-    action = Action.RELOAD if engine.reloads else Action.RESTART
-    return (Item(role=Role.RUNTIME, action=action, target=engine.service, reason=reason),) if engine.service else ()
+    if not engine.service:
+        return ()
+    reason = "its package starts the engine before its configuration is written, and no container runs in it yet"
+    return (Item(role=Role.RUNTIME, action=Action.RESTART, target=engine.service, reason=reason),)
 
 
 def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> tuple[Problem, ...]:
@@ -157,8 +158,8 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *_restart(facts, files, engine),
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
-    warnings = _cni_warnings(facts, engine)
     kept_files = (*adoption.files, *([kept.file] if kept.file else []))
+    warnings = (*_cni_warnings(facts, engine), *engine.warnings(facts, stack))
     if problems:
         return Part(items, problems, warnings=warnings)
     variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
@@ -308,5 +309,5 @@ def _variables(
         runtime_hook_digest=payload.hook.digest,
         runtime_service=engine.service,
         runtime_restart=bool({Action.RESTART, Action.RELOAD} & actions),
-        runtime_reload=engine.reloads,
+        runtime_reload=engine.reloads and Action.RESTART not in actions,
     )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 SOURCE_DEVICES = "devices"
 SOURCE_ANNOTATION = "annotation"
+SOURCE_GPUS = "docker-gpus"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 REQUIRE_PREFIX = "NVIDIA_REQUIRE_"
 # Our CDI file sets it in every container that it gives a GPU, to be seen: an image can set it as well.

@@ -14,13 +14,15 @@ so its list proves nothing.
 
 ``env``: what the container asks for, as NVIDIA defines it (``runtime_hook.request.sources``).
 
-``cdi`` is no setting of a node: the hook that our CDI file adds says it (``prestart --entitlement cdi``).
+``cdi`` is no setting of a node: the hook that our CDI file adds says it (``prestart --entitlement cdi``). Nor is
+``gpus``, which the program says that Docker starts for ``--gpus``: then the variable is Docker's, and no other request
+counts.
 """
 
 from __future__ import annotations
 
 from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, MEMORY_ANNOTATION
-from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV
+from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV, ENTITLEMENT_GPUS
 from runtime_hook.jsonfast import loads
 from runtime_hook.request.claim import (
     SOURCE_ANNOTATION,
@@ -46,6 +48,12 @@ def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | Nothin
         return _claim_by_cdi(container)
     if container.has_cdi_hook:
         return Nothing("the CDI file's own hook does the work", is_traced=False)
+    if config.entitlement == ENTITLEMENT_GPUS:
+        from runtime_hook.request.sources import claim_by_gpus  # noqa: PLC0415 - start-up budget: only for Docker's --gpus
+
+        return claim_by_gpus(container)
+    if container.has_gpus_hook:
+        return Nothing("the hook of Docker's --gpus does the work", is_traced=False)
     if config.entitlement == ENTITLEMENT_ENV:
         return _claim_by_request(container, config)
     return _claim_by_platform(container)

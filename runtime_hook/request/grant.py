@@ -6,7 +6,7 @@ from runtime_hook.config import ENTITLEMENT_CDI
 from runtime_hook.errors import InventoryError, RequestError
 from runtime_hook.host.inventory import missing_node
 from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE, parse_capabilities
-from runtime_hook.request.claim import SOURCE_ANNOTATION, SOURCE_DEVICES, Nothing
+from runtime_hook.request.claim import SOURCE_ANNOTATION, SOURCE_DEVICES, SOURCE_GPUS, Nothing
 from runtime_hook.request.visible import Selection, name_of_mig, select_named, select_visible
 from runtime_hook.values import value
 
@@ -97,10 +97,14 @@ def check_nodes(inventory: Inventory, devices: tuple[DeviceNode, ...]) -> None:
 
 
 def _grant_requested(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Grant:
-    """Give what the container asks for, where its own request entitles it."""
+    """Give what the container asks for, where its own request entitles it, or what Docker was asked for."""
+    if config.denial:  # of Docker's --gpus: without a GPU its user would look for the reason
+        raise RequestError(config.denial, "the rules are in the hook's configuration")
     names = claim.visible or ()
     selection = select_visible(names, inventory)
-    extras = _requested_extras(container, config, has_single_mig=bool(selection.mig) and not _is_all(names))
+    extras: tuple[str, ...] = ()
+    if claim.source != SOURCE_GPUS:  # which names GPUs alone
+        extras = _requested_extras(container, config, has_single_mig=bool(selection.mig) and not _is_all(names))
     channels: tuple[int, ...] = ()
     if claim.imex:
         from runtime_hook.request.extras import parse_channels  # noqa: PLC0415 - start-up budget: rarely asked for

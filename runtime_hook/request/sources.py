@@ -6,7 +6,7 @@ is there and accepted decides alone. Source: NVIDIA's container toolkit, ``inter
 
 from __future__ import annotations
 
-from runtime_hook.request.claim import VISIBLE_DEVICES, Claim, Nothing, is_legacy_image
+from runtime_hook.request.claim import SOURCE_GPUS, VISIBLE_DEVICES, Claim, Nothing, is_legacy_image
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -52,6 +52,20 @@ def claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | 
     if config.denial:
         return Nothing(config.denial, is_traced=True)
     return Claim(request.source, visible=request.names, imex=_imex_channels(container, config))
+
+
+def claim_by_gpus(container: ContainerConfig) -> Claim | Nothing:
+    """Return what Docker was asked for with ``--gpus``: it wrote the variable behind the image's own.
+
+    It adds the hook for nothing else, so that somebody who may name devices to the engine asked. No other request of
+    the container counts: a volume, a swarm resource or an IMEX channel may be its image's.
+    """
+    if not container.has_gpus_hook:
+        return Nothing("the container was not started with Docker's --gpus", is_traced=True)
+    names = split_names(container.environment.get(VISIBLE_DEVICES, ""))
+    if not names or "void" in names:
+        return Nothing("Docker's --gpus asks for none", is_traced=False)
+    return Claim(SOURCE_GPUS, visible=names)
 
 
 def accepts_environment(container: ContainerConfig, config: HookConfig) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from lab import images
 from lab.nodes import NodeSpec, Site
+from provision.render.docker_gpus import GPUS_PATH
 from tests.journey.conftest import VERSION, Controller
 from tests.worker import of_this_worker
 
@@ -90,6 +91,12 @@ def look(node: Node, *options: str) -> str:
     return node.run([*RUN, *options, IMAGE, *LOOK]).stdout
 
 
+def restart(node: Node) -> None:
+    """Restart Docker, however often it was lately."""
+    node.run(["systemctl", "reset-failed", "docker"])
+    node.run(["systemctl", "restart", "docker"])
+
+
 def test_somebody_elses_configuration_stays(node: Node) -> None:
     tree = json.loads((node.root / DAEMON_JSON.lstrip("/")).read_text())
     ours = {"nvidia": {"path": "/usr/lib/grapnel/hook/grapnel-runtime"}}
@@ -114,8 +121,65 @@ def test_nothing_else_does(node: Node, options: list[str]) -> None:
     assert look(node, *options) == ""
 
 
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        pytest.param(["--gpus", "all"], [0, 1], id="all"),
+        pytest.param(["--gpus", "1"], [0], id="a number"),
+        pytest.param(["--gpus", "device=1"], [1], id="by index"),
+        pytest.param(["--gpus", "device=1", "--env", "NVIDIA_VISIBLE_DEVICES=all"], [1], id="an image that wants more"),
+        pytest.param(["--gpus", "device=1", "--runtime", "nvidia"], [1], id="with our runtime"),
+    ],
+)
+def test_gpus_gives_what_was_asked_for_once(node: Node, options: list[str], gpus: list[int]) -> None:
+    mounts = ["sh", "-c", "nvidia-smi -L; cut -d' ' -f5 /proc/self/mountinfo | sort | uniq -d; ls /dev | grep nvidia"]
+    seen = node.run([*RUN, *options, IMAGE, *mounts]).stdout
+    assert [each.uuid for each in node.gpus if each.uuid in seen] == [node.gpus[index].uuid for index in gpus]
+    found = seen.splitlines()
+    assert set(ALL_NODES[:2]) <= set(found)
+    assert not [line for line in found if line.startswith("/")], "mounted twice"
+
+
+def test_nvidias_own_program_goes_first_while_it_is_installed(node: Node) -> None:
+    theirs = node.root / "usr/bin/nvidia-container-runtime-hook"
+    theirs.write_text("#!/bin/sh\necho theirs $1 >&2\nexit 3\n")
+    theirs.chmod(0o755)
+    try:
+        done = node.run([*RUN, "--gpus", "all", IMAGE, "true"], check=False)
+    finally:
+        theirs.unlink()
+    assert done.returncode == 125
+    assert "theirs prestart" in done.stderr
+
+
+def test_a_docker_that_looked_before_is_told_of_and_works_after_its_next_start(
+    node: Node, controller: Controller
+) -> None:
+    program, aside = GPUS_PATH, "/usr/local/sbin/aside"
+    node.run(["mv", program, aside])
+    restart(node)
+    node.run(["sleep", "3"])
+    node.run(["mv", aside, program])
+    refused = node.run([*RUN, "--gpus", "all", IMAGE, "true"], check=False)
+    assert "could not select device driver" in refused.stderr
+    told = controller.grapnel("doctor").stdout
+    assert "docker run --gpus works from Docker's next start on" in " ".join(told.split())
+
+    restart(node)
+
+    assert node.gpus[0].uuid in look(node, "--gpus", "all")
+    assert "docker-gpus-late" not in controller.grapnel("doctor").stdout
+
+
+@pytest.mark.usefixtures("node")
+def test_what_gpus_starts_goes_with_grapnel(controller: Controller) -> None:
+    foreseen = controller.grapnel("remove", "--no-cluster", "--plan", "--json").stdout
+    steps = json.loads(foreseen)["nodes"][0]["steps"]
+    assert ("remove", GPUS_PATH) in {(step["action"], step["target"]) for step in steps}
+
+
 def test_a_devices_name_brings_it_from_dockers_next_start_on(node: Node) -> None:
-    node.run(["systemctl", "restart", "docker"])
+    restart(node)
     seen = look(node, "--device", f"nvidia.com/gpu={node.gpus[1].uuid}")
     assert node.gpus[1].uuid in seen
     assert seen.count("GPU-") == 1
@@ -181,6 +245,7 @@ def podman_root(node: Node, controller: Controller) -> str:
     [
         pytest.param(["--env", "NVIDIA_VISIBLE_DEVICES=0"], 0, id="by environment"),
         pytest.param(["--device", "nvidia.com/gpu=1"], 1, id="by a device's name"),
+        pytest.param(["--gpus", "1"], 1, id="by --gpus, which is a device's name to Podman"),
         pytest.param([], None, id="not at all"),
     ],
 )

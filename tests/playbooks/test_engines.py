@@ -72,7 +72,44 @@ def test_docker_is_asked_by_its_daemon(machine: Machine, stderr: str, complaint:
         "binary": "/usr/sbin/dockerd",
         "version": "26.1.5",
         "config_error": complaint,
+        "takes_gpus": None,
     }
+
+
+PROGRAM = "/usr/local/sbin/nvidia-container-runtime-hook"
+
+
+@pytest.mark.parametrize(
+    ("program", "age_s", "known"),
+    [
+        pytest.param(PROGRAM, 60, True, id="started after ours was there"),
+        pytest.param(PROGRAM, -60, False, id="started before"),
+        pytest.param("/usr/bin/nvidia-container-runtime-hook", 60, True, id="NVIDIA's own was there"),
+        pytest.param("/opt/nvidia-container-runtime-hook", 60, False, id="where dockerd does not look"),
+    ],
+)
+def test_docker_knows_gpus_if_it_started_after_the_program(
+    machine: Machine, program: str, age_s: int, *, known: bool
+) -> None:
+    changed = int(machine.write(program, mode=0o755).stat().st_ctime)
+    machine.write("/usr/sbin/dockerd", mode=0o755)
+    machine.teach("/usr/sbin/dockerd --version", "Docker version 26.1.5+dfsg1, build a72d7cd\n")
+    machine.write("/run/docker.pid", "42\n")
+    machine.write("/proc/stat", f"cpu 1 2\nbtime {changed + age_s - 100}\n")
+    ticks = 100 * os.sysconf("SC_CLK_TCK")
+    machine.write("/proc/42/stat", f"42 (a b) c) S {' '.join('0' * 18)} {ticks} 0\n")
+
+    assert read_engines(machine.host)["docker"]["takes_gpus"] is known
+
+
+@pytest.mark.parametrize("left", ["", "42", "x", "../.."])
+def test_a_docker_that_is_gone_knows_nothing_of_gpus(machine: Machine, left: str) -> None:
+    machine.write("/usr/sbin/dockerd", mode=0o755)
+    machine.teach("/usr/sbin/dockerd --version", "Docker version 26.1.5\n")
+    machine.write(PROGRAM, mode=0o755)
+    machine.write("/proc/stat", "btime 1\n")
+    machine.write("/run/docker.pid", left)
+    assert read_engines(machine.host)["docker"]["takes_gpus"] is None
 
 
 def test_units_are_told_in_systemds_words(machine: Machine) -> None:

@@ -219,7 +219,10 @@ def test_the_page_s_declaration_converges_and_keeps_what_it_replaces(code: str, 
         if planned.is_empty:
             break
         after = simulate_apply(after, planned)
-        write(root, {path: state.content or "" for path, state in after.files.items() if state is not None})
+        there = {path: state for path, state in after.files.items() if state is not None}
+        write(root, {path: state.content or "" for path, state in there.items()})
+        for path, state in there.items():
+            (root / path.lstrip("/")).chmod(int(state.mode, 8))
         after = look(root, left.engine, after)
     assert plan(after, stack).is_empty
     theirs = "/etc/containerd/conf.d/99-nvidia.toml"

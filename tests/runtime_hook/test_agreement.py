@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.render.docker_gpus import render_gpus_program
 from runtime_hook.explain import Sources, explain
 from tests.runtime_hook.containers import HOOK, HOOK_ENVIRONMENT, Container
 from tests.runtime_hook.driverlayers import EVERYTHING
@@ -50,6 +51,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     layers: tuple[str, ...] | None = ()
     is_cdi: bool = False
+    is_gpus: bool = False
 
 
 def nothing(told: str, **more: Any) -> Case:  # noqa: ANN401 - fields of Case
@@ -187,6 +189,10 @@ CASES = {
     "a CDI device that rules deny": refused(
         "no rule allows GPUs", settings={"rules": RULES}, options={"devices": ONE_GPU}, is_cdi=True
     ),
+    "Docker's --gpus under Kubernetes": granted("docker-gpus", options={"environment": ASKED_ALL}, is_gpus=True),
+    "Docker's --gpus that rules deny": refused(
+        "no rule allows GPUs", settings={"rules": RULES}, options={"environment": ASKED_ALL}, is_gpus=True
+    ),
     "a MIG device": granted("devices", options={"devices": ONE_MIG}, layers=("mig",)),
 }
 
@@ -244,9 +250,20 @@ def make(
             words = ["grapnel-hook", "prestart", *arguments, "--entitlement", "cdi"]
             entry = {"path": str(hook), "args": words, "env": HOOK_ENVIRONMENT}
             made.with_hook, made.changes = False, {**made.changes, "hooks": {"createRuntime": [entry]}}
+        if case.is_gpus:
+            made.with_hook, made.changes = False, {"hooks": {"prestart": [as_dockerd_adds_it(tmp_path, arguments)]}}
         return made
 
     return build
+
+
+def as_dockerd_adds_it(folder: Path, arguments: list[str]) -> dict[str, Any]:
+    """Return the entry for ``--gpus``, and install what it starts: grapnel's own text, with these arguments."""
+    program = folder / "nvidia-container-runtime-hook"
+    text = render_gpus_program(hook=str(HOOK), theirs=str(folder / "none")).rstrip()
+    program.write_text(f"{text} {shlex.join(arguments)}\n")
+    program.chmod(0o755)
+    return {"path": str(program), "args": [program.name, "prestart"], "env": HOOK_ENVIRONMENT}
 
 
 def ask(made: Container) -> dict[str, Any]:

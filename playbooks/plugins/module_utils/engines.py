@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import read_imports
+from ansible_collections.grapnel.node.plugins.module_utils.docker_gpus import takes_gpus
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import (
     DISTRIBUTIONS,
@@ -59,6 +60,7 @@ def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
         "version": version.group() if version else "",
         "config_error": _config_error(host, engine, binary),
         **({"imports": read_imports(host)} if engine == "containerd" else {}),
+        **({"takes_gpus": takes_gpus(host)} if engine == "docker" else {}),
     }
 
 

@@ -58,6 +58,7 @@ _FILES = (
     "/etc/systemd/system/grapnel-drift.timer",
     "/etc/systemd/system/grapnel-node.service",
     *_DRIVER_FILES,
+    "/usr/local/sbin/nvidia-container-runtime-hook",
     "/usr/share/containers/oci/hooks.d/99-grapnel.json",
     f"{RESTART_MARKS}/containerd.service",
     f"{RESTART_MARKS}/crio.service",

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.fleet.facts import AvailablePackage, Engine, NodeFacts
-from provision.node_plan import Disruption
+from provision.node_plan import Action, Disruption
 from provision.planner.part import RESTART_MARKS
 from provision.render.docker import MAIN_PATH
+from provision.render.docker_gpus import GPUS_PATH, render_gpus_program
 from provision.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
 from provision.render.hooks_d import PODMAN_HOOK_FILE_PATH
 from tests.provision.samples import (
@@ -35,9 +36,9 @@ DOCKER = make_stack(**NO_KUBELET, runtime={"engine": "docker", "entitlement": "e
 PODMAN = make_stack(**NO_KUBELET, runtime={"engine": "podman", "entitlement": "env"})
 
 
-def with_docker(version: str = "26.1.5", config_error: str | None = None) -> NodeFacts:
+def with_docker(version: str = "26.1.5", *, takes_gpus: bool | None = True) -> NodeFacts:
     """Return a node on which Docker runs, and nothing of grapnel is."""
-    engine = Engine(binary="/usr/sbin/dockerd", version=version, config_error=config_error)
+    engine = Engine(binary="/usr/sbin/dockerd", version=version, takes_gpus=takes_gpus)
     return replace(make_facts(engines={"docker": engine}), services={UNIT: RUNNING})
 
 
@@ -54,6 +55,7 @@ def test_docker_takes_its_runtime_in_without_a_restart() -> None:
     assert steps(result.items) == [
         ("deploy", "hook"),
         ("write", HOOK_CONFIG_PATH),
+        ("write", GPUS_PATH),
         ("write", MAIN_PATH),
         ("reload", UNIT),
     ]
@@ -114,9 +116,12 @@ def test_a_node_without_docker_gets_the_distributions_first() -> None:
         ("install", "docker.io"),
         ("deploy", "hook"),
         ("write", HOOK_CONFIG_PATH),
+        ("write", GPUS_PATH),
         ("write", MAIN_PATH),
-        ("reload", UNIT),
+        ("restart", UNIT),  # nothing runs in it yet, and it looks for what --gpus starts only when it starts
     ]
+    assert result.roles.runtime is not None
+    assert not result.roles.runtime.runtime_reload
     assert plan(simulate_apply(facts, result), DOCKER).is_empty
 
 
@@ -142,3 +147,41 @@ def test_podman_needs_two_files_and_no_service() -> None:
     assert variables is not None
     assert (variables.runtime_service, variables.runtime_restart, variables.runtime_reload) == ("", False, False)
     assert plan(simulate_apply(facts, result), PODMAN).is_empty
+
+
+def test_a_docker_that_started_before_is_told_of_until_its_next_start() -> None:
+    facts = with_docker(takes_gpus=False)
+
+    first = plan(facts, DOCKER)
+    facts = simulate_apply(facts, first)
+    again = plan(facts, DOCKER)
+
+    assert again.is_empty
+    for result in (first, again):
+        (warning,) = result.warnings
+        assert warning.code == "docker-gpus-late"
+        assert "works from Docker's next start on" in warning.message
+        assert "--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=0" in warning.hint
+        assert "--device nvidia.com/gpu=0" in warning.hint
+    assert not plan(replace(facts, engines=with_docker().engines), DOCKER).warnings
+    assert not plan(edit_service(facts, UNIT, active="inactive"), DOCKER).warnings
+
+
+def test_a_new_program_for_gpus_reloads_nothing() -> None:
+    facts = edit_file(configured(), GPUS_PATH, render_gpus_program() + "# of an earlier release\n")
+
+    (item,) = plan(facts, DOCKER).items
+
+    assert (item.action, item.target, item.disruption) == (Action.WRITE, GPUS_PATH, Disruption.NONE)
+
+
+def test_somebody_elses_program_of_that_name_stays_and_is_told_of() -> None:
+    facts = edit_file(with_docker(takes_gpus=False), GPUS_PATH, '#!/bin/sh\nexec /opt/toolkit/hook "$@"\n')
+
+    result = plan(facts, DOCKER)
+
+    assert GPUS_PATH not in {item.target for item in result.items}
+    assert result.roles.runtime is not None
+    assert GPUS_PATH not in {file.path for file in result.roles.runtime.runtime_files}
+    (warning,) = result.warnings
+    assert warning.message == f"{GPUS_PATH} is not grapnel's, and decides what docker run --gpus does"

@@ -8,6 +8,7 @@ from provision.fleet.facts import AvailablePackage
 from provision.planner import package_defaults
 from provision.render.containerd import DROP_IN_PATH, MAIN_PATH
 from provision.render.declared import digest_of
+from provision.render.docker_gpus import GPUS_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     edit_file,
@@ -64,7 +65,8 @@ def test_docker_s_package_brings_no_file() -> None:
     runtime = plan(facts, make_stack(driver={"enabled": False}, runtime={"engine": "docker"})).roles.runtime
 
     assert runtime is not None
-    assert runtime.runtime_preconditions == {"/etc/docker/daemon.json": {"/etc/docker/daemon.json": ""}}
+    paths = ("/etc/docker/daemon.json", GPUS_PATH)
+    assert runtime.runtime_preconditions == {path: {"/etc/docker/daemon.json": ""} for path in paths}
 
 
 @pytest.mark.parametrize(

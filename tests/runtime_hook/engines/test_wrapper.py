@@ -178,9 +178,35 @@ def test_a_container_that_is_not_for_the_hook_does_not_start_it(
     assert (read(bundle) != config) is is_started
 
 
-def test_beside_the_hook_of_the_cdi_file_no_other_is_added(wrapper: Wrapper, bundle: Path) -> None:
-    hook = {"path": "/usr/lib/grapnel/hook/grapnel-hook", "args": ["grapnel-hook", "prestart", "--entitlement", "cdi"]}
-    config = {**ASKING, "hooks": {"createRuntime": [hook]}}
+@pytest.mark.parametrize(
+    "hooks",
+    [
+        pytest.param(
+            {
+                "createRuntime": [
+                    {"path": "/x/grapnel-hook", "args": ["grapnel-hook", "prestart", "--entitlement", "cdi"]}
+                ]
+            },
+            id="the CDI file's",
+        ),
+        pytest.param(
+            {
+                "prestart": [
+                    {
+                        "path": "/usr/local/sbin/nvidia-container-runtime-hook",
+                        "args": ["nvidia-container-runtime-hook", "prestart"],
+                        "env": ["PATH=/usr/bin"],
+                    }
+                ]
+            },
+            id="that of Docker's --gpus",
+        ),
+    ],
+)
+def test_beside_a_hook_that_the_engine_added_no_other_is_added(
+    wrapper: Wrapper, bundle: Path, hooks: dict[str, Any]
+) -> None:
+    config = {**ASKING, "hooks": hooks}
     (bundle / "config.json").write_text(json.dumps(config))
     wrapper.call("run", "ID", cwd=bundle)
     assert read(bundle) == config

@@ -35,6 +35,7 @@ RETRY_S: Final = 5.0
 RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 LOG_LINES: Final = 50  # of one node
 MAX_REASONS: Final = 20_000  # that are remembered; then every page is sent everything again
+MAX_GONE: Final = 5000  # nodes that are not there any more; so, too
 _CACHED: Final = 8
 
 
@@ -126,7 +127,11 @@ class Feed:
         with self._news:
             is_told_otherwise = self._status is not None and self._status.seen.is_led != seen.is_led
             self._status = status
-            if is_told_otherwise or len(self._reasons) > MAX_REASONS:
+            if len(self._known) > len(status.nodes) + MAX_GONE:
+                there = {node.name for node in status.nodes}
+                self._logs = {name: lines for name, lines in self._logs.items() if name in there}
+                self._begin()
+            elif is_told_otherwise or len(self._reasons) > MAX_REASONS:
                 self._begin()
             if self._update(status):
                 self._cache.clear()

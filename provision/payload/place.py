@@ -52,4 +52,6 @@ def _require_own(declaration: Path, folders: tuple[Path, ...]) -> None:
                 hint=f"if it is the payload that you mean: --payload {folders[-1]}",
             )
     except OSError as error:
-        raise PayloadError(f"{error.filename}: {(error.strerror or str(error)).lower()}", hint="see --payload") from error
+        raise PayloadError(
+            f"{error.filename}: {(error.strerror or str(error)).lower()}", hint="see --payload"
+        ) from error

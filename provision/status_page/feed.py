@@ -37,6 +37,7 @@ LOG_LINES: Final = 50  # of one node
 MAX_REASONS: Final = 20_000  # that are remembered; then every page is sent everything again
 MAX_GONE: Final = 5000  # nodes that are not there any more; so, too
 _CACHED: Final = 8
+_MAX_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,8 @@ class Feed:
 
     def _message(self, ident: str) -> Message:
         epoch, _, number = ident.partition("-")
-        is_known = epoch == self._epoch and number.isdecimal() and int(number) < self._version
+        is_number = number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS
+        is_known = epoch == self._epoch and is_number and int(number) < self._version
         before = int(number) if is_known else 0
         if before not in self._cache:
             if len(self._cache) >= _CACHED:

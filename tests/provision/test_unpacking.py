@@ -51,9 +51,7 @@ def test_what_is_broken_is_said_to_be(opened: Callable[[io.BytesIO], io.Buffered
 
 @pytest.mark.parametrize("opened", PACKED)
 @pytest.mark.parametrize("what", ["another stream", "an empty stream", "zeros", "text"])
-def test_nothing_stands_behind_what_is_packed(
-    opened: Callable[[io.BytesIO], io.BufferedReader], what: str
-) -> None:
+def test_nothing_stands_behind_what_is_packed(opened: Callable[[io.BytesIO], io.BufferedReader], what: str) -> None:
     """A minute of the controller's time went into 256 MiB of empty streams."""
     more = {"another stream": PACKED[opened], "an empty stream": EMPTY[opened], "zeros": bytes(4), "text": b"text"}
 

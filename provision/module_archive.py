@@ -13,11 +13,8 @@ of themselves is for others to read.
 from __future__ import annotations
 
 import contextlib
-import gzip
-import lzma
 import re
 import tarfile
-import zlib
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Final
@@ -25,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Final
 from provision.plain_tar import PlainMember, plain_members
 from provision.printable import printable
 from provision.regular_file import open_regular
+from provision.unpacking import BROKEN, open_gzip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +44,7 @@ _MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,63}\.ko(?:\.gz|\.xz|\.
 _LEFT_BEHIND: Final = frozenset({("log", "make.log"), ("log", ".config"), ("module", "Module.symvers")})
 _TEXTS: Final = frozenset({"PACKAGE_NAME", "PACKAGE_VERSION"})
 _SCRIPT: Final = "dkms.conf"  # dkms sources it as shell: it is never read
-_BROKEN: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, RecursionError, ValueError)
+_BROKEN: Final = (tarfile.TarError, RecursionError, *BROKEN)
 
 
 class UnfitArchive(Exception):  # noqa: N818 - it says what the archive is; the callers' errors say for whom
@@ -90,8 +88,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
     try:
         with (
             open_regular(path) as stream,
-            gzip.GzipFile(fileobj=stream) as plain,
-            tarfile.open(fileobj=plain, mode="r|", tarinfo=_PlainMember) as tar,
+            tarfile.open(fileobj=open_gzip(stream), mode="r|", tarinfo=_PlainMember) as tar,
         ):
             yield Archive(tar, {})
     except _BROKEN as error:

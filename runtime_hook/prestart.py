@@ -104,7 +104,8 @@ class Run:
         if self._root is None:
             from runtime_hook.container.root import ContainerRoot  # noqa: PLC0415 - start-up budget: ctypes for a grant
 
-            self._root = ContainerRoot(self._state.pid, self._container.rootfs, self._deadline)
+            pid, rootfs, driver_root = self._state.pid, self._container.rootfs, self._config.driver_root
+            self._root = ContainerRoot(pid, rootfs, self._deadline, driver_root)
         return self._root
 
     def _apply(self, granted: Granted) -> None:

@@ -7,9 +7,7 @@ because they do it below the same path (0112); each signs it with a key of its o
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
-import lzma
 import os
 import shutil
 import struct
@@ -19,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Final, cast
 
 from provision.builds.errors import BuildsError
 from provision.module_archive import UnfitArchive
+from provision.unpacking import open_gzip, open_xz
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,10 +69,9 @@ def _signature_bytes(plain: IO[bytes], size: int) -> int:
 @contextlib.contextmanager
 def _unpacked(name: str, packed: IO[bytes]) -> Iterator[IO[bytes]]:
     if name.endswith(".xz"):
-        with lzma.open(packed) as data:
-            yield cast("IO[bytes]", data)
+        yield open_xz(packed)
     elif name.endswith(".gz"):
-        yield cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
+        yield open_gzip(packed)
     elif name.endswith(".zst"):
         with _zstd(name, packed) as data:
             yield data

@@ -5,8 +5,6 @@ A node looks again, with its own tools, and at signatures too. This finds a wron
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from provision.bundle.errors import BundleError
 from provision.module_archive import UnfitArchive, open_archive
 from provision.printable import printable
+from provision.unpacking import open_gzip, open_xz
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,10 +90,10 @@ def _read_module(module: BuiltModule) -> dict[str, str]:
     return found
 
 
-def _unpacked(module: BuiltModule) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
+def _unpacked(module: BuiltModule) -> IO[bytes]:
     if module.name.endswith(".xz"):
-        return lzma.LZMAFile(module.content)
-    return gzip.GzipFile(fileobj=module.content) if module.name.endswith(".gz") else module.content
+        return open_xz(module.content)
+    return open_gzip(module.content) if module.name.endswith(".gz") else module.content
 
 
 def _section(data: bytes, wanted: bytes) -> bytes:

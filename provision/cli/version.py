@@ -79,8 +79,8 @@ def _payload(
     from provision.payload.place import payload_folder  # noqa: PLC0415 - start-up time
     from provision.payload.store import load_payload  # noqa: PLC0415 - start-up time
 
-    folder = payload_folder(asked, environment, declaration)
     try:
+        folder = payload_folder(asked, environment, declaration)
         return {"path": str(folder.absolute()), **_archives(load_payload(folder))}
     except GrapnelError as error:
         problems.append({"message": error.message, "hint": error.hint})

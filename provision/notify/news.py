@@ -29,7 +29,7 @@ MAX_TEXT: Final = 1000
 # worded by nodes, of which one may belong to somebody else.
 _MARKUP: Final = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _LINK: Final = re.compile(r"\](?=[\[(])")
-_CALL: Final = re.compile(r"@(?=(?:all|channel|here|everyone)\b)", re.IGNORECASE)
+_CALL: Final = re.compile(r"@(?=(?:all|channel|here|everyone)\b)|(?<!\w)@(?=\w)", re.IGNORECASE)
 
 Type = Literal[
     "rollout.started",

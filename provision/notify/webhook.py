@@ -11,7 +11,7 @@ import random
 import secrets
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from provision.notify.news import encode, headers_of
@@ -32,8 +32,8 @@ GONE: Final = 410  # the receiver wants nothing more
 class Receiver:
     """Who is told: where, what, and the key that proves it."""
 
-    url: str
-    key: bytes
+    url: str = field(repr=False)
+    key: bytes = field(repr=False)
     types: frozenset[str]
 
 

@@ -141,6 +141,14 @@ class BoundedHandler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile = _Head(self.rfile)
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """Say what is wrong with a request by its code alone: the base class repeats the request, in a page of HTML."""
+        self.close_connection = True
+        self.send_response(code)
+        self.send_header("Connection", "close")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
         """Keep no log: who looks is nobody's business."""
 

@@ -78,7 +78,8 @@ def is_of_our_page(headers: Headers) -> bool:
 
 def _without_port(host: str) -> str:
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        address, _, port = host[1:].partition("]")
+        return address if not port or port.startswith(":") else ""
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 

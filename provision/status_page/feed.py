@@ -35,7 +35,9 @@ RETRY_S: Final = 5.0
 RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 LOG_LINES: Final = 50  # of one node
 MAX_REASONS: Final = 20_000  # that are remembered; then every page is sent everything again
+MAX_GONE: Final = 5000  # nodes that are not there any more; so, too
 _CACHED: Final = 8
+_MAX_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,11 @@ class Feed:
         with self._news:
             is_told_otherwise = self._status is not None and self._status.seen.is_led != seen.is_led
             self._status = status
-            if is_told_otherwise or len(self._reasons) > MAX_REASONS:
+            if len(self._known) > len(status.nodes) + MAX_GONE:
+                there = {node.name for node in status.nodes}
+                self._logs = {name: lines for name, lines in self._logs.items() if name in there}
+                self._begin()
+            elif is_told_otherwise or len(self._reasons) > MAX_REASONS:
                 self._begin()
             if self._update(status):
                 self._cache.clear()
@@ -228,7 +234,8 @@ class Feed:
 
     def _message(self, ident: str) -> Message:
         epoch, _, number = ident.partition("-")
-        is_known = epoch == self._epoch and number.isdecimal() and int(number) < self._version
+        is_number = number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS
+        is_known = epoch == self._epoch and is_number and int(number) < self._version
         before = int(number) if is_known else 0
         if before not in self._cache:
             if len(self._cache) >= _CACHED:

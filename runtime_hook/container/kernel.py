@@ -57,8 +57,9 @@ class KernelSyscalls:
     ``enter`` and ``leave`` move between the two mount namespaces; host files are cloned outside, all else is inside.
     """
 
-    def __init__(self, pid: int, rootfs: str) -> None:
+    def __init__(self, pid: int, rootfs: str, driver_root: str = "/") -> None:
         self._rootfs = rootfs
+        self._driver_root = driver_root
         self._pid = pid
         self._namespaces = ContainerNamespaces(pid)
         self._host_root = os.stat("/")
@@ -106,7 +107,7 @@ class KernelSyscalls:
 
         A folder of sockets is read-only, too: they can be used there, and nobody puts anything in their place.
         """
-        tree = libc.clone_path(source)
+        tree = libc.clone_path(source, self._driver_root)
         mode = os.fstat(tree).st_mode
         if stat.S_IFMT(mode) not in _STAGED_TYPES[kind]:
             raise OSError(errno.EINVAL, f"not a {kind}", source)
@@ -120,7 +121,7 @@ class KernelSyscalls:
 
     def stage_node(self, source: str, major: int, minor: int) -> None:
         """Clone a device node of the host as a detached mount; read-only keeps its mode and owner as they are."""
-        tree = libc.clone_path(source)
+        tree = libc.clone_path(source, self._driver_root)
         status = os.fstat(tree)
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev != os.makedev(major, minor):
             raise OSError(errno.ENXIO, f"not the device {major}:{minor}", source)

@@ -139,10 +139,27 @@ def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     raise AssertionError("the last attempt returns or raises")
 
 
-def clone_path(path: str) -> int:
-    """Clone what a path leads to (its last name is not followed) as a detached mount."""
+def clone_path(path: str, root: str = "/") -> int:
+    """Clone what a path leads to (its last name is not followed) as a detached mount.
+
+    Below another ``root``, with which the path begins, links are that root's own: none leads out of it.
+    """
+    if root != "/":
+        return _clone_inside(path[len(root) :], root)
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW
     return _syscall(NR_open_tree, AT_FDCWD, os.fsencode(path), flags)
+
+
+def _clone_inside(path: str, root: str) -> int:
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = openat2(folder, path, os.O_PATH | os.O_NOFOLLOW, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+    finally:
+        os.close(folder)
+    try:
+        return clone_tree(found)
+    finally:
+        os.close(found)
 
 
 def clone_tree(tree: int) -> int:

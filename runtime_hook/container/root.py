@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class ContainerRoot:
     """One container's root, by its init process and where the runtime has put it on the host."""
 
-    def __init__(self, pid: int, rootfs: str, deadline: Deadline) -> None:
+    def __init__(self, pid: int, rootfs: str, deadline: Deadline, driver_root: str = "/") -> None:
         kill_after(deadline.last_s())
-        self._syscalls = KernelSyscalls(pid, rootfs)
+        self._syscalls = KernelSyscalls(pid, rootfs, driver_root)
         self._deadline = deadline
 
     def find_layout(self, inventory: Inventory | None) -> Layout:

@@ -42,6 +42,7 @@ from provision.render.errors import EngineConfigError
 from provision.runner import RunFinished, TaskDone
 from provision.runner.frames import Decoder, FrameError
 from provision.runner.translate import Translator
+from tests.fuzz.carried import CARRIED
 from tests.provision.builds.samples import build_of
 from tests.provision.samples import PAYLOAD, make_stack
 
@@ -255,4 +256,5 @@ CONTROLLER: dict[str, Callable[[bytes], Any]] = {
     "run-events": runs,
     "job-log": job_log,
     "built-modules": built_modules,
+    **CARRIED,
 }

@@ -16,6 +16,7 @@ from provision.builds.errors import ArchiveError, BuildsError
 from tests.provision.builds.samples import MEMBERS, MODULE, TREE, build_of, write_archive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CODE = b"\x7fELF" + bytes(range(256)) * 40
@@ -107,3 +108,30 @@ def test_what_a_declared_builder_gives_is_compared_with_nothing(tmp_path: Path) 
     build = build_of(builder="build1")
     rubbish = {**MEMBERS, MODULE: b"not even packed"}
     assert rewrite_archive(write_archive(tmp_path / "given", rubbish), tmp_path / "out", build)[1] == {}
+
+
+def test_a_module_does_not_say_how_much_of_the_controllers_memory_it_takes(tmp_path: Path) -> None:
+    """A file of some kilobytes with a dictionary of 700 MiB ended the controller, whose pod has 512 MiB."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 160 << 20, "mode": lzma.MODE_FAST}]
+    packed = lzma.compress(CODE, lzma.FORMAT_XZ, filters=filters)
+
+    with pytest.raises(ArchiveError, match="limit"):
+        content_of(tmp_path, f"{NAME}.xz", packed)
+
+
+@pytest.mark.parametrize("pack", [lzma.compress, gzip.compress], ids=["xz", "gz"])
+def test_nothing_stands_behind_a_packed_module(
+    tmp_path: Path, pack: Callable[[bytes], bytes], request: pytest.FixtureRequest
+) -> None:
+    """What follows the first stream is unpacked by some programs and left out by others."""
+    with pytest.raises(ArchiveError, match="something follows"):
+        content_of(tmp_path, f"{NAME}.{request.node.callspec.id}", pack(CODE) + b"more")
+
+
+def test_an_archive_is_no_train_of_empty_ones(tmp_path: Path) -> None:
+    """256 MiB of empty streams took a minute of the controller's time before anything of them was read."""
+    given = tmp_path / "given"
+    given.write_bytes(gzip.compress(b"", mtime=0) * 1000)
+
+    with pytest.raises(ArchiveError, match="something follows"):
+        rewrite_archive(given, tmp_path / "out", build_of())

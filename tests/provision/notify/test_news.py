@@ -121,6 +121,23 @@ def test_what_a_node_says_is_one_short_line() -> None:
     assert len(encode(told[0])) < 5000
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("@alice look", "@ alice look"),
+        ("(@bob.smith)", "(@ bob.smith)"),
+        ("\u2060@carol", "\\u2060@ carol"),
+        ("grapnel@0.service of ops@example.com", "grapnel@0.service of ops@example.com"),
+        ("a @ b", "a @ b"),
+    ],
+)
+def test_a_node_calls_no_single_person_in_a_chat(said: str, shown: str) -> None:
+    """Mattermost and Rocket.Chat tell everybody whose name follows an ``@`` in what is posted to them."""
+    told = hear(newsroom(), ("n1", Phase.FAILED, said))
+
+    assert told[0].text.endswith(f": {shown}")
+
+
 def test_messages_follow_the_contract() -> None:
     room = newsroom(begun=False)
     told = [

@@ -128,6 +128,22 @@ def test_a_node_that_leaves_is_gone_and_may_come_back() -> None:
     assert set(page.shown()) == set(SMALL.nodes)
 
 
+def test_names_that_come_and_go_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may register Nodes had each name remembered, with what was seen of it, for as long as the page ran."""
+    monkeypatch.setattr(feed_module, "MAX_GONE", 100)
+    feed, page = started()
+    page.ask()
+    one = next(iter(SMALL.nodes.values()))
+    for number in range(2000):
+        feed.take(replace(SMALL, nodes={**SMALL.nodes, f"n{number}": replace(one, name=f"n{number}")}))
+    page.ask()
+
+    assert len(feed._known) <= len(SMALL.nodes) + 101
+    assert len(feed._logs) <= len(SMALL.nodes) + 101
+    assert set(page.shown()) == {*SMALL.nodes, "n1999"}
+    assert len(feed._logs[next(iter(SMALL.nodes))]) == 1
+
+
 def test_a_page_of_a_server_that_was_started_again_is_sent_everything() -> None:
     _feed, page = started()
     page.ask()

@@ -72,6 +72,9 @@ def test_a_name_that_is_not_ours_is_refused() -> None:
         ("localhost.evil.example", False),
         ("", False),
         ("[", False),
+        ("[::1].evil.example", False),
+        ("[::1]@evil.example:80", False),
+        ("localhost@evil.example", False),
     ],
 )
 def test_which_names_are_ours(host: str, *, ours: bool) -> None:

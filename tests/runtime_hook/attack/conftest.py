@@ -22,7 +22,20 @@ FILES = (
     "usr/share/vulkan/icd.d/nvidia_icd.json",
     "usr/share/glvnd/egl_vendor.d/10_nvidia.json",
     "proc/driver/nvidia/params",
+    "etc/cufile.json",
+    "run/udev/data/c4:16",
 )
+# Device nodes of what a container asks for besides GPUs; an IMEX channel has its number as minor.
+FURTHER = {
+    "nvidia-fs0": 57,
+    "gdrdrv": 56,
+    "infiniband/uverbs0": 55,
+    "infiniband/rdma_cm": 54,
+    "nvidia-nvswitchctl": 53,
+    "nvidia-nvswitch0": 52,
+    "nvidia-caps-imex-channels/channel0": 0,
+    "nvidia-caps-imex-channels/channel7": 7,
+}
 
 
 def furnish(driver: DriverTree) -> DriverTree:
@@ -34,6 +47,8 @@ def furnish(driver: DriverTree) -> DriverTree:
     (driver.root / "sbin").mkdir(exist_ok=True)
     shutil.copy(BUSYBOX, driver.root / "sbin/ldconfig")
     driver.node("nvidia-modeset", 58)
+    for name, minor in FURTHER.items():
+        driver.node(name, minor)
     return driver
 
 

@@ -36,8 +36,12 @@ FOLDER_TARGETS = {
     "the loader's settings": "etc/ld.so.conf.d",
     "the sockets": "run/nvidia-persistenced",
     "run": "run",
+    "the folder of udev": "run/udev",
+    "udev's database": "run/udev/data",
     "the compat folder": "usr/local/cuda/compat",
     "dev": "dev",
+    "the InfiniBand devices": "dev/infiniband",
+    "the IMEX channels": "dev/nvidia-caps-imex-channels",
     "proc": "proc",
     "the driver in proc": "proc/driver/nvidia",
 }
@@ -51,6 +55,11 @@ FILE_TARGETS = {
     "the OpenCL vendor": "etc/OpenCL/vendors/nvidia.icd",
     "a device node": "dev/nvidia0",
     "a control node": "dev/nvidiactl",
+    "the settings of cuFile": "etc/cufile.json",
+    "the device of nvidia-fs": "dev/nvidia-fs0",
+    "the device of GDRCopy": "dev/gdrdrv",
+    "an InfiniBand device": "dev/infiniband/uverbs0",
+    "an IMEX channel": "dev/nvidia-caps-imex-channels/channel0",
     "the parameters in proc": "proc/driver/nvidia/params",
 }
 TARGETS = {**FOLDER_TARGETS, **FILE_TARGETS}

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 120
+ASKED = (
+    "NVIDIA_VISIBLE_DEVICES=all",
+    "NVIDIA_DRIVER_CAPABILITIES=all",
+    "NVIDIA_IMEX_CHANNELS=0,7",
+    *(f"NVIDIA_{word}=enabled" for word in ("GDS", "GDRCOPY", "MOFED", "NVSWITCH")),
+)
 CONTAINER = {
-    "process": {"env": ["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"]},
+    "process": {"env": list(ASKED)},
     "linux": {"resources": {"devices": [{"allow": True, "access": "rwm"}]}},
 }
 

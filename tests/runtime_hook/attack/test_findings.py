@@ -19,10 +19,12 @@ import pytest
 from runtime_hook.bundle import parse_container
 from runtime_hook.config import parse_config
 from runtime_hook.container.injection import apply_plan
+from runtime_hook.container.libc import clone_path
 from runtime_hook.container.mounttable import is_mounted_outside
 from runtime_hook.container.undo import UndoLog
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import DeadlineError, InjectionError, RequestError
+from runtime_hook.host.hosttree import HostTree
 from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge, name_key
 from runtime_hook.loader.elf import identify
 from runtime_hook.origin import Origin
@@ -161,6 +163,34 @@ def test_the_limit_striking_while_a_step_is_undone_does_not_forget_that_step() -
     with pytest.raises(DeadlineError):
         undo_log.undo_to(0)
     assert syscalls.state() == before
+
+
+@pytest.mark.functional
+@pytest.mark.parametrize("target", ["{host}", "../../host", "/proc/self/root{host}"])
+def test_a_link_in_another_driver_root_shows_no_file_of_the_host(tmp_path: Path, target: str) -> None:
+    """Its paths were resolved when the driver was searched for, and followed by the host's kernel afterwards."""
+    root, host = tmp_path / "driver", tmp_path / "host"
+    for folder in (root / "usr/lib", host):
+        folder.mkdir(parents=True)
+        (folder / "libcuda.so.1").write_text("the driver's" if folder != host else "the host's")
+    path = HostTree(str(root)).host_path("/usr/lib/libcuda.so.1")
+    assert content_of(clone_path(path, str(root))) == "the driver's"
+
+    (root / "usr/lib").rename(root / "usr/lib64")
+    (root / "usr/lib").symlink_to(target.format(host=host))
+    with pytest.raises(OSError, match=r"libcuda\.so\.1"):
+        clone_path(path, str(root))
+
+    (root / "usr/lib").unlink()
+    (root / "usr/lib").symlink_to("/usr/lib64")
+    assert content_of(clone_path(path, str(root))) == "the driver's"
+
+
+def content_of(tree: int) -> str:
+    try:
+        return Path(f"/proc/self/fd/{tree}").read_text()
+    finally:
+        os.close(tree)
 
 
 @contextmanager

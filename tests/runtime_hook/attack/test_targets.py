@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runtime_hook.bundle import parse_container
+from runtime_hook.config import load_config
+from runtime_hook.decision import Granted, decide
+from runtime_hook.host.discovery import discover
+from runtime_hook.host.hosttree import HostTree
+from tests.runtime_hook.attack.conftest import FURTHER
 from tests.runtime_hook.attack.hostile import FOLDER_TARGETS, KINDS, LINKS, TARGETS
-from tests.runtime_hook.attack.rounds import Scene, breaches
+from tests.runtime_hook.attack.rounds import CONTAINER, Scene, breaches
+from tests.runtime_hook.nodes import LAYOUT
 from tests.sampled import every_second
 
 if TYPE_CHECKING:
@@ -21,6 +28,18 @@ ROUNDS = 30
 def test_an_image_without_malice_gets_its_gpu(ground: Ground) -> None:
     (only,) = ground.play(Scene("an honest image"))
     assert (only.outcome, only.breaches) == ("done", []), only.text
+
+
+def test_an_image_without_malice_gets_everything_that_is_attacked(ground: Ground) -> None:
+    host, settings = discover(HostTree(str(ground.driver.root))), load_config(ground.arguments[1], trusted=False)
+    asking = parse_container({**CONTAINER, "root": {"path": "/root"}}, "/bundle")
+    decision = decide(asking, settings, lambda: host, lambda _: LAYOUT)
+
+    assert isinstance(decision, Granted)
+    planned = " ".join(operation.describe() for operation in decision.plan)
+    for place in ("/run/udev/data on", "/etc/cufile.json on", *(f"/dev/{name} " for name in FURTHER)):
+        assert place in planned
+    assert "give " not in planned, "something is not on this host"
 
 
 def test_a_root_that_hands_mounts_on_to_the_host_is_refused(ground: Ground) -> None:

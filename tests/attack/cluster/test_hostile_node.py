@@ -1,7 +1,7 @@
 """Root of one node, with its kubelet's certificate, against what grapnel believes of another one.
 
 Whole runs and uninstallations beside a mirror pod or a forged Event are in tests/provision/jobs/test_forged_itself.py
-and tests/provision/controller/test_workload_itself.py.
+and tests/provision/controller/test_workload_itself.py. What is refused, the API server refuses: grapnel relies on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from provision.jobs.objects import AgentPod, newest_pod
 from provision.rollout.model import NodeView
 from tests.attack.cluster import naive
 from tests.attack.cluster.identities import OURS, Identity, kubelet_of
-from tests.provision.cluster.stage import GPU
+from tests.provision.cluster.stage import GPU, wait_until
 from tests.provision.controller.samples import FINGERPRINT
 from tests.provision.stacks.samples import stack
 
@@ -88,8 +88,7 @@ def test_a_mirror_pod_is_not_taken_for_that_of_another_node_s_job(  # noqa: PLR0
     admin: Identity, api: Api, kubelet: Identity, evil: str, victim: str, name: str
 ) -> None:
     uid = job_of(admin, name, victim)["metadata"]["uid"]
-    while newest_pod(pods_of(api, name), uid, victim) is None:
-        time.sleep(0.1)
+    wait_until(lambda: newest_pod(pods_of(api, name), uid, victim) is not None, "the Job has its pod")
     time.sleep(1.1)  # the forged one is the newest, by seconds
     labels = {"job-name": name, "batch.kubernetes.io/job-name": name, "batch.kubernetes.io/controller-uid": uid}
     kubelet.make(mirror(kubelet, evil, f"{name}-forged", labels | {"grapnel.dev/node-job": label_of(victim)}))
@@ -206,9 +205,26 @@ def running_job(admin: Identity, api: Api, victim: str) -> tuple[str, str]:
     name = "running"
     admin.make({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": OURS}})
     job_of(admin, name, victim)
-    while not (pods := pods_of(api, name)):
-        time.sleep(0.1)
-    return name, pods[0].metadata.name
+    wait_until(lambda: bool(pods_of(api, name)), "the Job has its pod")
+    return name, pods_of(api, name)[0].metadata.name
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["its own", "another's"])
+def test_a_kubelet_has_the_pods_of_its_own_node_and_their_secrets(  # noqa: PLR0913 - fixtures
+    admin: Identity, kubelet: Identity, evil: str, victim: str, name: str, *, is_own: bool
+) -> None:
+    admin.make({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": OURS}})
+    mounted = {"name": "s", "secret": {"secretName": name}}
+    spec = {"nodeName": evil if is_own else victim, "containers": [{"name": "c", "image": "x"}], "volumes": [mounted]}
+    admin.make({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": OURS}, "spec": spec})
+
+    def ask(method: str, path: str) -> bool:
+        return kubelet.ask(method, f"/api/v1/namespaces/{OURS}/{path}/{name}").refusal == ""
+
+    if is_own:
+        wait_until(lambda: ask("GET", "secrets"), "the Node authorizer knows of the pod")
+    assert ask("GET", "secrets") is is_own
+    assert ask("DELETE", "pods") is is_own
 
 
 @pytest.mark.parametrize("whose", ["its own", "another's"])

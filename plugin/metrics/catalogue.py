@@ -303,7 +303,7 @@ REGISTRATIONS = Metric(
     ("resource",),
 )
 CONFIG_UP = Metric(
-    "grapnel_config_up", "gauge", "Whether the daemon has what its file says; 0: a reload was refused, the former counts."
+    "grapnel_config_up", "gauge", "Whether the configuration is that of the file; 0: it was refused, the former counts."
 )
 CONFIG_BY_LABEL = Metric("grapnel_config_by_label_up", "gauge", "Whether the node has the configuration of its label.")
 DRIFT_DIFFERENCES = Metric(

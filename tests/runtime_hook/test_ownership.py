@@ -57,22 +57,25 @@ def test_on_the_host_nothing_but_the_owner_counts() -> None:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Make a folder that every user reaches."""
+    """Make a folder that every user reaches, with the hook in it: a checkout may be where only root does."""
     path = Path(tempfile.mkdtemp(prefix="grapnel-test-"))
     path.chmod(0o755)
+    shutil.copytree(REPOSITORY / "runtime_hook", path / "runtime_hook", ignore=shutil.ignore_patterns("__pycache__"))
+    for one in path.rglob("*"):
+        one.chmod(0o755 if one.is_dir() else 0o644)
     yield path
     shutil.rmtree(path)
 
 
-def read_in_namespace(path: Path) -> str:
+def read_in_namespace(folder: Path, path: Path) -> str:
     user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "unshare", "--map-root-user"]
-    argv = [*user, "/usr/bin/python3", "-ISc", READ, str(REPOSITORY), str(path)]
+    argv = [*user, "/usr/bin/python3", "-ISc", READ, str(folder), str(path)]
     return subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/").stdout.strip()
 
 
 @pytest.mark.functional
-def test_a_file_of_the_hosts_root_is_trusted_in_a_namespace_without_it() -> None:
-    assert read_in_namespace(Path("/etc/passwd")) == "trusted"
+def test_a_file_of_the_hosts_root_is_trusted_in_a_namespace_without_it(folder: Path) -> None:
+    assert read_in_namespace(folder, Path("/etc/passwd")) == "trusted"
 
 
 @pytest.mark.functional
@@ -89,4 +92,4 @@ def test_a_file_that_another_could_have_put_there_is_not(folder: Path, owner: in
     path.write_text("{}")
     path.chmod(mode)
     os.chown(path, owner, owner)
-    assert read_in_namespace(path) != "trusted"
+    assert read_in_namespace(folder, path) != "trusted"

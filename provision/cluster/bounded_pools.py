@@ -6,7 +6,9 @@ Its timeouts are of each wait: whoever sends a byte now and then, in an answer, 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import threading
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -17,10 +19,11 @@ from provision.asking import Deadline
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from urllib3 import PoolManager
 
+ALONE: Mapping[str, str] = MappingProxyType({"Connection": "close"})  # no request after this one on its connection
 _OF_THREAD = threading.local()  # the deadline of the request that a thread is at
 
 
@@ -47,6 +50,14 @@ def _take(sock: socket.socket) -> None:
         deadline.take(sock)
 
 
+class _LastAnswer(http.client.HTTPResponse):
+    """Ends its connection, whether the server has said that it will or not (RFC 9112, 9.6)."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.will_close = True
+
+
 class _Http(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         sock = super()._new_conn()
@@ -56,6 +67,8 @@ class _Http(HTTPConnection):
     def request(self, *asked: Any, **more: Any) -> None:  # noqa: ANN401 - what the base class takes
         if self.sock is not None:  # it is kept from a request before
             _take(self.sock)
+        is_last = ALONE.items() <= (more.get("headers") or {}).items()
+        self.response_class = _LastAnswer if is_last else http.client.HTTPResponse
         super().request(*asked, **more)
 
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S: Final = 5.0
 _PIECE_BYTES: Final = 1 << 16
 _UNAUTHORIZED: Final = 401
-_ALONE: Final = {"Connection": "close"}  # a stream that is ended must not take along who has its connection next
 
 
 class Transport:
@@ -147,7 +146,8 @@ class Transport:
 
     def _begin(self, client: ApiClient, request: Request) -> RESTResponse:
         with self._failures(), bounded_pools.within(request.whole_s):
-            return self._open(client, request, headers=_ALONE)
+            # A stream that is ended must not take along who has its connection next.
+            return self._open(client, request, headers=bounded_pools.ALONE)
 
     def _open(
         self, client: ApiClient, request: Request, headers: Mapping[str, str] = MappingProxyType({})

@@ -194,6 +194,30 @@ def test_a_stream_that_is_ended_takes_nobody_along(server: ThreadingHTTPServer) 
     assert asked == ["close", "", ""]
 
 
+def test_nothing_more_is_asked_on_the_connection_of_a_stream(server: ThreadingHTTPServer) -> None:
+    """A server that does not say that it will end the connection ends it all the same, in the next request at times."""
+    server.RequestHandlerClass.protocol_version = "HTTP/1.1"  # type: ignore[attr-defined] # connections are kept
+    peers: list[object] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        peers.append(handler.client_address)
+        handler.close_connection = False  # as one that has not looked yet
+        handler.send_response(200)
+        handler.send_header("Content-Length", "2")
+        handler.end_headers()
+        handler.wfile.write(b"a\n")
+
+    server.RequestHandlerClass.do_GET = answer  # type: ignore[attr-defined] # of this server alone
+    transport = Transport(kubeconfig(server))
+    for _ in range(2):
+        stream = transport.stream(GET)
+        assert list(stream.lines) == [b"a"]
+        stream.release()
+    assert [transport.send(GET).code for _ in range(2)] == [200, 200]
+    assert peers[2] == peers[3], "others share theirs"
+    assert len(set(peers)) == 3
+
+
 def test_a_stream_is_ended_while_another_thread_reads_it(server: ThreadingHTTPServer) -> None:
     server.RequestHandlerClass.protocol_version = "HTTP/1.1"  # type: ignore[attr-defined] # which has chunks
     is_over = threading.Event()

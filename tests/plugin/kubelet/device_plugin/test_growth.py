@@ -77,7 +77,8 @@ def test_streams_on_connections_of_their_own_cost_nothing(daemon: DaemonProcess)
 
 
 def test_registrations_after_streams_that_ended_cost_nothing(tmp_path: Path) -> None:
-    with DaemonProcess(tmp_path, stream_gap_s=0.001) as daemon, Kubelet(daemon.kubelet_root) as kubelet:
+    made = DaemonProcess(tmp_path, stream_gap_s=0.001, backoff_min_s=0.001, backoff_max_s=0.001)
+    with made as daemon, Kubelet(daemon.kubelet_root) as kubelet:
 
         def end_stream() -> None:
             count = kubelet.registry.registrations

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journey.conftest import OLD_VERSION, VERSION
-from tests.journey.foreseen import look
 from tests.journey.test_driver_swap import works_with
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ def test_what_is_said_in_a_day_is_so(controller: Controller, node: Node) -> None
     breaks_things_by_hand_and_mends_them(controller, node)
     upgrades(controller, node)
     rolls_back(controller, node)
-    abandons(controller, node)
     removes(controller, node)
 
 
@@ -119,19 +117,6 @@ def rolls_back(controller: Controller, node: Node) -> None:
     status = said(controller, "status", code=1)
     assert f"it has driver {OLD_VERSION}, and {VERSION} is declared" in status
     assert f"{OLD_VERSION}, by its record" in status
-
-
-def abandons(controller: Controller, node: Node) -> None:
-    """What is known of the upgrade goes; nothing on the node does."""
-    before = look(node, [])
-
-    done = controller.call("abandon", NAME)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert look(node, []) == before
-    assert running(node) == list(SERVICES)
-    assert "returned" not in said(controller, "status", code=1)
-    assert VERSION in said(controller, "plan"), "the upgrade is planned again"
 
 
 def removes(controller: Controller, node: Node) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,7 +90,8 @@ def test_a_mirror_pod_is_not_taken_for_that_of_another_node_s_job(  # noqa: PLR0
 ) -> None:
     uid = job_of(admin, name, victim)["metadata"]["uid"]
     wait_until(lambda: newest_pod(pods_of(api, name), uid, victim) is not None, "the Job has its pod")
-    time.sleep(1.1)  # the forged one is the newest, by seconds
+    made = max(pod["metadata"]["creationTimestamp"] for pod in admin.items(f"/api/v1/namespaces/{OURS}/pods"))
+    wait_until(lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" > made, "the forged one is the newest, by seconds")
     labels = {"job-name": name, "batch.kubernetes.io/job-name": name, "batch.kubernetes.io/controller-uid": uid}
     kubelet.make(mirror(kubelet, evil, f"{name}-forged", labels | {"grapnel.dev/node-job": label_of(victim)}))
 

@@ -149,7 +149,7 @@ def test_settings_that_are_left_of_our_runtime_in_docker_are_told(machine: Machi
     )
     machine.write(docker.MAIN_PATH, text)
 
-    assert problems(machine)[0].startswith("/etc/docker/daemon.json:3 sets something of the handler 'nvidia'")
+    assert problems(machine)[0].startswith("/etc/docker/daemon.json:3 configures the handler 'nvidia'")
 
 
 def test_a_runtime_of_somebody_else_with_our_program_is_told(machine: Machine) -> None:
@@ -220,7 +220,7 @@ def test_settings_of_our_handler_in_anothers_drop_in_are_told(machine: Machine) 
     site = "/etc/containerd/conf.d/20-site.toml"
     machine.write(site, f"version = 3\n\n[plugins.'{V3}'.containerd.runtimes.nvidia]\nsnapshotter = 'native'\n")
 
-    assert problems(machine)[0].startswith(f"{site}:3 sets something of the handler 'nvidia'")
+    assert problems(machine)[0].startswith(f"{site}:3 configures the handler 'nvidia'")
 
 
 def test_a_handler_of_somebody_else_with_our_base_specification_is_told(machine: Machine) -> None:
@@ -255,7 +255,7 @@ def test_allowed_annotations_of_our_handler_in_anothers_file_of_crio_are_told(ma
         site, '# theirs\n[crio.runtime.runtimes.nvidia]\nallowed_annotations = ["io.kubernetes.cri-o.Devices"]\n'
     )
 
-    assert problems(machine)[0].startswith(f"{site}:2 sets something of the handler 'nvidia'")
+    assert problems(machine)[0].startswith(f"{site}:2 configures the handler 'nvidia'")
 
 
 def test_a_default_in_k3ss_settings_is_told_where_it_is_made(machine: Machine) -> None:

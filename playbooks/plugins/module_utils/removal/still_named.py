@@ -110,8 +110,8 @@ def _naming_handlers(engine: str, files: list[_File], going: set[str]) -> Iterat
             present = _handlers(file.present).get(name)
             place = file.path if present is None else f"{file.path}:{present.line}"
             yield (
-                f"{place} sets something of the handler {name!r}, which goes with grapnel, and is none by itself: "
-                "take its lines out, then remove again"
+                f"{place} configures the handler {name!r}, which is removed with grapnel: "
+                "take these lines out, then remove again"
             )
 
 

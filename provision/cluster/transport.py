@@ -260,8 +260,11 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> BaseException | None:
+    """Of the client's own error its context, which it hides; of others that may be what the caller was at before."""
     inner = [each for each in (*error.args, getattr(error, "reason", None)) if isinstance(each, BaseException)]
-    return inner[0] if inner else error.__cause__ or error.__context__
+    if inner:
+        return inner[0]
+    return error.__context__ if isinstance(error, ApiException) else error.__cause__
 
 
 def _with_token(document: Mapping[str, Any]) -> dict[str, Any]:

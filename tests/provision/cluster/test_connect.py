@@ -44,6 +44,22 @@ def test_a_cluster_that_does_not_answer_is_told_at_once_and_never_replaced_by_th
         connect(None, None, {"KUBECONFIG": str(path)}, state_file=tmp_path / "j", rules=RULES, machines={})
 
 
+def test_why_there_is_no_answer_is_not_what_the_caller_was_at_before(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    config = {
+        "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x"}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(config))
+
+    try:
+        (tmp_path / "none").read_text()
+    except FileNotFoundError:
+        with pytest.raises(UnreachableError, match="does not answer: connection refused"):
+            connect(None, None, {"KUBECONFIG": str(path)}, state_file=tmp_path / "j", rules=RULES, machines={})
+
+
 @pytest.mark.slow
 def test_the_client_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, provision.cluster; print([name for name in ('kubernetes', 'urllib3') if name in sys.modules])"

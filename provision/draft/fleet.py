@@ -67,8 +67,7 @@ def _key(facts: NodeFacts) -> bytes:
         node=msgspec.structs.replace(facts.node, hostname="n", machine_id="m", boot_id="b"),
         package_manager=msgspec.structs.replace(facts.package_manager, lists_age_s=None, locked_by=None),
         services={
-            unit: each and msgspec.structs.replace(each, started_monotonic_us=None)
-            for unit, each in facts.services.items()
+            unit: each and msgspec.structs.replace(each, newer_files=()) for unit, each in facts.services.items()
         },
         device_holders=(),
         disk_free={},

@@ -161,13 +161,16 @@ class FileState(Fact, frozen=True, kw_only=True):
 
 
 class Service(Fact, frozen=True, kw_only=True):
-    """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``, ``KillMode``)."""
+    """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``, ``KillMode``).
+
+    ``newer_files`` were changed since it came to its present state, and are read only when it starts.
+    """
 
     load: grammar.Word = "not-found"
     active: grammar.Word = "inactive"
     enabled: grammar.Word = ""
-    started_monotonic_us: grammar.Microseconds | None = None
     kill_mode: grammar.Word = ""
+    newer_files: Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=16)] = ()
 
 
 _Paths = Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=64)]

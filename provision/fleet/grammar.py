@@ -35,7 +35,6 @@ Pid = Annotated[int, Meta(ge=1, le=1 << 22)]  # PID_MAX_LIMIT
 UserId = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 NumaNode = Annotated[int, Meta(ge=-1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=-1, le=1 << 31)]  # a module that is being unloaded has -1 users
-Microseconds = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Moment = Annotated[int, Meta(ge=0, le=253_402_300_799)]  # seconds since 1970, to the end of the year 9999
 ModuleNumber = Annotated[int, Meta(ge=0, le=9_999_999_999)]  # of 32 bits, as the driver writes it

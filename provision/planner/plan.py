@@ -5,23 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.driver.catalogue import find_distribution
-from provision.node_plan import NodePlan, Problem, Role, Roles
+from provision.driver.distributions.runfile import PERSISTENCED_UNIT
+from provision.node_plan import Action, NodePlan, Problem, Role, Roles
 from provision.planner.driver import changes_driver, loads_driver, plan_driver
+from provision.planner.holders import DAEMON_UNIT
 from provision.planner.kubelet import plan_kubelet
+from provision.planner.kubernetes_engines import find_engine
 from provision.planner.node_daemon import plan_node_daemon
-from provision.planner.part import Part
+from provision.planner.part import Part, is_restart_due
 from provision.planner.record import with_record
 from provision.planner.runtime import plan_runtime
 from provision.planner.tuning import changes_hugepages, plan_tuning
 from provision.products import recognise
+from provision.render.kubelet import declared_settings
+from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from provision.fleet.facts import NodeFacts
-    from provision.node_plan import DriverVariables, KubeletVariables, NodeDaemonVariables
+    from provision.node_plan import DriverVariables, Item, KubeletVariables, NodeDaemonVariables
     from provision.payload.model import Payload
     from provision.spec.model import StackSpec
+
+_TAKES_IN = (Action.RELOAD, Action.RESTART, Action.START)
 
 
 def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
@@ -74,7 +81,12 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
         items=items,
         roles=Roles() if problems else variables,
         problems=tuple(dict.fromkeys(problems)),
-        warnings=(*(each for part in parts for each in part.warnings), *_released(facts, stack), *others),
+        warnings=(
+            *(each for part in parts for each in part.warnings),
+            *_released(facts, stack),
+            *_not_in_force(facts, stack, items),
+            *others,
+        ),
         derived=driver.derived,
     )
 
@@ -90,3 +102,34 @@ def _released(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
             hint="an upgrade does that at its end; where none has the node, `grapnel-node resume` on it does",
         ),
     )
+
+
+def _not_in_force(facts: NodeFacts, stack: StackSpec, items: Collection[Item]) -> Iterator[Problem]:
+    """Yield which services may not know yet what their files say, and are not about to take it in.
+
+    That is no change: another tool may write the same file every night, and nothing is restarted for that.
+    """
+    told = {item.target for item in items if item.action in _TAKES_IN}
+    engine = find_engine(facts, stack.runtime.engine)
+    kubelet = facts.kubelet.unit if facts.kubelet and declared_settings(stack.node.kubelet) else ""
+    units = {
+        engine.service: stack.runtime.enabled,
+        kubelet: bool(kubelet),
+        PERSISTENCED_UNIT: stack.driver.enabled,
+        DAEMON_UNIT: stack.plugin.enabled,
+    }
+    for unit in (name for name, is_declared in units.items() if is_declared):
+        newer = facts.service(unit).newer_files
+        if newer and unit not in told and not is_restart_due(facts, unit):
+            is_reload = unit == engine.service and engine.reloads and not any(map(_is_of_unit, newer))
+            verb = "reload" if is_reload else "restart"
+            reload = "systemctl daemon-reload && " if any(map(_is_of_unit, newer)) else ""
+            yield Problem(
+                code="service-not-restarted",
+                message=f"{unit} was started before {few(newer)} changed: it may not know what was changed",
+                hint=f"on the node: `{reload}systemctl {verb} {unit}`",
+            )
+
+
+def _is_of_unit(path: str) -> bool:
+    return "/systemd/system/" in path

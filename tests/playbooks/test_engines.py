@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, read_engines
-from ansible_collections.grapnel.node.plugins.module_utils.units import (
-    read_units,
-)
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
 
 if TYPE_CHECKING:
@@ -116,20 +116,63 @@ def test_units_are_told_in_systemds_words(machine: Machine) -> None:
     machine.teach(
         "systemctl show",
         "Id=containerd.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"
-        "ActiveEnterTimestampMonotonic=12\nKillMode=process\n\n"
-        "Id=crio.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\nActiveEnterTimestampMonotonic=0\n",
+        "StateChangeTimestampMonotonic=12\nKillMode=process\n\n"
+        "Id=crio.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\nStateChangeTimestampMonotonic=0\n",
     )
 
-    units = read_units(machine.host)
+    units = read_units(machine.host, Clock())
 
     assert units["containerd.service"] == {
         "load": "loaded",
         "active": "active",
         "enabled": "enabled",
-        "started_monotonic_us": 12,
         "kill_mode": "process",
+        "newer_files": [],
     }
-    assert units["crio.service"]["started_monotonic_us"] is None
+    assert units["crio.service"]["load"] == "not-found"
+
+
+def at_work(unit: str, since_s: float, **more: str) -> str:
+    told = {"Id": unit, "LoadState": "loaded", "ActiveState": "active", **more}
+    lines = [f"{name}={value}" for name, value in told.items()]
+    return "\n".join([*lines, f"StateChangeTimestampMonotonic={int(since_s * 1_000_000)}", "", ""])
+
+
+CONFIG, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
+LIMITS = "/etc/systemd/system/containerd.service.d/limits.conf"
+SETTINGS = "/var/lib/kubelet/config.yaml"
+GENERATED = "/run/systemd/generator/containerd.service.d/x.conf"
+
+
+def newer_files(machine: Machine, since_s: float, *, age_s: float = 60, **more: str) -> dict[str, list[str]]:
+    """Return what is newer than services at work since a moment, 1000 s after the boot; files are of `age_s` before."""
+    for path in (CONFIG, DROP_IN, LIMITS, GENERATED, "/etc/docker/daemon.json", SETTINGS):
+        machine.write(path, "")
+    os.utime(machine.host.path(DROP_IN), (1, 1))  # as `cp -p` leaves it
+    written = machine.host.path(LIMITS).stat().st_ctime
+    clock = replace(Clock(), now=lambda: written + age_s, monotonic=lambda: 1000.0)
+    units = at_work("containerd.service", since_s, DropInPaths=f"{LIMITS} {GENERATED}", **more)
+    machine.teach("systemctl show", units + at_work("docker.service", 990) + at_work("kubelet.service", since_s))
+    told = read_units(machine.host, clock, list(read_files(machine.host, [SETTINGS])), {"kubelet.service": [SETTINGS]})
+    return {unit: each["newer_files"] for unit, each in told.items()}
+
+
+def test_what_a_service_reads_at_its_start_and_was_changed_since_is_told(machine: Machine) -> None:
+    assert newer_files(machine, 100) == {
+        "containerd.service": [DROP_IN, CONFIG, LIMITS],
+        "docker.service": [],
+        "kubelet.service": [SETTINGS],
+    }
+    assert not any(newer_files(machine, 990).values())
+
+
+def test_a_service_that_does_not_run_has_all_before_it(machine: Machine) -> None:
+    assert newer_files(machine, 100, ActiveState="inactive")["containerd.service"] == []
+
+
+@pytest.mark.parametrize("age_s", [4000, -4000], ids=["set forward", "set back"])
+def test_a_clock_that_was_set_since_makes_no_file_newer(machine: Machine, age_s: float) -> None:
+    assert newer_files(machine, 100, age_s=age_s)["containerd.service"] == []
 
 
 def test_what_a_killed_run_left_beside_a_file_is_no_file_of_the_engine(machine: Machine) -> None:

@@ -8,15 +8,17 @@ the next one (``docs/contracts/node-facts``).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils import kubernetes_engines
+from ansible_collections.grapnel.node.plugins.module_utils.newer_files import find_newer_files
 from ansible_collections.grapnel.node.plugins.module_utils.preflight import unattended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 
 RESTART_MARKS = "/run/grapnel/restart"
 DAEMON_RELOAD_MARK = "/run/grapnel/daemon-reload"
@@ -53,7 +55,8 @@ _UNITS = (
     *kubernetes_engines.UNITS,
     *unattended.UNITS,
 )
-_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonotonic,KillMode"
+_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,StateChangeTimestampMonotonic,KillMode,FragmentPath,DropInPaths"
+_NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 _TIMEOUT_S = 20.0
 
 
@@ -75,10 +78,22 @@ class UnitState:
         return self.active in ("active", "activating", "reloading")
 
 
-def read_units(host: Host) -> dict[str, Any]:
-    """Return the facts ``services``; a unit that systemd does not know is ``not-found``."""
+def read_units(
+    host: Host, clock: Clock, files: Collection[str] = (), own: Mapping[str, Sequence[str]] = _NONE
+) -> dict[str, Any]:
+    """Return the facts ``services``; a unit that systemd does not know is ``not-found``.
+
+    ``files`` are the paths that were looked at, ``own`` those that a unit reads beside what its engine is known to.
+    """
     shown = host.run(["systemctl", "show", "--property", _PROPERTIES, *_UNITS], _TIMEOUT_S)
-    return {unit["Id"]: _describe(unit) for unit in _parse(shown.stdout) if "Id" in unit}
+    return {
+        unit["Id"]: {
+            **_describe(unit),
+            "newer_files": find_newer_files(host, clock, unit, files, own.get(unit["Id"], ())),
+        }
+        for unit in _parse(shown.stdout)
+        if "Id" in unit
+    }
 
 
 def _parse(text: str) -> Iterator[dict[str, str]]:
@@ -87,12 +102,10 @@ def _parse(text: str) -> Iterator[dict[str, str]]:
 
 
 def _describe(unit: dict[str, str]) -> dict[str, Any]:
-    started = int(unit.get("ActiveEnterTimestampMonotonic") or 0)
     return {
         "load": unit.get("LoadState", ""),
         "active": unit.get("ActiveState", ""),
         "enabled": unit.get("UnitFileState", ""),
-        "started_monotonic_us": started or None,
         "kill_mode": unit.get("KillMode", ""),
     }
 

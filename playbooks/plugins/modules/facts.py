@@ -136,10 +136,11 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
     """Return all facts of a node."""
     manager = find_facts(host)
     packages = _read_packages(host, manager, waits, clock)  # first: it waits for a transaction that changes the rest
-    services = read_units(host)
     kernels = read_kernels(host)
     kubelet = read_kubelet(host, more.kubelet)
-    watched = read_files(host, [*more.files, *settings_files(host, kubelet)])
+    settings = settings_files(host, kubelet)
+    watched = read_files(host, [*more.files, *settings])
+    services = read_units(host, clock, watched, {kubelet["unit"]: settings} if kubelet else {})
     return {
         "schema": SCHEMA,
         "node": read_identity(host),

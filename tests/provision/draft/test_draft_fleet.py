@@ -47,12 +47,12 @@ def test_equal_nodes_are_one_group_the_largest_first() -> None:
 
 
 def test_who_a_node_is_and_what_runs_on_it_makes_no_group() -> None:
-    node = NODES["n1"]
+    node, newer = NODES["n1"], ("/etc/containerd/config.toml",)
     other = replace(
         node,
         node=replace(node.node, hostname="n7", machine_id="a" * 32, boot_id="b"),
         device_holders=(DeviceHolder(pid=7, command="python"),),
-        services={unit: each and replace(each, started_monotonic_us=9) for unit, each in node.services.items()},
+        services={unit: each and replace(each, newer_files=newer) for unit, each in node.services.items()},
     )
     calls: list[str] = []
 

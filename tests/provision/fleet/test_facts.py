@@ -77,9 +77,9 @@ def put(*path: str | int, value: object) -> Callable[[], Document]:
         ),
         pytest.param(put("files", "/etc/\x1b[2J", value=None), "`key` in `$.files`", id="a sequence in a path"),
         pytest.param(
-            put("services", "containerd.service", "started_monotonic_us", value=-1),
-            '$.services["containerd.service"].started_monotonic_us',
-            id="a moment before the start",
+            put("services", "containerd.service", "newer_files", value=["/etc/\x1b[2J"]),
+            '$.services["containerd.service"].newer_files[0]',
+            id="a sequence in the path of a newer file",
         ),
         pytest.param(put("installed", "hook", "digest", value="a b"), '$.installed["hook"].digest', id="no digest"),
         pytest.param(put("device_holders", 0, "pid", value=1 << 23), "$.device_holders[0].pid", id="no process id"),

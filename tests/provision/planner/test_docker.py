@@ -185,3 +185,10 @@ def test_somebody_elses_program_of_that_name_stays_and_is_told_of() -> None:
     assert GPUS_PATH not in {file.path for file in result.roles.runtime.runtime_files}
     (warning,) = result.warnings
     assert warning.message == f"{GPUS_PATH} is not grapnel's, and decides what docker run --gpus does"
+
+
+def test_a_docker_that_has_not_taken_its_file_in_is_told_the_reload() -> None:
+    facts = edit_service(configured(), UNIT, newer_files=(MAIN_PATH,))
+    found = plan(facts, DOCKER)
+    assert found.is_empty
+    assert [each.hint for each in found.warnings] == ["on the node: `systemctl reload docker.service`"]

@@ -322,3 +322,43 @@ def test_a_node_whose_gpus_are_released_is_named_and_left_as_it_is() -> None:
     assert result.is_empty
     assert [warning.code for warning in result.warnings] == ["gpus-released"]
     assert plan(configured()).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("unit", "newer", "remedy"),
+    [
+        ("containerd.service", DROP_IN_PATH, "`systemctl restart containerd.service`"),
+        (
+            "containerd.service",
+            "/etc/systemd/system/containerd.service.d/limits.conf",
+            "`systemctl daemon-reload && systemctl restart containerd.service`",
+        ),
+        ("grapnel-node.service", UNIT_PATH, "`systemctl daemon-reload && systemctl restart grapnel-node.service`"),
+    ],
+)
+def test_a_service_that_runs_since_before_its_files_changed_is_told_and_left_alone(
+    unit: str, newer: str, remedy: str
+) -> None:
+    facts = edit_service(configured(), unit, newer_files=(newer,))
+
+    found = plan(facts)
+
+    assert found.is_empty
+    (warning,) = (each for each in found.warnings if each.code == "service-not-restarted")
+    assert unit in warning.message
+    assert newer in warning.message
+    assert remedy in warning.hint
+
+
+def test_of_a_service_that_is_restarted_anyway_nothing_more_is_said() -> None:
+    facts = edit_service(configured(), "containerd.service", newer_files=(MAIN_PATH,))
+    facts = edit_file(facts, DROP_IN_PATH, content="# grapnel\n")
+    found = plan(facts, make_stack(runtime={"handEdits": "overwrite"}))
+    assert ("restart", "containerd.service") in steps(found.items)
+    assert not [each for each in found.warnings if each.code == "service-not-restarted"]
+
+
+def test_a_service_that_is_not_declared_may_have_newer_files() -> None:
+    facts = edit_service(configured(), "containerd.service", newer_files=(DROP_IN_PATH,))
+    stack = make_stack(runtime={"enabled": False})
+    assert not [each for each in plan(facts, stack).warnings if each.code == "service-not-restarted"]

@@ -137,7 +137,7 @@ def release(node: Node) -> dict[str, bytes]:
     """Return the archives of the payload that a node has the parts of."""
     payload = load_payload(Path(os.environ["GRAPNEL_PAYLOAD"]))
     digests = {part: (node.root / RELEASE / part / "RELEASE") for part in ("driver", "hook", "node")}
-    paths = {one.digest: one.path for one in (payload.driver, payload.hook, *payload.node.values())}
+    paths = {one.digest: one.path for one in (payload.driver, payload.hook, payload.node)}
     return {part: Path(paths[text.read_text().strip()]).read_bytes() for part, text in digests.items()}
 
 

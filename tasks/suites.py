@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
 WAITING = 3  # workers whose tests wait for a third of their time, for other processes and machines
+OLDEST_OF_NODES = "3.10"  # as provision.payload.build has it, which needs libraries
 UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 120
 FUZZ_S = 1800
@@ -24,6 +25,7 @@ def check_stages(session: Session) -> list[Stage]:
     collection = ("-p", "ansible_collections.grapnel.node.plugins")  # typed under the name that Ansible gives it
     return [
         session.tool("types", "mypy", *TYPED),
+        session.tool("types of the daemon", "mypy", "--python-version", OLDEST_OF_NODES, "plugin"),
         session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
         session.python("ansible-lint", "-m", "tasks.ansible_lint"),
         session.tool("types of the collection", "mypy", *collection, env={"MYPYPATH": "playbooks/collections"}),

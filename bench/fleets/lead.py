@@ -108,7 +108,7 @@ def tell(*words: object) -> None:
 def make(api: Api, make_runner: Callable[[Held], PlaybookRunner]) -> Controller:
     """Put a controller together."""
     archive = Artifact("/archive", "0" * 64)
-    payload = Payload(hook=archive, driver=archive, node={"3.13": archive}, unit="[Unit]")
+    payload = Payload(hook=archive, driver=archive, node=archive, unit="[Unit]")
     rules = PodRules(resources=frozenset({"nvidia.com/gpu"}))
 
     def means(held: Held) -> Means:

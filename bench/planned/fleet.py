@@ -22,7 +22,7 @@ SAMPLE: Final = Path(__file__).parents[2] / "docs/contracts/node-facts/good/conf
 PAYLOAD: Final = Payload(
     hook=Artifact("/payload/hook.tar", "0" * 64),
     driver=Artifact("/payload/driver.tar", "2" * 64),
-    node={"3.13": Artifact("/payload/node.tar", "1" * 64)},
+    node=Artifact("/payload/node.tar", "1" * 64),
     unit="[Service]\n",
 )
 STACK: Final = StackSpec(driver=Driver(version="550.163.01", kernel_module=KernelModule.NONE))

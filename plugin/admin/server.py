@@ -80,7 +80,7 @@ class AdminServer:
             answer = await self._reply(reader, writer)
             writer.write(json.dumps(answer).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), _READ_S)
-        except (OSError, asyncio.TimeoutError):  # noqa: UP041 - the same class only from Python 3.11 on
+        except (OSError, asyncio.TimeoutError):
             return  # a client that went, or does not read, is nobody's loss
         except asyncio.CancelledError:
             return  # hung up by `close`; asyncio would report a cancelled handler as a fault
@@ -95,7 +95,7 @@ class AdminServer:
             request = json.loads(line)
             if not isinstance(request, dict):
                 raise ValueError("not an object")  # noqa: TRY004, TRY301 - one answer to everything that is no request
-        except asyncio.TimeoutError:  # noqa: UP041 - the same class only from Python 3.11 on
+        except asyncio.TimeoutError:
             return {"error": f"no request within {_READ_S:g} s"}
         except (ValueError, RecursionError):
             return {"error": "a request is one json object on one line"}

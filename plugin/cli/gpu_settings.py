@@ -27,7 +27,8 @@ from plugin.system.bounded import call_within
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import Self
+
+    from typing_extensions import Self
 
     from plugin.driver.gpu_settings import SettableGpu, Value
     from plugin.gpu_settings.model import GpuPlan

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.errors import ClusterError
+from plugin.errors import ClusterError, ConfigError
 from plugin.log import Logger, configure
 from plugin.settings.node_config import IN_CLUSTER
 
@@ -33,6 +33,8 @@ def serve_extender(address: str, tls_folder: str, resource: str, kubeconfig: str
     from plugin.gpushare.identity import Identity  # noqa: PLC0415 - the same
     from plugin.gpushare.run import run_extender  # noqa: PLC0415 - the same
 
+    if tls_folder and sys.version_info < (3, 11):  # asyncio's StreamWriter.start_tls
+        raise ConfigError("--tls needs Python 3.11", "run the extender in grapnel's image")
     configure(sys.stderr, debug=debug)
     identity = Identity(Path(tls_folder), Logger()) if tls_folder else None
     connections = Connections(source_of(kubeconfig, os.environ), os.environ)

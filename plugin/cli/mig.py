@@ -20,7 +20,8 @@ from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Self
+
+    from typing_extensions import Self
 
     from plugin.driver.mig_instances import CuttableGpu
     from plugin.mig_layout.carry_out import Cutter

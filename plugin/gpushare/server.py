@@ -116,7 +116,8 @@ class ExtenderServer:
             if self._identity is not None:
                 # Not by start_server: it would hold any number of clients whose handshake never comes. Nothing may be
                 # waited for before it, not even `wait_for`: what the client says first would be read without TLS.
-                await writer.start_tls(self._identity.context(), ssl_handshake_timeout=self._patience_s)
+                start_tls = cast("Any", writer).start_tls  # from Python 3.11 on, without which there is no identity
+                await start_tls(self._identity.context(), ssl_handshake_timeout=self._patience_s)
             is_known = self._identity is None or bool(writer.get_extra_info("peercert"))
             answer = await self._reply(reader, client, is_known=is_known)
             if answer is not None:
@@ -124,7 +125,7 @@ class ExtenderServer:
                 writer.write(answer.to_bytes())
                 await asyncio.wait_for(writer.drain(), self._patience_s)
             writer.close()
-        except (OSError, asyncio.TimeoutError):  # noqa: UP041 - the same class only from Python 3.11 on
+        except (OSError, asyncio.TimeoutError):
             writer.transport.abort()  # a client that went, or does not read
         except asyncio.CancelledError:
             writer.transport.abort()  # hung up on by us; asyncio would report a cancelled handler as a fault
@@ -146,7 +147,7 @@ class ExtenderServer:
                     HTTPStatus.FORBIDDEN, "a client certificate is needed: certFile of the scheduler's tlsConfig"
                 )
             body = await asyncio.wait_for(self._read(reader, request.length, client), self._patience_s)
-        except asyncio.TimeoutError:  # noqa: UP041 - the same class only from Python 3.11 on
+        except asyncio.TimeoutError:
             return _words(HTTPStatus.REQUEST_TIMEOUT, f"no request within {self._patience_s:g} s")
         except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
             return None

@@ -104,7 +104,7 @@ class LabelKeeper:
             self._tell(labels, features, wanted.config.settings.labels)
             try:
                 await asyncio.wait_for(self._changed.wait(), wanted.config.settings.labels.pause_s)
-            except asyncio.TimeoutError:  # noqa: UP041 - another one before Python 3.11
+            except asyncio.TimeoutError:
                 continue
 
     def _tell(self, labels: Mapping[str, str], features: Features | None, settings: LabelSettings) -> None:

@@ -67,7 +67,7 @@ class MetricsServer:
                 writer.write(answer.to_bytes())
                 await asyncio.wait_for(writer.drain(), self._patience_s)
             writer.close()
-        except (OSError, asyncio.TimeoutError):  # noqa: UP041 - the same class only from Python 3.11 on
+        except (OSError, asyncio.TimeoutError):
             writer.transport.abort()  # a client that went, or does not read, is nobody's loss
         except asyncio.CancelledError:
             writer.transport.abort()  # hung up on by us; asyncio would report a cancelled handler as a fault
@@ -78,7 +78,7 @@ class MetricsServer:
         """Return the answer, None for a client that went without a whole request, or has one without end."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._patience_s)
-        except asyncio.TimeoutError:  # noqa: UP041 - the same class only from Python 3.11 on
+        except asyncio.TimeoutError:
             return refusal(HTTPStatus.REQUEST_TIMEOUT, f"no request within {self._patience_s:g} s")
         except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
             return None

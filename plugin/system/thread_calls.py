@@ -35,7 +35,7 @@ class ThreadCalls:
             self._hand_over(self._make_calls)
         try:
             return cast("_Result", await asyncio.wait_for(answer, timeout_s))
-        except asyncio.TimeoutError as error:  # noqa: UP041 - the same class only from Python 3.11 on
+        except asyncio.TimeoutError as error:
             raise NoAnswer(f"{what} does not answer within {timeout_s:g} s", "see `dmesg | grep -i nvrm`") from error
 
     def _make_calls(self) -> None:

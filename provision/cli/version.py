@@ -88,15 +88,13 @@ def _payload(
 
 
 def _archives(payload: Payload) -> dict[str, object]:
-    """Return the digests, of the daemon's archives by the Python of the nodes that get them."""
-    daemon = {
-        python: artifact.digest for python, artifact in sorted(payload.node.items(), key=lambda one: _key(one[0]))
+    """Return the digests, and the oldest Python of nodes with which the daemon runs."""
+    return {
+        "hook": payload.hook.digest,
+        "driver": payload.driver.digest,
+        "node": payload.node.digest,
+        "python": payload.python,
     }
-    return {"hook": payload.hook.digest, "driver": payload.driver.digest, "node": daemon}
-
-
-def _key(python: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in python.split(".") if part.isdecimal())
 
 
 def lines_of(document: Mapping[str, object]) -> Iterator[str]:
@@ -109,8 +107,7 @@ def lines_of(document: Mapping[str, object]) -> Iterator[str]:
         yield f"payload     {payload['path']}"
         yield f"  hook      {payload['hook'][:_DIGITS]}"
         yield f"  driver    {payload['driver'][:_DIGITS]}"
-        for python, digest in payload["node"].items():
-            yield f"  daemon    {digest[:_DIGITS]}  for nodes with Python {python}"
+        yield f"  daemon    {payload['node'][:_DIGITS]}  for nodes with Python {payload['python']} and later"
     for problem in document["problems"]:  # type: ignore[attr-defined] # a list, made above
         yield f"nodes cannot be provisioned: {problem['message']}"
         yield f"  hint: {problem['hint']}"

@@ -47,7 +47,7 @@ def of_spec(spec: StackSpec) -> str:
 
 def of_payload(payload: Payload) -> str:
     """Return the part that says what of grapnel is deployed."""
-    archives = [payload.hook.digest, payload.driver.digest, *sorted(each.digest for each in payload.node.values())]
+    archives = [payload.hook.digest, payload.driver.digest, payload.node.digest]
     return _digest(msgspec.json.Encoder(order="sorted").encode([archives, payload.unit, payload.units]))
 
 

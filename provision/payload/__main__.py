@@ -31,7 +31,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     except GrapnelError as error:
         sys.stderr.write(f"error: {error.message}\n  hint: {error.hint}\n")
         return error.exit_code
-    for artifact in (payload.hook, payload.driver, *payload.node.values()):
+    for artifact in (payload.hook, payload.driver, payload.node):
         sys.stdout.write(f"{artifact.path}\n")
     return ExitCode.DONE
 

@@ -1,4 +1,4 @@
-"""Builds the payload: an archive for the hook, the driver's program, and the daemon with each Python version."""
+"""Builds the payload: an archive for the hook, one for the driver's program, and one for the daemon."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from provision.payload.errors import PayloadError
 from provision.payload.store import Manifest, ManifestFile, read_manifest, write_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from provision.payload.archive import Entry
     from provision.payload.libraries import Libraries
     from provision.payload.sources import Sources
 
-# Python of Debian 12 and 13.
-PYTHONS = ("3.11", "3.13")
+PYTHON = "3.10"  # the oldest that the daemon's libraries run with: h2 and hpack say so
 
 
-def build_payload(
-    folder: Path, sources: Sources, libraries: Libraries, *, pythons: Sequence[str] = PYTHONS
-) -> Manifest:
+def build_payload(folder: Path, sources: Sources, libraries: Libraries) -> Manifest:
     """Build into a folder and return what is in it; archives that the build before made are kept, older ones go."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         manifest = Manifest(
             hook=_build(folder, "hook", sources.hook_entries()),
-            node={each: _build_node(folder, sources, libraries, each) for each in pythons},
+            node={PYTHON: _build(folder, "node", sources.node_entries(libraries.site(PYTHON)))},
             unit=sources.unit.read_text(encoding="utf-8"),
             units={path.name: path.read_text(encoding="utf-8") for path in sources.node_units},
             driver=_build(folder, "driver", sources.driver_entries()),
@@ -40,11 +37,6 @@ def build_payload(
         reason = (error.strerror or str(error)).lower()
         raise PayloadError(f"{error.filename or folder}: {reason}", hint="see --output") from error
     return manifest
-
-
-def _build_node(folder: Path, sources: Sources, libraries: Libraries, python: str) -> ManifestFile:
-    stem = f"node-cp{python.replace('.', '')}"
-    return _build(folder, stem, sources.node_entries(libraries.site(python)))
 
 
 def _build(folder: Path, stem: str, entries: Iterable[Entry]) -> ManifestFile:

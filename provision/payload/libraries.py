@@ -39,7 +39,7 @@ class Libraries(Protocol):
 
 @dataclass(frozen=True)
 class CachedLibraries:
-    """Libraries installed once for each set of requirements and Python version."""
+    """Libraries installed once for each set of requirements and Python version; none is compiled for it alone."""
 
     requirements: Path
     cache: Path

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the types at run time
+from typing import Annotated
 
 import msgspec
+
+PythonVersion = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,2}\.[0-9]{1,3}$(?!\n)")]
+
+
+def minor_of(python: str) -> tuple[int, int]:
+    """Return "3.10" as numbers, which are in order."""
+    major, minor = python.split(".")
+    return int(major), int(minor)
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -15,13 +24,14 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Everything for nodes: the hook, the driver program, the daemon per Python minor version, the daemon's unit.
+    """Everything for nodes: the hook, the driver program, the daemon, the oldest Python that it runs with, its unit.
 
     ``units`` are those beside it, text by name: a timer and what it starts.
     """
 
     hook: Artifact
     driver: Artifact
-    node: Mapping[str, Artifact]
+    node: Artifact
     unit: str
     units: Mapping[str, str] = {}
+    python: str = "3.10"

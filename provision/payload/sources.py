@@ -58,7 +58,7 @@ class Sources:
         ]
 
     def node_entries(self, site: Path) -> list[Entry]:
-        """Return the files of the daemon's archive, with the libraries of one Python version."""
+        """Return the files of the daemon's archive, with its libraries."""
         return [
             *_package(self.plugin, "plugin"),
             *_libraries(site),
@@ -107,6 +107,11 @@ def _libraries(site: Path) -> Iterator[Entry]:
     for path in site.rglob("*"):
         relative = path.relative_to(site)
         if path.is_file() and not _is_unused(relative):
+            if relative.suffix == ".so":
+                raise PayloadError(
+                    f"{relative} is compiled for one Python and one architecture, and the daemon's archive is for all",
+                    hint="take a version of the library that has no such file in requirements/node.txt",
+                )
             yield Entry(f"site/{relative.as_posix()}", path)
 
 

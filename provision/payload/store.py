@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from provision.decoding import decoder_of
 from provision.payload.archive import write_file
 from provision.payload.errors import PayloadError
-from provision.payload.model import Artifact, Payload
+from provision.payload.model import Artifact, Payload, PythonVersion, minor_of
 from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -31,12 +31,13 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What is in the folder; ``unit`` is the text of the daemon's systemd unit, ``driver`` the driver's program.
 
-    ``units`` are the units beside the daemon's, text by name; a payload of before has none.
+    ``node`` is the daemon by the oldest Python that it runs with, once; a payload of before has it for each Python
+    again. ``units`` are the units beside the daemon's, text by name.
     """
 
     schema: Literal["grapnel.dev/payload/v1alpha1"] = "grapnel.dev/payload/v1alpha1"
     hook: ManifestFile
-    node: dict[str, ManifestFile]
+    node: Annotated[dict[PythonVersion, ManifestFile], msgspec.Meta(min_length=1)]
     unit: str
     units: dict[str, str] = {}
     driver: ManifestFile
@@ -63,9 +64,11 @@ def load_payload(folder: Path) -> Payload:
     manifest = read_manifest(folder)
     if manifest is None:
         raise PayloadError(f"no payload in {folder}", hint=_how_to_build(folder))
+    python = min(manifest.node, key=minor_of)
     return Payload(
         hook=_artifact(folder, manifest.hook),
-        node={python: _artifact(folder, each) for python, each in sorted(manifest.node.items())},
+        node=_artifact(folder, manifest.node[python]),
+        python=python,
         unit=manifest.unit,
         units=manifest.units,
         driver=_artifact(folder, manifest.driver),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
+from provision.payload.model import minor_of
 from provision.planner.device_classes import class_files, plan_removals
 from provision.planner.gpu_settings import plan_gpu_settings
 from provision.planner.holders import DAEMON_UNIT
@@ -59,9 +60,9 @@ def plan_node_daemon(
     """
     if not stack.plugin.enabled:
         return _disabled(facts, payload)
-    artifact = payload.node.get(facts.node.python)
-    problems = (_unsupported_python(facts, payload),) if artifact is None else ()
-    deployment = () if artifact is None else plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest)
+    is_old = minor_of(facts.node.python) < minor_of(payload.python)
+    problems = (_unsupported_python(facts, payload),) if is_old else ()
+    deployment = () if is_old else plan_deployment(facts, Role.NODE_DAEMON, "node", payload.node.digest)
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     gpus = plan_gpu_settings(facts, stack)
     classes = class_files(facts, stack)
@@ -78,10 +79,10 @@ def plan_node_daemon(
     services = tuple(item for name in units for item in plan_service(facts, Role.NODE_DAEMON, name))
     items = (*deployment, *mig.items, *changes[len(deployment) :], *gpus.items, *restart, *stops, *services)
     problems, warnings = (*problems, *mig.problems), (*mig.warnings, *gpus.warnings)
-    if artifact is None or problems:
+    if problems:
         return Part(items, problems, warnings=warnings)
-    variables = _variables(items, artifact, files, mig, sets_gpus=gpus.sets, is_pod=is_pod) if items else None
-    software = (("node", artifact.digest),)
+    variables = _variables(items, payload.node, files, mig, sets_gpus=gpus.sets, is_pod=is_pod) if items else None
+    software = (("node", payload.node.digest),)
     declared = Declared(files=files, units=units, software=software)
     return Part(items, (), variables, warnings, declared=declared)
 
@@ -99,10 +100,11 @@ def _configuration(facts: NodeFacts, stack: StackSpec) -> tuple[FileContent, ...
 
 
 def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
+    node = facts.node
     return Problem(
         code="unsupported-python",
-        message=f"{facts.node.hostname} has Python {facts.node.python}, and the payload has no node daemon for it",
-        hint=f"the payload supports Python {', '.join(sorted(payload.node))}",
+        message=f"{node.hostname} has Python {node.python}, and the node daemon needs {payload.python} or later",
+        hint="leave it out (plugin.enabled: false), or use a release of the distribution with a later /usr/bin/python3",
     )
 
 

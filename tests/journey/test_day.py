@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # three changes of a
 
 NAME = "day"
 HOOK = "/etc/grapnel/hook.json"
+CONFIG = "/etc/containerd/config.toml"
 SERVICES = ("containerd.service", "grapnel-node.service")
 
 
@@ -86,6 +87,15 @@ def breaks_things_by_hand_and_mends_them(controller: Controller, node: Node) -> 
     assert running(node) == list(SERVICES)
     assert node.run(["stat", "-c", "%a", HOOK]).stdout.strip() == "644"
     assert "libcuda1" in node.run(["apt-mark", "showhold"]).stdout.split()
+
+    assert "was started before" not in said(controller, "plan"), "apply restarts whatever it writes for"
+    node.run(["touch", CONFIG])
+    plan = said(controller, "plan")
+    remedy = f"systemctl restart {SERVICES[0]}"
+    assert f"{SERVICES[0]} was started before {CONFIG} changed" in plan
+    assert remedy in plan
+    node.run(remedy.split())
+    assert "was started before" not in said(controller, "plan")
 
 
 def upgrades(controller: Controller, node: Node) -> None:

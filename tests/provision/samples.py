@@ -65,10 +65,7 @@ version = 2
 PAYLOAD = Payload(
     hook=Artifact("/srv/payload/hook.tar", "a1" * 32),
     driver=Artifact("/srv/payload/driver.tar", "d4" * 32),
-    node={
-        "3.11": Artifact("/srv/payload/node-cp311.tar", "b2" * 32),
-        "3.13": Artifact("/srv/payload/node-cp313.tar", "c3" * 32),
-    },
+    node=Artifact("/srv/payload/node.tar", "c3" * 32),
     unit="[Service]\nExecStart=/usr/lib/grapnel/node/grapnel-node serve\n",
 )
 VERSIONS = {"containerd": "1.7.24", "docker": "26.1.5", "podman": "5.4.2"}

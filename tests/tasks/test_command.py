@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from provision.payload.build import PYTHON
 from tasks.__main__ import VERBS, main
 from tasks.session import Session
-from tasks.suites import check_stages, files_with, lab_stages, quick_stage
+from tasks.suites import OLDEST_OF_NODES, check_stages, files_with, lab_stages, quick_stage
 from tasks.suites import test_stages as all_stages
 from tests.conftest import require_named_marks
 
@@ -20,6 +21,10 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 
 def test_make_calls_every_verb_and_no_other() -> None:
     assert set(re.findall(r"^\t@.*\$\(TASK\) (\w+)", MAKEFILE, re.MULTILINE)) == set(VERBS)
+
+
+def test_the_daemon_is_typed_for_the_python_that_its_archive_is_built_for() -> None:
+    assert OLDEST_OF_NODES == PYTHON
 
 
 def test_every_target_has_its_line_in_help() -> None:

@@ -49,7 +49,7 @@ def _require_archive(path: Path, part: str, digest: str) -> bytes:
         payload = load_payload(path.parent)
     except GrapnelError as error:
         raise AnsibleActionFail(f"{path} is not an archive of a payload: {error}") from None
-    parts = {"hook": [payload.hook], "driver": [payload.driver], "node": list(payload.node.values())}
+    parts = {"hook": [payload.hook], "driver": [payload.driver], "node": [payload.node]}
     if not any(Path(one.path) == path.absolute() and one.digest == digest for one in parts[part]):
         raise AnsibleActionFail(f"the payload in {path.parent} has no {part} {digest[:12]} named {path.name}")
     content = path.read_bytes()

@@ -116,7 +116,7 @@ def _address(status: dict[str, Any]) -> str:
 
 def _nanoseconds(timestamp: str) -> int:
     try:
-        moment = datetime.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)  # noqa: UP017 - Python 3.9
+        moment = datetime.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
         return 0
     return int(moment.timestamp()) * _GIGA

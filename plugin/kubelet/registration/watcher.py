@@ -101,7 +101,7 @@ class PluginWatcher:
         where = f"{self.socket_folder}: registration of {self._resource} failed"
         try:
             await asyncio.wait_for(self._told.wait(), deadline_s)
-        except asyncio.TimeoutError as error:  # noqa: UP041 - the same class only from Python 3.11 on
+        except asyncio.TimeoutError as error:
             raise KubeletSilent(f"{where}: no kubelet came within {deadline_s:g} s", HINT) from error
         if not self._status.plugin_registered:
             raise KubeletError(f"{where}: {self._status.error[:_MAX_DETAIL]}", HINT)

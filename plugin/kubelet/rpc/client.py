@@ -112,7 +112,7 @@ async def call_bytes(
     """Call `method` ("/package.Service/Method") on the socket at `path` and return its answer; raises CallError."""
     try:
         return await asyncio.wait_for(_call(path, method, request, deadline_s, limits or Limits()), deadline_s)
-    except asyncio.TimeoutError as error:  # noqa: UP041 - the same class only from Python 3.11 on
+    except asyncio.TimeoutError as error:
         raise CallError(Code.DEADLINE_EXCEEDED, f"no answer within {deadline_s:g} s") from error
     except OSError as error:
         raise CallError(Code.UNAVAILABLE, (error.strerror or str(error)).lower()) from error

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import dataclass_transform
+
+    from typing_extensions import dataclass_transform
 else:  # Python has it from 3.11 on, and it does nothing
     dataclass_transform = lambda **_: lambda cls: cls  # noqa: E731 - the typed form stands above
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Self
+
+    from typing_extensions import Self
 
 
 class Wire:

@@ -67,7 +67,7 @@ def apply_nothing(folder: Path) -> set[str]:
     payload.mkdir()
     (payload / "archive").write_bytes(b"archive")
     archive = ManifestFile(name="archive", digest="0" * 12, size_bytes=7)
-    write_manifest(payload, Manifest(hook=archive, node={"cp313": archive}, unit="[Service]\n", driver=archive))
+    write_manifest(payload, Manifest(hook=archive, node={"3.10": archive}, unit="[Service]\n", driver=archive))
     (folder / "facts.json").write_text(json.dumps(raw_facts("n1", [], [])))
     (folder / "hosts").write_text("n1 ansible_host=127.0.0.1\n")
     (folder / "grapnel.yaml").write_text(

@@ -27,11 +27,11 @@ def payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "schema": "grapnel.dev/payload/v1alpha1",
         "hook": archive("hook.tar", "a"),
         "driver": archive("driver.tar", "b"),
-        "node": {"3.11": archive("node11.tar", "c"), "3.9": archive("node9.tar", "d")},
+        "node": {"3.10": archive("node.tar", "c")},
         "unit": "[Unit]\n",
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    for name in ("hook.tar", "driver.tar", "node11.tar", "node9.tar"):
+    for name in ("hook.tar", "driver.tar", "node.tar"):
         (folder / name).write_text("1234")
     monkeypatch.setenv("GRAPNEL_PAYLOAD", str(folder))
     return folder
@@ -49,8 +49,7 @@ def test_the_archives_for_nodes_are_told_by_digest_and_python(
         f"payload     {payload}",
         "  hook      aaaaaaaaaaaa",
         "  driver    bbbbbbbbbbbb",
-        "  daemon    dddddddddddd  for nodes with Python 3.9",
-        "  daemon    cccccccccccc  for nodes with Python 3.11",
+        "  daemon    cccccccccccc  for nodes with Python 3.10 and later",
     ]
 
 
@@ -86,7 +85,8 @@ def test_the_document_for_scripts_has_whole_digests(payload: Path, capsys: pytes
         "path": str(payload),
         "hook": "a" * 64,
         "driver": "b" * 64,
-        "node": {"3.9": "d" * 64, "3.11": "c" * 64},
+        "node": "c" * 64,
+        "python": "3.10",
     }
     assert document["problems"] == []
 

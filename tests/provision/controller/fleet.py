@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 OLD, NEW = "535.261.03", "550.163.01"
 ARTIFACT = Artifact("/archive", "0" * 64)
-PAYLOAD = Payload(hook=ARTIFACT, driver=ARTIFACT, node={"3.13": ARTIFACT}, unit="[Unit]")
+PAYLOAD = Payload(hook=ARTIFACT, driver=ARTIFACT, node=ARTIFACT, unit="[Unit]")
 
 
 def driver(version: str) -> str:

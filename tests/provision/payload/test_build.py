@@ -31,7 +31,6 @@ class FakeLibraries:
         tag = python.replace(".", "")
         for name in (
             "grpc/__init__.py",
-            f"grpc/cygrpc.cpython-{tag}.so",
             "grpc/cygrpc.pyi",
             "grpc/tests/test_all.py",
             "grpc/__pycache__/__init__.pyc",
@@ -90,7 +89,7 @@ def test_the_archives_hold_what_runs_and_nothing_else(
         f"{package}/host.py",
         "grapnel-driver",
     ]
-    assert names(payload.node["3.13"].path) == [
+    assert names(payload.node.path) == [
         "grapnel-node",
         "plugin",
         "plugin/__init__.py",
@@ -100,14 +99,19 @@ def test_the_archives_hold_what_runs_and_nothing_else(
         "site",
         "site/grpc",
         "site/grpc/__init__.py",
-        "site/grpc/cygrpc.cpython-313.so",
         "site/grpcio-1.dist-info",
         "site/grpcio-1.dist-info/METADATA",
         "site/yaml",
         "site/yaml/__init__.py",
     ]
-    assert libraries.asked == ["3.11", "3.13"]
+    assert libraries.asked == [payload.python] == ["3.10"]
     assert payload.unit == "[Service]\n"
+
+
+def test_a_library_that_is_compiled_is_refused(checkout: Sources, libraries: FakeLibraries, tmp_path: Path) -> None:
+    write(libraries.site("3.10") / "grpc" / "cygrpc.cpython-310-x86_64-linux-gnu.so", "")
+    with pytest.raises(PayloadError, match=r"^grpc/cygrpc\S+ is compiled for one Python"):
+        build_payload(tmp_path / "out", checkout, libraries)
 
 
 def test_everything_is_root_s_and_of_no_time(checkout: Sources, libraries: FakeLibraries, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_build_prints_the_archives(tmp_path: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out.splitlines()
     assert code == 0
     assert sorted(printed) == sorted(str(path) for path in (tmp_path / "out").glob("*.tar"))
-    assert len(printed) == 4
+    assert len(printed) == 3
 
 
 def test_a_failure_is_a_message_and_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ MANIFEST = {
     "schema": "grapnel.dev/payload/v1alpha1",
     "hook": {"name": "hook-aa.tar", "digest": "aa" * 32, "size_bytes": 4},
     "driver": {"name": "driver-cc.tar", "digest": "cc" * 32, "size_bytes": 3},
-    "node": {"3.13": {"name": "node-cp313-bb.tar", "digest": "bb" * 32, "size_bytes": 5}},
+    "node": {"3.10": {"name": "node-bb.tar", "digest": "bb" * 32, "size_bytes": 5}},
     "unit": "[Unit]\n",
 }
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
     (tmp_path / "hook-aa.tar").write_text("1234")
     (tmp_path / "driver-cc.tar").write_text("123")
-    (tmp_path / "node-cp313-bb.tar").write_text("12345")
+    (tmp_path / "node-bb.tar").write_text("12345")
     return tmp_path
 
 
@@ -34,7 +34,7 @@ def test_a_whole_payload_is_read(folder: Path) -> None:
     assert payload.hook.path == str(folder / "hook-aa.tar")
     assert payload.hook.digest[:12] == "aaaaaaaaaaaa"
     assert payload.driver.digest == "cc" * 32
-    assert payload.node["3.13"].digest == "bb" * 32
+    assert payload.node.digest == "bb" * 32
     assert payload.unit == "[Unit]\n"
 
 
@@ -54,9 +54,9 @@ def test_a_missing_archive_is_named(folder: Path) -> None:
 
 
 def test_a_cut_off_archive_is_named(folder: Path) -> None:
-    (folder / "node-cp313-bb.tar").write_text("1")
+    (folder / "node-bb.tar").write_text("1")
 
-    with pytest.raises(PayloadError, match=r"node-cp313-bb\.tar has 1 bytes, not 5"):
+    with pytest.raises(PayloadError, match=r"node-bb\.tar has 1 bytes, not 5"):
         load_payload(folder)
 
 

@@ -192,8 +192,8 @@ CASES: dict[str, Case] = {
         ["kernel-setting"],
         [("write", SYSCTL_PATH)],
     ),
-    "daemon: a Python without a build": (
-        replace(make_facts(), node=replace(make_facts().node, python="3.12")),
+    "daemon: a Python that is too old": (
+        replace(make_facts(), node=replace(make_facts().node, python="3.9")),
         make_stack(),
         ["unsupported-python"],
         [("write", NODE_CONFIG_PATH), ("write", UNIT_PATH), ("enable", "grapnel-node.service")],

@@ -85,7 +85,7 @@ def test_the_first_pass_has_the_variables_of_every_role() -> None:
     assert roles.runtime.runtime_hook_archive == PAYLOAD.hook.path
     assert roles.runtime.runtime_restart
     assert roles.node_daemon is not None
-    assert roles.node_daemon.node_daemon_archive == PAYLOAD.node["3.13"].path
+    assert roles.node_daemon.node_daemon_archive == PAYLOAD.node.path
     assert roles.node_daemon.node_daemon_enabled
     assert not roles.node_daemon.node_daemon_restart
 

@@ -153,11 +153,11 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "package-manager-interrupted",
         "dpkg on n1 was interrupted, so containerd cannot be installed",
     ),
-    "a Python without a build": (
-        lambda facts: replace(facts, node=replace(facts.node, python="3.12")),
+    "a Python that is too old for the daemon": (
+        lambda facts: replace(facts, node=replace(facts.node, python="3.9")),
         {},
         "unsupported-python",
-        "n1 has Python 3.12, and the payload has no node daemon for it",
+        "n1 has Python 3.9, and the node daemon needs 3.10 or later",
     ),
 }
 

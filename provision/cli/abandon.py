@@ -14,13 +14,13 @@ from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.cli.answers import Answers
-from provision.cli.node_request import ask, open_requests, request_arguments
+from provision.cli.node_request import ask, foresee, open_requests, request_arguments
 from provision.cli.options import load_fleet
 from provision.cli.plan import build_context, run_arguments
 from provision.errors import ExitCode, UsageError
 from provision.report.console import make_console
 from provision.report.live import open_view
-from provision.rollout.requests import abandon, uncordon
+from provision.rollout.requests import Step, abandon, uncordon
 
 if TYPE_CHECKING:
     import argparse
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FOLLOW_S: Final = 2.0
 # Two renewals of the lease: by the second, an engine has observed the nodes again, and published what it is at.
 SETTLED: Final = timedelta(seconds=20)
+_PLANNED: Final = "nothing is changed: this is what would be done, and what is said then"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also have their node daemons offer the GPUs again, and let them take pods; nothing is verified",
     )
+    parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask before --uncordon")
 
 
@@ -52,13 +54,19 @@ def run(args: argparse.Namespace) -> int:
     """Forget the records, and put the nodes back into service if that is wanted."""
     answers = Answers("abandon", args.json)
     if not args.uncordon:
+        if args.plan:
+            answers.say(_PLANNED)
+            return answers.end(foresee(open_requests(args), abandon, answers))
         return answers.end(ask(open_requests(args), abandon, answers))
-    if not args.yes and not sys.stdin.isatty():
+    if not args.yes and not args.plan and not sys.stdin.isatty():
         hint = "add --yes"
         raise UsageError("abandon --uncordon asks first, and standard input is not a terminal", hint=hint)
     asking = open_requests(args)
     args.limit = ",".join(asking.nodes)
     context = build_context(args, load_fleet(args), environment=os.environ)
+    if args.plan:
+        answers.say(_PLANNED)
+        return answers.end(foresee_put_back(context, asking, answers))
     if not args.yes and not _confirm(asking):
         answers.say("nothing was changed")
         return answers.end(ExitCode.FAILED)
@@ -71,13 +79,53 @@ def _confirm(asking: Asking) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def foresee_put_back(context: ApplyContext, asking: Asking, answers: Answers) -> int:
+    """Tell what `put_back` would do as things are, and change nothing; return the exit code that it would have."""
+    found: dict[str, Found] = {}
+
+    def decide(each: Found) -> Answer:
+        found[each.view.name] = each
+        return abandon(each)
+
+    code = foresee(asking, decide, answers)
+    if code != ExitCode.DONE:
+        return code
+    offline = replace(context, playbooks=replace(context.playbooks, offline=True))
+    with cancel_on_signals() as cancel, open_view(make_console(sys.stderr), tuple(found), time.monotonic) as view:
+        facts = gather_facts(context.runner, offline.playbooks.facts(tuple(found)), view, cancel)
+    for node, each in found.items():
+        if reason := _why_not(facts[node]):
+            answers.say(f"its GPUs are not offered, and it stays cordoned: {reason}", node)
+            code = ExitCode.FAILED
+            continue
+        answer = facts[node]
+        if not isinstance(answer, Failure) and answer.is_released:
+            answers.would(node, [Step("resume", "GPUs")])
+        if _was_cordoned(each):
+            answers.say("offers its GPUs, and stays cordoned as it was before the upgrade", node)
+        elif node in asking.scheduled:
+            answers.say("offers its GPUs, and stays drained: resume it in its scheduler", node)
+        else:
+            foresee(asking.only({node}), _uncordon_without_record, answers)
+    return code
+
+
+def _uncordon_without_record(found: Found) -> Answer:
+    return uncordon(replace(found, view=replace(found.view, record=None)))
+
+
+def _was_cordoned(found: Found) -> bool:
+    """Tell whether the cordon is older than the upgrade that has the node."""
+    record = found.view.record
+    return record is not None and not found.is_over and record.was_cordoned
+
+
 def put_back(context: ApplyContext, asking: Asking, answers: Answers) -> int:
     """Abandon the nodes, wait until nobody works at them, and put them back into service; return the exit code."""
     kept: set[str] = set()
 
     def decide(found: Found) -> Answer:
-        record = found.view.record
-        if record is not None and not found.is_over and record.was_cordoned:
+        if _was_cordoned(found):
             kept.add(found.view.name)
         return abandon(found)
 

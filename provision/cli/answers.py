@@ -10,9 +10,11 @@ from provision.cli.terminal import say
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from provision.report.answer_document import AnswerPause
     from provision.rollout.pause import Pause
+    from provision.rollout.requests import Step
 
 
 def answer_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +34,7 @@ class Answers:
     _nodes: dict[str, list[str]] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)
     _says: list[str] = field(default_factory=list)
+    _steps: dict[str, list[Step]] = field(default_factory=dict)
 
     def say(self, text: str, node: str = "", *, is_refused: bool = False) -> None:
         """Say a line, about a node or about all of it."""
@@ -39,6 +42,13 @@ class Answers:
         if is_refused:
             self._refused.add(node)
         say(f"{node}: {text}" if node else text, sys.stderr if self.as_json else sys.stdout)
+
+    def would(self, node: str, steps: Iterable[Step]) -> None:
+        """Say what would be changed of a node; nothing is."""
+        told = list(steps)
+        self._steps.setdefault(node, []).extend(told)
+        for step in told:
+            say(f"{node}: would {step.action} {step.target}", sys.stderr if self.as_json else sys.stdout)
 
     def end(self, code: int) -> int:
         """Print the document if one is wanted; return the exit code."""
@@ -50,7 +60,12 @@ class Answers:
         import msgspec  # noqa: PLC0415 - start-up time
 
         from provision.printable import printable_json  # noqa: PLC0415 - start-up time
-        from provision.report.answer_document import SCHEMA, AnswerDocument, NodeAnswer  # noqa: PLC0415 - start-up time
+        from provision.report.answer_document import (  # noqa: PLC0415 - start-up time
+            SCHEMA,
+            AnswerDocument,
+            AnswerStep,
+            NodeAnswer,
+        )
 
         document = AnswerDocument(
             schema=SCHEMA,
@@ -60,8 +75,15 @@ class Answers:
             pause=_pause(self.pause),
             before=_pause(self.before),
             nodes=tuple(
-                NodeAnswer(node=node, refused=node in self._refused, says=tuple(says))
-                for node, says in self._nodes.items()
+                NodeAnswer(
+                    node=node,
+                    refused=node in self._refused,
+                    says=tuple(self._nodes.get(node, ())),
+                    steps=tuple(AnswerStep(action=each.action, target=each.target) for each in self._steps[node])
+                    if node in self._steps
+                    else None,
+                )
+                for node in dict.fromkeys((*self._nodes, *self._steps))
             ),
             says=tuple(self._says),
         )

@@ -73,6 +73,18 @@ def ask(asking: Asking, decide: Decide, answers: Answers) -> int:
     return ExitCode.FAILED if is_refused else ExitCode.DONE
 
 
+def foresee(asking: Asking, decide: Decide, answers: Answers) -> int:
+    """Tell what `ask` would change and say of every node, and change nothing; return the same."""
+    is_refused = False
+    for node, requests in asking.requests.items():
+        answer = requests.foresee(node, decide)
+        is_refused = is_refused or answer.is_refused
+        answers.would(node, answer.steps)
+        for line in answer.words:
+            answers.say(line, node, is_refused=answer.is_refused)
+    return ExitCode.FAILED if is_refused else ExitCode.DONE
+
+
 def at_work(asking: Asking) -> tuple[str, str]:
     """Return who is at work, and who leads the controller; each is empty where nobody does."""
     looks = [requests.reader().look() for requests in dict.fromkeys(asking.requests.values())]

@@ -18,7 +18,8 @@ from provision.runs.remedies import BARE, Invocation
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from provision.cluster import Machine
     from provision.cluster.reader import StateFileReader
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from provision.spec.model import Driver, Plugin
 
 FOLLOW_S: Final = 2.0
+RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         return serve(args, open_reader(args), say, invocation_of(args), runs)
     reader, invocation = open_reader(args), invocation_of(args)
     if args.watch:
-        return watch_status(reader, args.node, invocation)
+        return watch_status(reader, args.node, invocation, lambda: read_history(args))
     return show_status(reader, node=args.node, as_json=args.json, history=read_history(args), invocation=invocation)
 
 
@@ -106,6 +108,7 @@ def open_reader(args: argparse.Namespace) -> Reader:
     """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
     from provision.cluster import open_api  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
+    from provision.cluster.usage import Usage  # noqa: PLC0415 - start-up time
     from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
@@ -113,7 +116,7 @@ def open_reader(args: argparse.Namespace) -> Reader:
     if not args.no_cluster and _has_no_inventory(args):
         api = open_api(args.kubeconfig, args.context, os.environ)
         if api is not None:
-            return KubernetesReader(api, None, {}, stacks=see_stacks, pods_of=_asked_node(args))
+            return KubernetesReader(api, None, {}, stacks=see_stacks, usage=Usage(api), pods_of=_asked_node(args))
     fleet = load_fleet(args)
     drivers = {node.name: node.stack.driver for node in fleet.nodes}
     return DeclaredReader(_fleet_reader(args, fleet), drivers, {node.name: node.stack.plugin for node in fleet.nodes})
@@ -124,6 +127,7 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
     from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
     from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
+    from provision.cluster.usage import Usage  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
     from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
@@ -138,7 +142,12 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
     if api is None:
         return _state_file_reader(fleet, fleet.nodes, machines)
     kubernetes = KubernetesReader(
-        api, [node.name for node in theirs], machines, stacks=see_stacks, pods_of=_asked_node(args)
+        api,
+        [node.name for node in theirs],
+        machines,
+        stacks=see_stacks,
+        usage=Usage(api),
+        pods_of=_asked_node(args),
     )
     others = [node for node in fleet.nodes if node not in theirs]
     if not others:
@@ -205,48 +214,72 @@ def show_status(
     return _exit_code(status, node)
 
 
-def watch_status(reader: Reader, node: str | None, invocation: Invocation = BARE) -> int:
+def watch_status(
+    reader: Reader, node: str | None, invocation: Invocation = BARE, runs: Callable[[], History] | None = None
+) -> int:
     """Show what is read as it changes, until the upgrade has ended or somebody leaves; return as `show_status` does."""
     from provision.report.console import make_console  # noqa: PLC0415 - start-up time
     from provision.report.watching import watch  # noqa: PLC0415 - start-up time
-    from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
 
-    last = [_about(fleet_status(reader.look()), node)]
+    watching = _Watching(reader, node, invocation, runs or (lambda: None))
+    watching.take(reader.look())
     with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
-        watch(make_console(sys.stdout), _pictures(reader, node, last, invocation))
-    return _exit_code(last[0], node)
+        watch(make_console(sys.stdout), watching.pictures())
+    return _exit_code(watching.status, node)
 
 
 def _exit_code(status: FleetStatus, node: str | None) -> int:
     return ExitCode.FAILED if _about(status, node, narrow=True).needs_somebody else ExitCode.DONE
 
 
-def _pictures(reader: Reader, node: str | None, last: list[FleetStatus], invocation: Invocation) -> Iterator[Picture]:
-    """Yield pictures until an engine that was seen at work is gone; ``last`` is kept up to date."""
-    from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+class _Watching:
+    """What was seen last, with the runs that are kept, which are looked at once a minute."""
 
-    was_at_work = False
-    while True:
-        status = last[0]
-        yield _said(status), _picture(status, node, invocation)
-        if was_at_work and not status.is_at_work:
-            return
-        was_at_work = was_at_work or status.is_at_work
-        try:
-            last[0] = _about(fleet_status(reader.follow(FOLLOW_S)), node)
-        except UnreachableError as error:
-            seen = replace(last[0].seen, complaints=(f"{error.message}: trying again; this is what was seen last",))
-            last[0] = replace(last[0], seen=seen)
+    def __init__(
+        self, reader: Reader, node: str | None, invocation: Invocation, runs: Callable[[], History | None]
+    ) -> None:
+        self._reader, self._node, self._invocation, self._runs = reader, node, invocation, runs
+        self._history: History | None = None
+        self._runs_read: datetime | None = None
+        self.status: FleetStatus
 
+    def take(self, seen: Seen) -> None:
+        """Take note of what was seen."""
+        from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+        from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
+        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
 
-def _said(status: FleetStatus) -> object:
-    """Return what makes a picture another one: everything but the times that pass."""
-    from provision.rollout.status.words import cells_of  # noqa: PLC0415 - start-up time
+        if self._runs_read is None or (seen.time - self._runs_read).total_seconds() >= RUNS_S:
+            self._runs_read, self._history = seen.time, self._runs()
+        status = with_last_runs(fleet_status(seen), last_words(self._history))
+        self.status = _about(status, self._node)
 
-    tenant = status.seen.tenant
-    nodes = tuple((node.name, node.situation.key, node.since, node.reason, cells_of(node)) for node in status.nodes)
-    at_work = None if tenant is None else (tenant.holder, tenant.is_at_work)
-    return at_work, nodes, status.seen.pause, status.seen.complaints
+    def pictures(self) -> Iterator[Picture]:
+        """Yield pictures until an engine that was seen at work is gone."""
+        was_at_work = False
+        while True:
+            yield self._said(), _picture(self.status, self._node, self._invocation, self._history)
+            if was_at_work and not self.status.is_at_work:
+                return
+            was_at_work = was_at_work or self.status.is_at_work
+            try:
+                self.take(self._reader.follow(FOLLOW_S))
+            except UnreachableError as error:
+                complaint = f"{error.message}: trying again; this is what was seen last"
+                self.status = replace(self.status, seen=replace(self.status.seen, complaints=(complaint,)))
+
+    def _said(self) -> object:
+        """Return what makes a picture another one: everything but the times that pass."""
+        from provision.rollout.status.words import cells_of, used_on  # noqa: PLC0415 - start-up time
+        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+
+        seen, last = self.status.seen, last_words(self._history)
+        nodes = tuple(
+            (node.name, node.situation.key, node.since, node.reason, cells_of(node), used_on(node), last.get(node.name))
+            for node in self.status.nodes
+        )
+        at_work = None if seen.tenant is None else (seen.tenant.holder, seen.tenant.is_at_work)
+        return at_work, nodes, seen.pause, seen.complaints
 
 
 def _picture(status: FleetStatus, node: str | None, invocation: Invocation, history: History | None = None) -> Drawing:

@@ -109,10 +109,14 @@ class Maintenances:
     def withdraw(self, node: Node) -> None:
         """Delete the request for a Node, where there is one of ours. Raises ClusterError."""
         self._polled.forget_soon()
+        if (found := self.requested(node)) is not None:
+            self._delete(found)
+
+    def requested(self, node: Node) -> NodeMaintenance | None:
+        """Return our request for a Node, None where there is none to withdraw. Raises ClusterError."""
         found = self._get(node)
-        if found is None or not found.is_ours or found.metadata.deletion_timestamp is not None:
-            return
-        self._delete(found)
+        is_theirs = found is None or not found.is_ours or found.metadata.deletion_timestamp is not None
+        return None if is_theirs else found
 
     def sweep(self, read: Callable[[str], Node | None]) -> None:
         """Make sure of the API, and withdraw what was requested for Nodes whose records do not say so any more.

@@ -12,8 +12,11 @@ from provision.cluster.others import OPT_OUT, is_repaired
 from provision.cluster.pod_rules import TAINT, TAINT_EFFECT
 from provision.cluster.record import decode_record, encode_record
 from provision.rollout.model import Phase, Record
+from provision.rollout.requests import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from provision.cluster.objects import Node
 
 UPGRADE: Final = "grapnel.dev/upgrade"  # label: the phase; annotation: the record, all that is ever read back
@@ -65,6 +68,19 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
     if taints != node.spec.taints:
         spec["taints"] = [msgspec.to_builtins(taint) for taint in taints]
     return patch | ({"spec": spec} if spec else {})
+
+
+def steps_of(patch: Mapping[str, Any], node: Node) -> Iterator[Step]:
+    """Yield what a patch of `render_patch` changes of a Node; what is so already is not told."""
+    for kind, present in (("label", node.metadata.labels), ("annotation", node.metadata.annotations)):
+        for key, value in patch["metadata"].get(f"{kind}s", {}).items():
+            if value != present.get(key):
+                yield Step("remove" if value is None else "write", f"{kind} {key}")
+    spec = patch.get("spec", {})
+    if spec.get("unschedulable", node.spec.unschedulable) != node.spec.unschedulable:
+        yield Step("cordon" if spec["unschedulable"] else "uncordon", f"Node {node.metadata.name}")
+    if "taints" in spec:
+        yield Step("write" if any(each["key"] == TAINT for each in spec["taints"]) else "remove", f"taint {TAINT}")
 
 
 def _withdrawn(record: Record | None, node: Node) -> dict[str, None]:

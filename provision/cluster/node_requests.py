@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import ForbiddenError, RefusedError
-from provision.cluster.evictions.requests import take_back
+from provision.cluster.evictions.requests import requests_of, take_back
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import NODES
 from provision.cluster.kubernetes_cluster import node_path
 from provision.cluster.local_cluster import view_of_entry
 from provision.cluster.maintenances import NAMESPACE, Maintenances, name_of, needs_withdrawal
-from provision.cluster.marks import render_patch
+from provision.cluster.marks import render_patch, steps_of
 from provision.cluster.names import match_nodes
 from provision.cluster.node_view import view_of
 from provision.cluster.objects import Node
 from provision.cluster.others import SKIP, is_skipped
 from provision.cluster.reader import KubernetesReader, StateFileReader
 from provision.cluster.record import document_of
-from provision.cluster.state_file import NOTHING, Entry, editing, write_state
+from provision.cluster.state_file import NOTHING, Entry, editing, read_state, write_state
 from provision.errors import GrapnelError, UsageError
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import NodeView
-from provision.rollout.requests import Answer, Found
+from provision.rollout.requests import Answer, Found, Step
 from provision.spec.validate import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from provision.cluster.api import Api
@@ -52,6 +52,9 @@ class NodeRequests(Protocol):
 
         Raises UsageError where there is no such node, ClusterError.
         """
+
+    def foresee(self, node: str, decide: Decide) -> Answer:
+        """Look at a node and decide; return what `change` would change, with its steps, and change nothing."""
 
     def reader(self) -> Reader:
         """Return what reads these nodes, and who is at work."""
@@ -86,6 +89,25 @@ class KubernetesRequests:
                     take_back(self._api, seen.metadata.name)  # nothing of it is to be evicted after its upgrade
                 return replace(answer, words=(*answer.words, *left))
         raise ConflictError(f"node {seen.metadata.name} of {self._api.name} does not come to rest", hint="try again")
+
+    def foresee(self, node: str, decide: Decide) -> Answer:
+        """Return what would be changed of a node, and of what was requested for it."""
+        seen = self._find(node)
+        answer = decide(self._as_found(node, seen))
+        change = answer.change
+        if change is None:
+            return answer
+        requested: list[object] = []
+        words = answer.words
+        if change.writes_record and needs_withdrawal(seen, change.record):
+            try:
+                requested = [each for each in [self._maintenances.requested(seen)] if each is not None]
+            except (ForbiddenError, RefusedError) as error:
+                words = (*words, f"whether a NodeMaintenance is there cannot be read: {error.message}")
+        if change.writes_record and change.record is None:
+            requested += requests_of(self._api, seen.metadata.name)
+        steps = (*steps_of(_render(seen, change), seen), *(Step("delete", str(each)) for each in requested))
+        return replace(answer, words=words, steps=steps)
 
     def _find(self, name: str) -> Node:
         """Return a Node; the first time, make sure that all are there: nothing is changed beside a misspelt name."""
@@ -134,22 +156,26 @@ class KubernetesRequests:
 
     def _patch(self, node: Node, change: Change) -> bool:
         """Change the node on exactly this version; return False where there is another one."""
-        version = node.metadata.resource_version
-        if change.writes_record:
-            patch = render_patch(change.record, cordoned=change.cordoned, node=node)
-        else:
-            patch = {"metadata": {"resourceVersion": version}}
-            if change.cordoned is not None:
-                patch["spec"] = {"unschedulable": change.cordoned}
-        if change.skipped is not None:
-            labels: dict[str, Any] = patch["metadata"].setdefault("labels", {})
-            labels[SKIP] = "true" if change.skipped else None
-        request = Request(method="PATCH", path=node_path(node), body=patch, content_type=MERGE_PATCH)
+        request = Request(method="PATCH", path=node_path(node), body=_render(node, change), content_type=MERGE_PATCH)
         try:
             self._api.call(request, Node, expected=(CONFLICT, NOT_FOUND))
         except StatusError:
             return False
         return True
+
+
+def _render(node: Node, change: Change) -> dict[str, Any]:
+    """Return the JSON merge patch of a change, on exactly this version of the node."""
+    if change.writes_record:
+        patch = render_patch(change.record, cordoned=change.cordoned, node=node)
+    else:
+        patch = {"metadata": {"resourceVersion": node.metadata.resource_version}}
+        if change.cordoned is not None:
+            patch["spec"] = {"unschedulable": change.cordoned}
+    if change.skipped is not None:
+        labels: dict[str, Any] = patch["metadata"].setdefault("labels", {})
+        labels[SKIP] = "true" if change.skipped else None
+    return patch
 
 
 class StateFileRequests:
@@ -168,13 +194,31 @@ class StateFileRequests:
         with editing(self._path) as found:
             before = found.nodes.get(node, NOTHING)
             answer = decide(Found(view=view_of_entry(node, before)))
-            change = answer.change
-            if change is not None:
-                written = None if change.record is None else document_of(change.record)
-                entry = Entry(
-                    record=written if change.writes_record else before.record,
-                    cordoned=before.cordoned if change.cordoned is None else change.cordoned,
-                    skipped=before.skipped if change.skipped is None else change.skipped,
-                )
-                write_state(self._path, found.nodes | {node: entry}, found.pause)
+            if answer.change is not None:
+                write_state(self._path, found.nodes | {node: _changed(before, answer.change)}, found.pause)
             return answer
+
+    def foresee(self, node: str, decide: Decide) -> Answer:
+        """Return what would be changed of an entry."""
+        before = read_state(self._path).nodes.get(node, NOTHING)
+        answer = decide(Found(view=view_of_entry(node, before)))
+        if answer.change is None:
+            return answer
+        after = _changed(before, answer.change)
+        return replace(answer, steps=tuple(_steps_between(before, after, self._path)))
+
+
+def _changed(before: Entry, change: Change) -> Entry:
+    written = None if change.record is None else document_of(change.record)
+    return Entry(
+        record=written if change.writes_record else before.record,
+        cordoned=before.cordoned if change.cordoned is None else change.cordoned,
+        skipped=before.skipped if change.skipped is None else change.skipped,
+    )
+
+
+def _steps_between(before: Entry, after: Entry, path: Path) -> Iterator[Step]:
+    for key in ("record", "cordoned", "skipped"):
+        value = getattr(after, key)
+        if value != getattr(before, key):
+            yield Step("write" if value else "remove", f"{key} of {path}")

@@ -13,17 +13,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError, StateFileError
-from provision.cluster.informer import NODES, PODS
+from provision.cluster.informer import NODES
 from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.marks import UPGRADE
 from provision.cluster.names import match_nodes
 from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node, Pod
+from provision.cluster.objects import Node
 from provision.cluster.permissions import LEADER_NAME
 from provision.cluster.pools import Pools
 from provision.cluster.progress import MAX_BYTES, decode_progress
-from provision.cluster.reported import has_gpus, reported_of, users_of
+from provision.cluster.reported import has_gpus, reported_of
 from provision.cluster.state_file import lock_path, progress_path
 from provision.regular_file import read_regular
 from provision.rollout.cluster import NodeProblem
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
     from provision.cluster.objects import Lease
+    from provision.cluster.usage import Usage
     from provision.rollout.cluster import Cluster
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import StackSeen
@@ -55,7 +56,8 @@ LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be
 class KubernetesReader:
     """Reads a cluster: it lists Nodes and gets two leases, and needs no other permission.
 
-    ``pods_of`` is a node whose pods are asked for as well; where that is not allowed, it says so.
+    With ``usage``, pods are asked for as well, those of ``pods_of`` alone where that is given; where that is not
+    allowed, it says so.
 
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
     record or GPUs, that a stack selects or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks,
@@ -70,11 +72,13 @@ class KubernetesReader:
         sleep: Callable[[float], None] = time.sleep,
         *,
         stacks: Callable[[Api, Labels], tuple[tuple[StackSeen, ...], str]] | None = None,
+        usage: Usage | None = None,
         pods_of: str | None = None,
     ) -> None:
         self._api = api
         self._stacks = stacks
         self._nodes = nodes
+        self._usage = usage
         self._pods_of = pods_of
         self._machines = machines
         self._sleep = sleep
@@ -171,16 +175,20 @@ class KubernetesReader:
             view = views[name]
             if not isinstance(node, NodeProblem):
                 told[name] = reported_of(node, None if isinstance(view, NodeProblem) else view.record, now)
-                if name == self._pods_of:
-                    told[name] = self._with_users(told[name], node)
-        return told
+        return told if self._usage is None else self._with_users(told, found, self._usage)
 
-    def _with_users(self, reported: Reported, node: Node) -> Reported:
-        try:
-            pods = self._api.list_all(PODS, Pod, selector=f"spec.nodeName={node.metadata.name}")
-        except (ForbiddenError, RefusedError) as error:
-            return replace(reported, unasked=f"{error.message} ({error.hint})" if error.hint else error.message)
-        return replace(reported, users=users_of(pods))
+    def _with_users(
+        self, told: Mapping[str, Reported], found: Mapping[str, Node | NodeProblem], usage: Usage
+    ) -> dict[str, Reported]:
+        wanted = {
+            name: node.metadata.name
+            for name, node in found.items()
+            if not isinstance(node, NodeProblem) and self._pods_of in {None, name}
+        }
+        used = usage.of(wanted.values())
+        if used.unasked:
+            return {**told, **{name: replace(told[name], unasked=used.unasked) for name in wanted}}
+        return {**told, **{name: replace(told[name], users=used.users.get(node, ())) for name, node in wanted.items()}}
 
     def _found(self, standing: Standing | None, owned: Collection[str]) -> dict[str, Node | NodeProblem]:
         nodes = [self._known[name] for name in sorted(self._known)]

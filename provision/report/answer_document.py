@@ -11,12 +11,23 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 SCHEMA: Final = "grapnel.dev/answer/v1alpha1"
 
 
+class AnswerStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that would be changed."""
+
+    action: str
+    target: str
+
+
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said of one node. ``refused``: it makes no sense for it, and nothing was noted."""
+    """What was said of one node. ``refused``: it makes no sense for it, and nothing was noted.
+
+    ``steps`` are what would be changed, where only that was asked for and nothing was noted; else null.
+    """
 
     node: str
     refused: bool
     says: tuple[str, ...]
+    steps: tuple[AnswerStep, ...] | None = None
 
 
 class AnswerPause(msgspec.Struct, frozen=True, kw_only=True):

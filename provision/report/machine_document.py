@@ -9,7 +9,7 @@ import msgspec
 
 from provision.rollout.status.derive import wanted_driver
 from provision.rollout.status.reported import Daemon, Drift, gpu_resources, only_gpus
-from provision.rollout.status.words import cells_of, ways_to_know
+from provision.rollout.status.words import cells_of, used_on, ways_to_know
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,12 +37,16 @@ class UserDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """GPUs that the node daemon sees, and devices that pods can be given, by resource; ``users`` are pods with some."""
+    """GPUs that the node daemon sees, and devices that pods can be given, by resource; ``users`` are pods with some.
+
+    ``in_use`` are the devices that pods have, by resource; null: nobody asked.
+    """
 
     seen: Number | None
     unusable: Number
     trouble: str
     offered: dict[str, Number] | None
+    in_use: dict[str, Number] | None = None
     users: tuple[UserDocument, ...] | None = None
 
 
@@ -107,6 +111,7 @@ def machine_document(node: NodeStatus) -> MachineDocument | None:
             unusable=said.unusable,
             trouble=said.gpu_trouble,
             offered=None if said.offered is None else gpu_resources(said, node.plugin),
+            in_use=used_on(node),
             users=None if said.users is None else tuple(_users(said.users, node)),
         ),
         drift=said.drift,

@@ -9,7 +9,7 @@ from rich.table import Table
 from provision.fleet.series import in_series
 from provision.report.console import Text
 from provision.report.terminal import age, count, hanging, names
-from provision.rollout.status.words import NAMES, NOT_KNOWN, facts_of, rows_of
+from provision.rollout.status.words import HEADS, NOT_KNOWN, facts_of, rows_of
 from provision.runs.history import last_words
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def machine_facts(node: NodeStatus, history: History | None, now: datetime) -> I
 
 def _table(rows: Sequence[MachineRow], now: datetime, *, knows_runs: bool) -> Table:
     """Return the table without the columns that say nothing of any node."""
-    lines = [(*row.cells.texts, _last(row, now) if knows_runs else NOT_KNOWN) for row in rows]
-    heads = (*NAMES, "last run")
+    lines = [(*row.texts, _last(row, now) if knows_runs else NOT_KNOWN) for row in rows]
+    heads = (*HEADS, "last run")
     told = [at for at in range(len(heads)) if any(line[at] != NOT_KNOWN for line in lines)]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for head in ("nodes", *(heads[at] for at in told)):

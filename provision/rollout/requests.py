@@ -42,13 +42,25 @@ class Change:
     skipped: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that is changed, as a plan shows it: an action, and what it is about."""
+
+    action: str
+    target: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is changed, if anything, and what the person is told; ``is_refused``: it makes no sense for this node."""
+    """What is changed, if anything, and what the person is told; ``is_refused``: it makes no sense for this node.
+
+    ``steps`` are what the change comes to where the node's state lives.
+    """
 
     change: Change | None = None
     words: tuple[str, ...] = ()
     is_refused: bool = False
+    steps: tuple[Step, ...] = ()
 
 
 Decide = Callable[[Found], Answer]

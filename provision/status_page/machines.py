@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.fleet.series import in_series
 from provision.printable import printable
-from provision.rollout.status.words import NAMES, facts_of, rows_of
+from provision.rollout.status import words
+from provision.rollout.status.words import facts_of, rows_of
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from provision.rollout.status.words import Last
 
 ROWS: Final = 40
-HEADS: Final = ("nodes", *NAMES, "last run")
+HEADS: Final = ("nodes", *words.HEADS, "last run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def machines_of(nodes: Sequence[NodeStatus], last: Mapping[str, Last]) -> Machin
     return Machines(
         rows=tuple(
             Row(
-                texts=tuple(map(printable, (few(in_series(row.nodes)), *row.cells.texts, _words(row.last)))),
+                texts=tuple(map(printable, (few(in_series(row.nodes)), *row.texts, _words(row.last)))),
                 ended=None if row.last is None else seconds(row.last.time),
                 needs_somebody=row.needs_somebody,
             )

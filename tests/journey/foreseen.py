@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from lab.nodes import Node
 
 Step = tuple[str, str]  # an action and what it is about
-_ORIGINALS = "/var/lib/grapnel/originals.json"
+_RELEASED = "/var/lib/grapnel/node/released.json"  # what the node daemon keeps of GPUs that it does not offer
+_CHANGED = "StateChangeTimestampMonotonic"  # by a reload, this alone
 _NOW = """
 import json, os, subprocess, sys
 targets, packages = json.loads(sys.argv[1])
@@ -23,10 +24,11 @@ def say(*words):
     return subprocess.run(words, capture_output=True, text=True).stdout.split()
 def read(path):
     return open(path).read().strip() if os.path.exists(path) else ""
-shown = "ActiveState,UnitFileState,ExecMainStartTimestampMonotonic"
-units = {one: say("systemctl", "show", "-p", shown, "--value", one) for one in targets if "." in one and "/" not in one}
+shown = "ActiveState,UnitFileState,ExecMainStartTimestampMonotonic,StateChangeTimestampMonotonic"
+names = [one for one in targets if "." in one and "/" not in one]
+units = {one: dict(line.split("=", 1) for line in say("systemctl", "show", "-p", shown, one)) for one in names}
 print(json.dumps({
-    "paths": {one: os.lstat(one).st_mtime_ns if os.path.lexists(one) else None for one in targets if one[0] == "/"},
+    "paths": {one: os.lstat(one).st_ctime_ns if os.path.lexists(one) else None for one in targets if one[0] == "/"},
     "units": units,
     "modules": {one: read(f"/sys/module/{one}/version") for one in os.listdir("/sys/module") if one[:6] == "nvidia"},
     "held": say("apt-mark", "showhold"),
@@ -52,7 +54,7 @@ class Moment:
 def steps_of(document: str, name: str) -> list[Step]:
     """Return the steps that ``--plan --json`` has for a node."""
     (found,) = (one for one in json.loads(document)["nodes"] if one["node"] == name)
-    assert found["problems"] == []
+    assert found.get("problems", []) == []
     return [(one["action"], one["target"]) for one in found["steps"]]
 
 
@@ -60,7 +62,7 @@ def look(node: Node, steps: Iterable[Step]) -> Moment:
     """Return what a node is like."""
     steps = list(steps)
     packages = [target.split()[0] for action, target in steps if action in {"purge", "install"}]
-    given = json.dumps([[target for _, target in steps], packages])
+    given = json.dumps([[_place(step) for step in steps], packages])
     return Moment(take_snapshot(node), json.loads(node.run(["python3", "-IS", "-c", _NOW, given]).stdout))
 
 
@@ -81,6 +83,11 @@ def not_done(steps: Iterable[Step], before: Moment, after: Moment) -> list[Step]
     return [step for step in steps if not _is_done(step, before, after)]
 
 
+def _place(step: Step) -> str:
+    """Return where it is seen whether a step was done."""
+    return _RELEASED if step[0] == "resume" else step[1]
+
+
 def _is_told(path: str, steps: Iterable[Step], before: Moment, after: Moment) -> bool:
     if path in before.owned | after.owned or _is_alternative(path, before, after):
         return True
@@ -91,7 +98,7 @@ def _is_told(path: str, steps: Iterable[Step], before: Moment, after: Moment) ->
             return True
         if action == "rebuild" and path.startswith("/boot/initr") and path.endswith(target.split()[-1]):
             return True
-        if path == target or path.startswith(f"{target}/"):
+        if path == _place((action, target)) or path.startswith(f"{target}/"):
             return True
         if action == "disable" and re.fullmatch(rf"/etc/systemd/system/[^/]+\.(wants|requires)/{target}", path):
             return True
@@ -129,7 +136,7 @@ def _rows_not_told(name: str, steps: list[Step], before: Moment, after: Moment) 
 
 
 def _is_done(step: Step, before: Moment, after: Moment) -> bool:
-    action, target = step
+    action, target = step[0], _place(step)
     if action in {"purge", "install"}:
         name, version = target.split()[:2]
         rows = {re.split(r"[ :]", row)[0]: row.split()[1] for row in after.snapshot.lists["packages"]}
@@ -142,13 +149,15 @@ def _is_done(step: Step, before: Moment, after: Moment) -> bool:
     if action == "rebuild":
         return bool(before.now["initramfs"]) and before.now["initramfs"] != after.now["initramfs"]
     if action in {"disable", "stop"}:
-        return not {"active", "enabled"} & set(after.now["units"][target])
-    if action in {"restart", "start"}:
-        return bool(before.now["units"][target] != after.now["units"][target])
+        return not {"active", "enabled"} & set(after.now["units"][target].values())
+    if action in {"restart", "start", "reload"} and "kernel module" not in target:
+        was, has = (moment.now["units"][target] for moment in (before, after))
+        is_another = {**was, _CHANGED: ""} != {**has, _CHANGED: ""}
+        return not is_another and was != has if action == "reload" else is_another
     if target.startswith("group "):
         return not any(row.startswith(f"{target.split()[1]}:") for row in after.snapshot.lists["groups"])
     if not target.startswith("/"):
         return True  # settings of GPUs: `test_gpu_settings` looks at those
-    if action == "remove":
+    if action in {"remove", "resume"}:
         return after.now["paths"][target] is None
     return bool(before.now["paths"][target] != after.now["paths"][target])

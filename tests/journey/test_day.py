@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.journey.conftest import OLD_VERSION, VERSION
-from tests.journey.test_driver_swap import works_with
+from tests.journey.foreseen import Step, look, not_done, not_shown, steps_of
+from tests.journey.test_driver_swap import wait_for_dpkg, works_with
 
 if TYPE_CHECKING:
     from lab.nodes import Node
     from tests.journey.conftest import Controller
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # three changes of a driver, and a removal
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1200)]  # four changes of a driver, and a removal
 
 NAME = "day"
 HOOK = "/etc/grapnel/hook.json"
-CONFIG = "/etc/containerd/config.toml"
+DAEMON = "/etc/grapnel/node.json"
+UNIT = "/etc/systemd/system/grapnel-drift.timer"
+ENGINE = "/etc/containerd/config.toml"
+NOTES = "/var/lib/grapnel/"  # of what was done, by grapnel-driver and the node daemon
 SERVICES = ("containerd.service", "grapnel-node.service")
 
 
 def said(controller: Controller, *words: str, code: int = 0) -> str:
-    limit = () if words[0] == "rollback" else ("--limit", NAME)
+    limit = () if words[0] in {"rollback", "abandon", "skip"} else ("--limit", NAME)
     done = controller.grapnel(*words, *limit, *(() if words[0] == "drift" else ("--no-cluster",)))
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join(done.stdout.split())
@@ -49,11 +56,38 @@ def apply(controller: Controller) -> None:
     assert controller.plan_items(NAME, "--no-cluster") == []
 
 
+def apply_as_shown(controller: Controller, node: Node, *disruptions: str) -> None:
+    """Apply, and hold the node to the plan: nothing changes that was not shown, nothing shown stays undone."""
+    items = controller.plan_items(NAME, "--no-cluster")
+    assert {item["disruption"] for item in items} == set(disruptions)
+    steps = [step_of(item) for item in items]
+    untouched = look(node, steps)
+
+    apply(controller)
+
+    now = look(node, steps)
+    changed = not_shown(steps, untouched, now)
+    assert {path: what for path, what in changed.items() if not path.startswith(NOTES)} == {}
+    assert not_done(steps, untouched, now) == []
+
+
+def step_of(item: dict[str, str]) -> Step:
+    """Return an item as a step that can be looked for: of a hold the package that lacks it, of packages versions."""
+    action, target = item["action"], item["target"]
+    if target == "driver packages":
+        return action, item["reason"].partition(":")[0]
+    if action == "reload" and target.startswith("kernel module"):
+        return "unload", target
+    return ("install", f"{target} {item['to']}") if action == "upgrade" else (action, target)
+
+
 def test_what_is_said_in_a_day_is_so(controller: Controller, node: Node) -> None:
     installs(controller, node)
     breaks_things_by_hand_and_mends_them(controller, node)
+    changes_what_engine_and_daemon_read(controller, node)
     upgrades(controller, node)
     rolls_back(controller, node)
+    abandons(controller, node)
     removes(controller, node)
 
 
@@ -81,7 +115,7 @@ def breaks_things_by_hand_and_mends_them(controller: Controller, node: Node) -> 
     assert [thing for thing in (SERVICES[1], HOOK, "libcuda1") if thing not in drift] == []
     assert running(node) == [SERVICES[0]], "who looks changes nothing"
 
-    apply(controller)
+    apply_as_shown(controller, node, "none")
 
     assert "as declared" in said(controller, "drift")
     assert running(node) == list(SERVICES)
@@ -89,13 +123,29 @@ def breaks_things_by_hand_and_mends_them(controller: Controller, node: Node) -> 
     assert "libcuda1" in node.run(["apt-mark", "showhold"]).stdout.split()
 
     assert "was started before" not in said(controller, "plan"), "apply restarts whatever it writes for"
-    node.run(["touch", CONFIG])
+    node.run(["touch", ENGINE])
     plan = said(controller, "plan")
     remedy = f"systemctl restart {SERVICES[0]}"
-    assert f"{SERVICES[0]} was started before {CONFIG} changed" in plan
+    assert f"{SERVICES[0]} was started before {ENGINE} changed" in plan
     assert remedy in plan
     node.run(remedy.split())
     assert "was started before" not in said(controller, "plan")
+
+
+def changes_what_engine_and_daemon_read(controller: Controller, node: Node) -> None:
+    node.run(["sed", "-i", "/^imports/d", ENGINE])
+    apply_as_shown(controller, node, "none", "restart-runtime")
+
+    node.run(["sed", "-i", "s/{/{ /", DAEMON])
+    apply_as_shown(controller, node, "none")
+
+    declaration = controller.folder / "grapnel.yaml"
+    declaration.write_text(declaration.read_text() + "  runtime: {entitlement: env}\n")
+    apply(controller)
+    node.run(["sed", "-i", "s/^\\[Timer\\]/&\\n/", UNIT])
+    apply_as_shown(controller, node, "reload")
+    controller.declare(OLD_VERSION)
+    apply(controller)
 
 
 def upgrades(controller: Controller, node: Node) -> None:
@@ -105,7 +155,7 @@ def upgrades(controller: Controller, node: Node) -> None:
 
     plan = said(controller, "plan")
     assert (OLD_VERSION in plan, VERSION in plan) == (True, True)
-    apply(controller)
+    apply_as_shown(controller, node, "none", "drain")
 
     assert works_with(node, VERSION)
     assert VERSION in said(controller, "status", "--node", NAME)
@@ -127,6 +177,49 @@ def rolls_back(controller: Controller, node: Node) -> None:
     status = said(controller, "status", code=1)
     assert f"it has driver {OLD_VERSION}, and {VERSION} is declared" in status
     assert f"{OLD_VERSION}, by its record" in status
+
+
+def abandons(controller: Controller, node: Node) -> None:
+    """The terminal dies in the swap, and the node is taken over: what is shown of that is done, and nothing else."""
+    node.install_module(VERSION)
+    argv = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster", "--limit", NAME]
+    with subprocess.Popen(
+        argv,
+        cwd=controller.folder,
+        env=controller.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        wait_for_dpkg(node)
+        os.killpg(process.pid, signal.SIGKILL)
+    node.run(["sh", "-c", "while systemctl is-active --quiet grapnel-driver; do sleep 0.1; done"])
+    assert "left in swap" in said(controller, "status", code=1)
+    words = ("abandon", NAME, "--no-cluster", "--uncordon", "--json")
+    (state,) = (one for one in controller.folder.rglob("node-state-*.json") if "progress" not in one.name)
+    entry = json.loads(state.read_text())["nodes"][NAME]
+
+    foreseen = controller.grapnel(*words, "--plan")
+    assert foreseen.returncode == 0, foreseen.stdout + foreseen.stderr
+    assert json.loads(state.read_text())["nodes"][NAME] == entry, "a plan changes nothing"
+    steps = steps_of(foreseen.stdout, NAME)
+    untouched = look(node, steps)
+
+    done = controller.grapnel(*words, "--yes")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    now, after = look(node, steps), json.loads(state.read_text())["nodes"][NAME]
+    changed = not_shown(steps, untouched, now)
+    assert {path: what for path, what in changed.items() if not path.startswith(NOTES)} == {}
+    assert not_done(steps, untouched, now) == []
+    kept = {key for key in entry.keys() | after.keys() if entry.get(key) != after.get(key)}
+    told = {f"{'write' if after.get(key) else 'remove'} {key} of {state}" for key in kept}
+    assert {" ".join(step) for step in steps} == {*told, "resume GPUs"}
+    assert kept == {"record", "cordoned", "skipped"}
+    assert works_with(node, VERSION), "the swap came to its end"
+    assert "skipped" in said(controller, "status")
+    said(controller, "skip", NAME, "--undo")
 
 
 def removes(controller: Controller, node: Node) -> None:

@@ -67,6 +67,9 @@ class EvictionRequest(_Object, frozen=True, kw_only=True):
         """Whether grapnel made it: its label is written by others as well, and there is one of ours for a pod."""
         return self.spec.requester == REQUESTER and self.metadata.name == request_name(self.spec.target.pod.uid)
 
+    def __str__(self) -> str:
+        return f"EvictionRequest {self.metadata.namespace}/{self.metadata.name}"
+
     @property
     def about(self) -> PodKey:
         """The pod: one in the request's own namespace, whatever uid it names."""

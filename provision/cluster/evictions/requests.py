@@ -148,9 +148,15 @@ def take_back(api: Api, node: str) -> None:
     Where that is not possible, the next apply does it.
     """
     with contextlib.suppress(ForbiddenError, RefusedError):
-        for request in _list(api):
-            if request.metadata.annotations.get(OF_NODE) == node:
-                _delete(api, request)
+        for request in requests_of(api, node):
+            _delete(api, request)
+
+
+def requests_of(api: Api, node: str) -> list[EvictionRequest]:
+    """Return every request of ours for pods of a node, none where they cannot be read."""
+    with contextlib.suppress(ForbiddenError, RefusedError):
+        return [each for each in _list(api) if each.metadata.annotations.get(OF_NODE) == node]
+    return []
 
 
 def _list(api: Api) -> list[EvictionRequest]:

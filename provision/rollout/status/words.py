@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from provision.rollout.status.situations import DONE, IDLE, LAST_RUN_FAILED
 from provision.spec.model import DaemonAs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from provision.rollout.status.model import FleetStatus, NodeStatus
@@ -34,7 +35,7 @@ _NOW: Final = "what is so of the machine now"
 _NOBODY_ASKED: Final = (
     "no Node tells it (`--kubeconfig` names a cluster); `grapnel plan` and `grapnel drift` ask the machines themselves"
 )
-_NOT_ASKED: Final = "`grapnel status --node` asks for the pods of its node"
+_NOT_ASKED: Final = "nobody has asked for pods"
 _NOT_DECLARED: Final = (
     "the node daemon does not report to its Node: plugin.kubernetesApi lets it, such as /etc/kubernetes/kubelet.conf"
 )
@@ -63,6 +64,9 @@ class Cells:
 
 
 NAMES: Final = ("driver", "module", "engine", "daemon", "GPUs", "drift")
+IN_USE: Final = "in use"
+_RESOURCES: Final = 4  # of which the use is told: whoever makes pods may write any name
+HEADS: Final = (*NAMES[:-1], IN_USE, NAMES[-1])  # of rows, in which nodes of different use are together
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +85,19 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class MachineRow:
-    """Nodes of which the same is known; ``last`` is None where no run is."""
+    """Nodes of which the same is known; ``last`` is None where no run is. ``in_use`` is from the least to the most."""
 
     nodes: tuple[str, ...]
     cells: Cells
     last: Last | None
     needs_somebody: bool
+    in_use: str = NOT_KNOWN
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is known, in the order of `HEADS`."""
+        *before, drift = self.cells.texts
+        return (*before, self.in_use, drift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +111,19 @@ class Unknown:
 
 def rows_of(nodes: Iterable[NodeStatus], last: Mapping[str, Last]) -> tuple[list[MachineRow], list[Unknown]]:
     """Return a row for all nodes of which the same is known, what needs somebody first; and what is not known."""
-    groups: dict[tuple[bool, Cells, Last | None], list[str]] = {}
+    groups: dict[tuple[bool, Cells, Last | None, bool], list[NodeStatus]] = {}
     unknown: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         run = last.get(node.name)
         cells = cells_of(node, run)
-        groups.setdefault((node.situation.needs_somebody, cells, run), []).append(node.name)
+        key = (node.situation.needs_somebody, cells, run, used_on(node) is None)
+        groups.setdefault(key, []).append(node)
         for note in ways_to_know(node, cells):
             unknown.setdefault(note, []).append(node.name)
-    rows = [MachineRow(tuple(those), cells, run, needs) for (needs, cells, run), those in groups.items()]
+    rows = [
+        MachineRow(tuple(node.name for node in those), cells, run, needs, _use_of(those))
+        for (needs, cells, run, _), those in groups.items()
+    ]
     rows.sort(key=lambda row: not row.needs_somebody)
     return rows, [Unknown(what, how, tuple(those)) for (what, how), those in unknown.items()]
 
@@ -143,10 +158,12 @@ def facts_of(node: NodeStatus, last: Last | None) -> Iterator[tuple[str, str, da
         said = reported.said if reported is not None and name == "daemon" else None
         yield name, f"{text}: {troubles[name]}" if troubles.get(name) else text, said
         if reported is not None and name == "GPUs":
-            yield "in use", in_use_words(node, reported), None
+            yield IN_USE, in_use_words(node, reported), None
     if declared := _declared_words(node):
         yield "declared", declared, None
     for what, how in ways_to_know(node, cells):
+        if what == IN_USE:
+            continue  # it is told above
         yield NOT_KNOWN, f"{what}: {how}", None
 
 
@@ -192,6 +209,31 @@ def gpu_words(node: NodeStatus, reported: Reported) -> str:
     return f"offered: {shares}" if seen is None else f"{seen} seen, offered: {shares}"
 
 
+def used_on(node: NodeStatus) -> dict[str, int] | None:
+    """Return how many GPUs of a node pods hold, by resource; None where that is not known."""
+    if node.reported is None or node.reported.users is None:
+        return None
+    used: Counter[str] = Counter()
+    for user in node.reported.users:
+        used.update(only_gpus(user.devices, node.plugin))
+    return dict(used)
+
+
+def _use_of(nodes: Sequence[NodeStatus]) -> str:
+    """Return how many GPUs of each node pods hold, from the least to the most; of parts of GPUs, by resource."""
+    used = [found for found in map(used_on, nodes) if found is not None]
+    if not used:
+        return NOT_KNOWN
+    told = []
+    for name in sorted({name for each in used for name in each}):
+        least, most = (pick(each.get(name, 0) for each in used) for pick in (min, max))
+        number = f"{least} to {most}" if least != most else str(most)
+        is_whole = name == (WHOLE if nodes[0].plugin is None else nodes[0].plugin.resource)
+        told.append(number if is_whole else f"{number} {name.removeprefix('nvidia.com/')}")
+    more = [f"{len(told) - _RESOURCES} more"] if len(told) > _RESOURCES else []
+    return ", ".join((*told[:_RESOURCES], *more)) or "none"
+
+
 def in_use_words(node: NodeStatus, reported: Reported) -> str:
     """Return which pods hold GPUs of a node."""
     if reported.users is None:
@@ -206,10 +248,11 @@ def in_use_words(node: NodeStatus, reported: Reported) -> str:
 
 def ways_to_know(node: NodeStatus, cells: Cells) -> Iterator[tuple[str, str]]:
     """Yield what is not known of a node, and what would make it known."""
-    unknown = cells.unknown
+    unknown, reported, plugin = cells.unknown, node.reported, node.plugin
+    if reported is not None and reported.unasked:
+        yield IN_USE, reported.unasked
     if not unknown:
         return
-    reported, plugin = node.reported, node.plugin
     if reported is None:
         yield _NOW, _NOBODY_ASKED
     elif reported.daemon is Daemon.SILENT:

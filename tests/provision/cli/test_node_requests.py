@@ -7,18 +7,18 @@ import json
 import sys
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from provision.cli import main
-from provision.cli.abandon import put_back
+from provision.cli.abandon import foresee_put_back, put_back
 from provision.cli.answers import Answers
 from provision.cli.node_request import Asking
 from provision.cluster import LocalCluster, state_file_path
 from provision.fleet.sources import inventory_key
 from provision.rollout.model import Phase
-from provision.rollout.requests import Change, Found
+from provision.rollout.requests import Change, Found, Step
 from provision.rollout.status.model import Seen, Tenant
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context, raw_facts
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from provision.rollout.requests import Answer, Decide
     from provision.runner import RunRequest
 
+RELEASED = {"uid": 0, "gid": 0, "mode": "0600", "sha256": "0" * 64}
 FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
 
 
@@ -101,6 +102,31 @@ def test_an_abandoned_node_is_left_as_it_stands(cluster: LocalCluster, capsys: p
     assert "gpu-1: its GPUs may be out of service" in output
 
 
+def test_a_plan_of_abandon_shows_what_changes_in_the_state_file_and_changes_nothing(
+    cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen(cluster)
+    cluster.write("gpu-1", FAILED, cordoned=True)
+    (path,) = (each for each in tmp_path.rglob("node-state-*.json") if "progress" not in each.name)
+    before = path.read_bytes()
+
+    assert main(["abandon", "rack1", "--plan", "--json"]) == 1, "gpu-2 is in no upgrade"
+    told = {each["node"]: each for each in json.loads(capsys.readouterr().out)["nodes"]}
+
+    assert path.read_bytes() == before
+    assert [told[name]["refused"] for name in ("gpu-1", "gpu-2")] == [False, True]
+    assert told["gpu-2"]["steps"] == []
+    assert main(["abandon", "gpu-1", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)["nodes"][0]
+    assert done == {**told["gpu-1"], "steps": None}, "what is said is what was said"
+    old, new = (json.loads(each)["nodes"]["gpu-1"] for each in (before, path.read_bytes()))
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    assert {(step["action"], step["target"]) for step in told["gpu-1"]["steps"]} == {
+        ("write" if new.get(key) else "remove", f"{key} of {path}") for key in changed
+    }
+    assert changed == {"record", "skipped"}
+
+
 def test_nothing_is_put_back_into_service_without_a_word(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +150,18 @@ class Desk:
         if answer.change is not None:
             self.nodes[node] = changed(self.nodes[node], answer.change)
         return answer
+
+    def foresee(self, node: str, decide: Decide) -> Answer:
+        answer = decide(Found(view=self.nodes[node]))
+        if answer.change is None:
+            return answer
+        before, after = self.nodes[node], changed(self.nodes[node], answer.change)
+        steps = [
+            Step("write" if getattr(after, key) else "remove", key)
+            for key in ("record", "is_cordoned", "is_skipped")
+            if getattr(after, key) != getattr(before, key)
+        ]
+        return replace(answer, steps=tuple(steps))
 
     def reader(self) -> Desk:
         return self
@@ -158,6 +196,7 @@ class Machines:
     fleet: FakeFleet
     running: str = ""
     broken: str = ""
+    released: bool = True
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         if request.playbook.stem != "facts":
@@ -171,6 +210,8 @@ class Machines:
         for name in request.nodes:
             run = {"verb": "swap", "state": "running" if name == self.running else "done", "change": "0123456789ab"}
             facts = {**raw_facts(name, [], []), "driver": {"run": run}}
+            if self.released:
+                facts["files"] = {"/var/lib/grapnel/node/released.json": RELEASED}
             yield TaskDone(name, "Gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
@@ -189,6 +230,50 @@ def test_a_node_is_put_back_into_service(capsys: pytest.CaptureFixture[str]) -> 
     assert machines.fleet.nodes["n1"].verbs == ["resume"]
     assert desk.nodes["n1"] == view("n1", is_skipped=True)
     assert "n1: takes pods again; upgrades leave it alone" in capsys.readouterr().out
+
+
+def foreseen(desk: Desk, capsys: pytest.CaptureFixture[str], **machines: Any) -> tuple[dict[str, set[str]], int]:  # noqa: ANN401 - of `Machines`
+    """Return what a plan shows to be done on each node, having made sure that nothing is, and its exit code."""
+    before = dict(desk.nodes)
+    found = Machines(FakeFleet({name: FakeNode() for name in desk.nodes}), **machines)
+    capsys.readouterr()
+    answers = Answers("abandon", as_json=True)
+    code = answers.end(foresee_put_back(context(found), Asking(dict.fromkeys(desk.nodes, desk)), answers))  # type: ignore[arg-type] # a runner too
+    assert desk.nodes == before
+    assert [node.verbs for node in found.fleet.nodes.values()] == [[]] * len(before)
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    return {each["node"]: {f"{step['action']} {step['target']}" for step in each["steps"]} for each in nodes}, code
+
+
+@pytest.mark.parametrize(
+    ("before", "machines"),
+    [
+        pytest.param(view("n1", FAILED), {}, id="as it should be"),
+        pytest.param(view("n1", record(Phase.DRAIN, was_cordoned=True)), {}, id="cordoned by somebody before"),
+        pytest.param(view("n1", FAILED), {"running": "n1"}, id="a driver change still runs"),
+        pytest.param(view("n1", FAILED), {"released": False}, id="offers its GPUs already"),
+        pytest.param(view("n1", is_skipped=True, is_cordoned=True), {}, id="abandoned already"),
+        pytest.param(view("n1"), {}, id="in no upgrade"),
+    ],
+)
+def test_what_a_plan_shows_is_what_putting_a_node_back_changes(
+    before: NodeView, machines: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing changes that was not shown, and nothing shown stays undone."""
+    desk = Desk({"n1": before})
+    shown, code = foreseen(desk, capsys, **machines)
+
+    worked, ended = put(desk, **machines)
+
+    keys = ("record", "is_cordoned", "is_skipped")
+    after = desk.nodes["n1"]
+    done = {
+        f"{'write' if getattr(after, key) else 'remove'} {key}"
+        for key in keys
+        if getattr(before, key) != getattr(after, key)
+    }
+    resumed = worked.fleet.nodes["n1"].verbs == ["resume"] and machines.get("released", True)
+    assert (shown["n1"], code) == (done | ({"resume GPUs"} if resumed else set()), ended)
 
 
 def test_whoever_is_at_work_has_left_it_alone_before(capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,19 +131,22 @@ GPUs not offered  1 node: it is in service and pods cannot be given all of its G
   do: `grapnel apply --limit n5`, if it was not applied yet; else what the reason names, and on the node: \
 `journalctl -u grapnel-node`
 
-nodes     driver      module     engine             daemon           GPUs            drift      last run
-n5        550.163.01  open       containerd 1.7.27  reports          3 of 4 offered  none       \
+nodes     driver      module     engine             daemon           GPUs            in use  drift      last run
+n5        550.163.01  open       containerd 1.7.27  reports          3 of 4 offered  none    none       \
 apply: converged, 1h00m ago
-n1 to n3  550.163.01  open       containerd 1.7.27  reports          4 of 4 offered  none       \
+n1 to n3  550.163.01  open       containerd 1.7.27  reports          4 of 4 offered  0 to 4  none       \
 apply: converged, 1h00m ago
-n4        not known   not known  containerd 1.7.27  does not report  4 offered       not known  none that is kept
+n4        not known   not known  containerd 1.7.27  does not report  4 offered       2       not known  \
+none that is kept
 not known: driver, module, drift of n4: the node daemon does not report to its Node: \
 plugin.kubernetesApi lets it, such as /etc/kubernetes/kubelet.conf
 """
+FREE = replace(GOOD, users=())
 REPORTED = {
-    **dict.fromkeys(("n1", "n2", "n3"), GOOD),
-    "n4": MUTE,
-    "n5": replace(GOOD, offered={"nvidia.com/gpu": 3}),
+    **dict.fromkeys(("n1", "n3"), FREE),
+    "n2": replace(GOOD, users=(User("ml/train", {"nvidia.com/gpu": 4}),)),
+    "n4": replace(MUTE, users=(User("ml/a", {"nvidia.com/gpu": 1}), User("ml/b", {"nvidia.com/gpu": 1}))),
+    "n5": replace(FREE, offered={"nvidia.com/gpu": 3}),
 }
 APPLIED = seen(
     *map(view, REPORTED),
@@ -204,6 +207,8 @@ def test_json_has_what_a_node_says_and_what_is_not_known(capsys: pytest.CaptureF
     assert nodes["n5"]["state"] == "short-of-gpus"
     assert nodes["n5"]["machine"]["gpus"]["offered"] == {"nvidia.com/gpu": 3}
     assert nodes["n1"]["machine"]["driver"] == "550.163.01"
+    used = {name: each["machine"]["gpus"]["inUse"] for name, each in nodes.items()}
+    assert used == {"n1": {}, "n2": {"nvidia.com/gpu": 4}, "n3": {}, "n4": {"nvidia.com/gpu": 2}, "n5": {}}
     assert nodes["n1"]["declared"] == {"driver": "550.163.01", "resource": "nvidia.com/gpu"}
     assert nodes["n5"]["declared"] is None
     assert nodes["n1"]["unknown"] == []
@@ -256,6 +261,38 @@ def test_a_watch_shows_that_gpus_went(capsys: pytest.CaptureFixture[str]) -> Non
 
     reader = FakeReader([APPLIED, APPLIED, later], leave)
     assert watch_status(reader, None) == 1
+    assert read(capsys).count("cluster test\n") == 2
+
+
+def test_a_watch_shows_last_runs_and_looks_at_them_once_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """It had no column for them, and a node that its last run left failed was no reason for anybody."""
+    failed = History(None, {"n1": replace(LAST, result="failed", is_good=False, time=NOW - MINUTE)})
+    kept = [History(), failed]
+    looks = [seen(view("n1"), tenant=None), seen(view("n1"), tenant=None)]
+    later = replace(looks[0], time=NOW + MINUTE)
+
+    def leave() -> None:
+        if not reader.looks:
+            raise KeyboardInterrupt
+
+    reader = FakeReader([*looks, later], leave)
+    assert watch_status(reader, None, runs=lambda: kept.pop(0)) == 1
+    output = read(capsys)
+    assert kept == []
+    assert output.count("cluster test\n") == 2
+    assert output.count("last run failed  1 node") == 1
+    assert "apply: failed, 2m00s ago" in output
+
+
+def test_a_watch_shows_that_a_pod_has_come(capsys: pytest.CaptureFixture[str]) -> None:
+    later = replace(APPLIED, reported={**REPORTED, "n5": replace(REPORTED["n5"], users=REPORTED["n2"].users)})
+
+    def leave() -> None:
+        if not reader.looks:
+            raise KeyboardInterrupt
+
+    reader = FakeReader([APPLIED, APPLIED, later], leave)
+    watch_status(reader, None)
     assert read(capsys).count("cluster test\n") == 2
 
 

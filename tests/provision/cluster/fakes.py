@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.cluster.api import Api
 from provision.cluster.exchange import Answer
+from provision.cluster.informer import ALIVE
 from provision.cluster.permissions import LEADER_NAME
 from provision.rollout.errors import UnreachableError
 
@@ -143,6 +144,7 @@ class FleetServer:
         self.is_forgotten = False
         self.forbidden: set[str] = set()
         self.requests: list[str] = []
+        self.asked_pods: list[str] = []  # of which Node, or "all"
         self.version = 1
 
     def change(self, kind: str, node: dict[str, Any]) -> None:
@@ -175,8 +177,11 @@ class FleetServer:
         if what == "watch":
             return self._watch(request, moment)
         if what == "pods":
-            assert request.query["fieldSelector"] == "spec.nodeName=n2", "those of one node alone"
-            return answer(200, {"metadata": {"resourceVersion": "1"}, "items": self.pods}, moment)
+            node, _, alive = str(request.query["fieldSelector"]).rpartition(f",{ALIVE}")
+            assert alive == "" or node == "", request.query
+            self.asked_pods.append(node.removeprefix("spec.nodeName=") or "all")
+            pods = [each for each in self.pods if self.asked_pods[-1] in {"all", each["spec"]["nodeName"]}]
+            return answer(200, {"metadata": {"resourceVersion": "1"}, "items": pods}, moment)
         return answer(
             200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.nodes.values())}, moment
         )

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster import open_api
+from provision.cluster.marks import UPGRADE
 from provision.cluster.node_requests import KubernetesRequests
+from provision.cluster.others import SKIP
+from provision.cluster.pod_rules import TAINT
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.requests import abandon
+from tests.provision.cluster.foreseen import steps_between
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import GPU_RULES, wait_until
 
@@ -173,17 +177,32 @@ def test_a_request_is_taken_back_for_a_pod_that_may_stay_also_one_of_a_process_t
     assert [each["spec"]["target"]["pod"]["uid"] for each in controller.requests()] == [leaving.uid]
 
 
-def test_an_abandoned_node_takes_its_requests_with_it(stage: Stage, controller: Controller) -> None:
+def test_an_abandoned_node_takes_its_requests_with_it_and_they_are_shown_before(
+    stage: Stage, controller: Controller
+) -> None:
+    """Nothing of the Node changes that was not shown, and nothing shown stays undone."""
     cluster = stage.connect(rules=RULES)
     leaving, staying = pod_of(stage, cluster), pod_of(stage, cluster)
-    cluster.write(leaving.node, replace(RECORD, phase=Phase.DRAIN), cordoned=True)
+    cluster.write(leaving.node, replace(RECORD, phase=Phase.DRAIN, is_tainted=True), cordoned=True)
     cluster.evict_all([leaving, staying])
     api = open_api(stage.control_plane.kubeconfig, None, {})
     assert api is not None
+    before, requested = stage.get("node", leaving.node), controller.requests()
 
+    plan = KubernetesRequests(api, [leaving.node], {}).foresee(leaving.node, abandon)
+    assert (stage.get("node", leaving.node), controller.requests()) == (before, requested), "who looks changes nothing"
     KubernetesRequests(api, [leaving.node], {}).change(leaving.node, abandon)
 
-    assert [each["spec"]["target"]["pod"]["uid"] for each in controller.requests()] == [staying.uid]
+    left = controller.requests()
+    assert [each["spec"]["target"]["pod"]["uid"] for each in left] == [staying.uid]
+    gone = {each["metadata"]["name"] for each in requested} - {each["metadata"]["name"] for each in left}
+    assert {(step.action, step.target) for step in plan.steps} == {
+        *steps_between(before, stage.get("node", leaving.node)),
+        *(("delete", f"EvictionRequest default/{name}") for name in gone),
+    }
+    assert {("remove", f"taint {TAINT}"), ("remove", f"annotation {UPGRADE}"), ("write", f"label {SKIP}")} <= {
+        (step.action, step.target) for step in plan.steps
+    }
 
 
 def test_a_request_ends_with_its_pod(stage: Stage, controller: Controller) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +29,7 @@ from provision.cluster.record import decode_record, encode_record
 from provision.rollout.model import Phase
 from provision.rollout.requests import abandon
 from tests.provision.cluster.fakes import Clock, refusal
+from tests.provision.cluster.foreseen import steps_between
 from tests.provision.cluster.operated import ASKED, KilledError, Operated, Steps, apply, connect
 from tests.provision.cluster.samples import RECORD
 from tests.provision.rollout.fakes import NEW, OLD
@@ -155,6 +157,23 @@ def requests(server: Any, *names: str) -> KubernetesRequests:  # noqa: ANN401 - 
     return KubernetesRequests(Api(server, sleep=clock.sleep, clock=clock), names, {})
 
 
+@dataclass(frozen=True)
+class OnCall:
+    """A server as somebody has it who may not read NodeMaintenances."""
+
+    server: Operated
+    name: str = "cluster x"
+
+    def send(self, request: Request) -> Answer:
+        if "nodemaintenances" in request.path:
+            return refusal(
+                403,
+                'User "eve" cannot get resource "nodemaintenances" in API group "maintenance.nvidia.com" in the '
+                'namespace "default"',
+            )
+        return self.server.send(request)
+
+
 def test_who_abandons_the_node_of_an_engine_that_never_runs_again_takes_everything_back() -> None:
     for effect in itertools.count():
         server = Operated("n1")
@@ -167,29 +186,48 @@ def test_who_abandons_the_node_of_an_engine_that_never_runs_again_takes_everythi
             break
 
 
+def test_what_abandon_shows_of_a_node_whose_engine_was_killed_is_what_it_changes() -> None:
+    """At each of the engine's steps: nothing changes that was not shown, and nothing shown stays undone."""
+    shown: set[tuple[str, str]] = set()
+    for effect in itertools.count():
+        server = Operated("n1", rack="b7")
+        if run_killed_at(server, effect):
+            break
+        before, requested = copy.deepcopy(server.nodes["n1"]), copy.deepcopy(server.maintenances)
+
+        plan = requests(server, "n1").foresee("n1", abandon)
+        assert (server.nodes["n1"], server.maintenances) == (before, requested), "who looks changes nothing"
+        done = requests(server, "n1").change("n1", abandon)
+
+        gone = {("delete", f"NodeMaintenance default/{name}") for name in requested.keys() - server.maintenances.keys()}
+        steps = {(step.action, step.target) for step in plan.steps}
+        assert steps == steps_between(before, server.nodes["n1"]) | gone, effect
+        assert (plan.words, plan.is_refused) == (done.words, done.is_refused)
+        shown |= steps
+    assert {target.split()[0] for _, target in shown} == {"label", "annotation", "NodeMaintenance"}
+    assert ("remove", f"label {MANAGED}") in shown
+
+
+def test_what_may_not_be_read_of_it_is_said_in_the_plan() -> None:
+    server = Operated("n1")
+    assert not run_killed_at(server, 2)
+
+    plan = requests(OnCall(server), "n1").foresee("n1", abandon)
+
+    assert plan.words[-1].startswith("whether a NodeMaintenance is there cannot be read: eve may not get")
+
+
 def test_who_may_not_delete_it_is_told_what_to_do() -> None:
     server = Operated("n1")
     assert not run_killed_at(server, 2)
     assert server.ours() == ["n1"]
-
-    class OnCall:
-        name = "cluster x"
-
-        def send(self, request: Request) -> Answer:
-            if "nodemaintenances" in request.path:
-                return refusal(
-                    403,
-                    'User "eve" cannot get resource "nodemaintenances" in API group "maintenance.nvidia.com" in the '
-                    'namespace "default"',
-                )
-            return server.send(request)
 
     def forget(found: Any) -> Any:  # noqa: ANN401 - what abandon takes and returns
         server.maintenances, kept[:] = {}, [server.maintenances]  # what this server asserts of an engine
         return abandon(found)
 
     kept: list[Any] = []
-    answer = requests(OnCall(), "n1").change("n1", forget)
+    answer = requests(OnCall(server), "n1").change("n1", forget)
     assert answer.words[-1] == (
         "its NodeMaintenance is still there (eve may not get nodemaintenances in namespace default on cluster x): "
         "`kubectl delete nodemaintenance --namespace default grapnel-n1`"

@@ -10,6 +10,7 @@ import pytest
 
 from provision.cluster.api import Api
 from provision.cluster.errors import ForbiddenError
+from provision.cluster.informer import FEW
 from provision.cluster.lease import PROGRESS
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.machine import Machine
@@ -18,6 +19,7 @@ from provision.cluster.progress import encode_progress
 from provision.cluster.reader import LIST_S, KubernetesReader, StateFileReader
 from provision.cluster.record import encode_record
 from provision.cluster.state_file import lock_path, progress_path
+from provision.cluster.usage import EVERY_S, Usage, Used
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import HeldError
 from provision.rollout.model import NodeView, Phase
@@ -26,7 +28,7 @@ from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import StackSeen
 from provision.rollout.status.reported import User
 from provision.rollout.status.situations import IDLE, LEFT, NO_REPORT, SHORT_OF_GPUS
-from provision.rollout.status.words import facts_of
+from provision.rollout.status.words import facts_of, rows_of, used_on
 from provision.spec.model import Plugin
 from tests.provision.cluster.fakes import Clock, FleetServer
 from tests.provision.cluster.samples import NOW, RECORD
@@ -141,40 +143,76 @@ def test_after_a_good_first_apply_every_node_with_gpus_is_seen_with_what_it_says
     assert set(server.requests) == {"list", "leases"}, "no other permission than before"
 
 
-def pod(name: str, *limits: str, phase: str = "Running") -> dict[str, Any]:
-    """Return a pod on n2 of which each container has so many GPUs."""
+def pod(name: str, *limits: str, phase: str = "Running", node: str = "n2") -> dict[str, Any]:
+    """Return a pod on a node of which each container has so many GPUs."""
     containers = [
         {"name": f"c{number}", "resources": {"limits": {"cpu": "1", "nvidia.com/gpu": limit}}}
         for number, limit in enumerate(limits)
     ]
-    spec = {"nodeName": "n2", "containers": containers}
+    spec = {"nodeName": node, "containers": containers}
     return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec, "status": {"phase": phase}}
+
+
+def asking(server: FleetServer, *names: str, pods_of: str | None = None) -> KubernetesReader:
+    """Return a reader that asks for pods as well."""
+    return KubernetesReader(Api(server), names, {}, usage=Usage(Api(server)), pods_of=pods_of)
+
+
+def test_of_every_node_it_is_told_how_many_gpus_pods_hold(server: FleetServer) -> None:
+    server.pods = [pod("web", "1"), pod("job", "2", node="n1"), pod("more", "1", node="n1"), pod("else", "8", node="x")]
+
+    seen = asking(server, "n1", "n2", "n3").look()
+
+    assert [used_on(node) for node in fleet_status(seen).nodes] == [{"nvidia.com/gpu": 3}, {"nvidia.com/gpu": 1}, {}]
+    assert server.asked_pods == ["n1", "n2", "n3"]
+
+
+def test_the_pods_of_many_nodes_are_one_list_and_not_more_than_one_a_minute() -> None:
+    names = [f"n{number}" for number in range(1, FEW + 2)]
+    server, clock = FleetServer(*map(node, names)), Clock()
+    usage = Usage(Api(server), clock)
+    server.pods = [pod("web", "1")]
+
+    before = usage.of(names)
+    server.pods = []
+    again = usage.of(names)
+    clock.sleep(EVERY_S)
+
+    assert (before, again) == (Used({"n2": (User("shop/web", {"nvidia.com/gpu": 1}),)}), before)
+    assert usage.of(names) == Used({})
+    assert server.asked_pods == ["all", "all"]
+    assert usage.of(names[:FEW]) == Used({})
+    assert server.asked_pods[2:] == names[:FEW], "those of a few are asked for each time"
 
 
 def test_who_holds_gpus_of_one_node_is_asked_where_all_of_it_is_wanted(server: FleetServer) -> None:
     server.pods = [pod("web", "1", "2"), pod("over", "1", phase="Succeeded"), pod("none", "0")]
 
-    seen = KubernetesReader(Api(server), ["n1", "n2"], {}, pods_of="n2").look()
+    seen = asking(server, "n1", "n2", pods_of="n2").look()
 
     assert seen.reported["n2"].users == (User("shop/web", {"nvidia.com/gpu": 3}),)
     assert seen.reported["n1"].users is None
+    assert server.asked_pods == ["n2"], "those of one node alone"
     n2 = fleet_status(seen).nodes[1]
     assert {label: text for label, text, _ in facts_of(n2, None)}["in use"] == "3 gpu by shop/web"
     server.pods = []
-    free = fleet_status(KubernetesReader(Api(server), ["n2"], {}, pods_of="n2").look()).nodes[0]
+    free = fleet_status(asking(server, "n2", pods_of="n2").look()).nodes[0]
     assert {label: text for label, text, _ in facts_of(free, None)}["in use"] == "by no pod that asks for any"
 
 
 def test_without_permission_for_pods_it_is_said_that_nobody_asked(server: FleetServer) -> None:
     server.forbidden = {"pods"}
 
-    seen = KubernetesReader(Api(server), ["n2"], {}, pods_of="n2").look()
+    seen = asking(server, "n2", pods_of="n2").look()
 
     assert seen.complaints == ()
     (node,) = fleet_status(seen).nodes
     words = {label: text for label, text, _ in facts_of(node, None)}["in use"]
     assert words.startswith("not known: eve may not list pods on cluster x")
     assert 'resources: ["pods"], verbs: ["list"]' in words
+    (row,), (unknown, *_) = rows_of(fleet_status(asking(server, "n2", "n3").look()).nodes, {})
+    assert (row.in_use, unknown.what, unknown.nodes) == ("not known", "in use", ("n2", "n3"))
+    assert unknown.how.startswith("eve may not list pods on cluster x")
 
 
 def test_nodes_of_a_stack_are_seen_without_a_record_and_judged_once_it_is_brought_about(server: FleetServer) -> None:

@@ -11,6 +11,7 @@ from provision.rollout.pause import Pause
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen
+from provision.rollout.status.reported import User
 from provision.rollout.status.situations import SITUATIONS, Situation
 from provision.rollout.status.words import Last
 from provision.runs.remedies import Invocation
@@ -176,15 +177,20 @@ APPLIED = Seen(
 
 def test_after_a_first_apply_the_page_has_the_rows_of_the_terminal() -> None:
     """It said: 0 of 0 nodes done."""
-    last = {"n1": Last("apply: converged", NOW)}
-    machines = machines_document(head_of(fleet_status(APPLIED), last=last).machines)
+    last = dict.fromkeys(("n1", "n2"), Last("apply: converged", NOW))
+    used = {
+        name: replace(GOOD, users=(User("ml/train", {"nvidia.com/gpu": number}),))
+        for name, number in (("n1", 1), ("n2", 3))
+    }
+    look = replace(APPLIED, reported={**APPLIED.reported, **used})
+    machines = machines_document(head_of(fleet_status(look), last=last).machines)
 
-    assert machines["heads"] == ["nodes", "driver", "module", "engine", "daemon", "GPUs", "drift", "last run"]
+    assert machines["heads"] == ["nodes", "driver", "module", "engine", "daemon", "GPUs", "in use", "drift", "last run"]
     known = ["550.163.01", "open", "containerd 1.7.27", "reports"]
     assert machines["rows"] == [
-        [["n4", *known, "1 of 4 offered", "none", "none that is kept"], None, True],
-        [["n1", *known, "4 of 4 offered", "none", "apply: converged"], int(NOW.timestamp()), False],
-        [["n2, n3", *known, "4 of 4 offered", "none", "none that is kept"], None, False],
+        [["n4", *known, "1 of 4 offered", "not known", "none", "none that is kept"], None, True],
+        [["n1, n2", *known, "4 of 4 offered", "1 to 3", "none", "apply: converged"], int(NOW.timestamp()), False],
+        [["n3", *known, "4 of 4 offered", "not known", "none", "none that is kept"], None, False],
     ]
     assert machines["unknown"] == []
 

@@ -10,9 +10,9 @@ import pytest
 from provision.rollout.model import NodeView, Phase, Record
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen, Tenant
-from provision.rollout.status.reported import Daemon, Drift, Reported
+from provision.rollout.status.reported import Daemon, Drift, Reported, User
 from provision.rollout.status.situations import DONE, IDLE, NO_REPORT, NOT_READY, SHORT_OF_GPUS, SILENT
-from provision.rollout.status.words import Last, cells_of, facts_of, rows_of
+from provision.rollout.status.words import HEADS, Last, cells_of, facts_of, rows_of
 from provision.spec.model import (
     DaemonAs,
     MemoryUnits,
@@ -271,3 +271,32 @@ def test_a_driver_that_only_its_record_tells_is_told_as_that() -> None:
     assert cells_of(status(replace(GOOD, driver="", driver_trouble="why"), seen=view("n1", done))).driver == (
         "does not answer"
     )
+
+
+def using(name: str, **gpus: int) -> NodeStatus:
+    """Return a node that is well, whose pods hold devices."""
+    users = tuple(User(f"shop/{name}-{what}", {f"nvidia.com/{what}": number}) for what, number in gpus.items())
+    return replace(status(replace(GOOD, users=users)), name=name)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        pytest.param([using("n1"), using("n2")], "none", id="none"),
+        pytest.param([using("n1", gpu=3), using("n2", gpu=3)], "3", id="the same"),
+        pytest.param([using("n1", gpu=3), using("n2"), using("n3", gpu=1)], "0 to 3", id="from the least to the most"),
+        pytest.param([using("n1", **{"mig-1g.10gb": 2}), using("n2", gpu=1)], "0 to 1, 0 to 2 mig-1g.10gb", id="parts"),
+        pytest.param(
+            [using("n1", **{f"x{number}": 1 for number in range(6)})], "1 x0, 1 x1, 1 x2, 1 x3, 2 more", id="any names"
+        ),
+    ],
+)
+def test_nodes_that_differ_in_their_use_alone_are_one_row(nodes: list[NodeStatus], words: str) -> None:
+    rows, _ = rows_of(nodes, {})
+    assert [(row.nodes, row.in_use) for row in rows] == [(tuple(node.name for node in nodes), words)]
+    assert dict(zip(HEADS, rows[0].texts, strict=True))["in use"] == words
+
+
+def test_nodes_of_which_nobody_knows_the_use_are_a_row_of_their_own() -> None:
+    rows, _ = rows_of([using("n1", gpu=1), replace(status(GOOD), name="n2")], {})
+    assert [(row.nodes, row.in_use) for row in rows] == [(("n1",), "1"), (("n2",), "not known")]

@@ -28,6 +28,7 @@ pytestmark = [
 ]
 _NUMBERS = itertools.count(1)
 UNPLACED = ("PodGroupScheduled", "PodGroupInitiallyScheduled")  # of Kubernetes 1.36, and from 1.37 on
+GANG_JOB = {"scheduling": {"schedulingPolicy": {"gang": {}}}}  # batch/v1 of Kubernetes 1.37; alpha
 FREE = 8  # GPUs of the two nodes, each of which has four
 
 
@@ -83,14 +84,14 @@ def container() -> dict[str, Any]:
 
 
 def job(stage: Stage, place: str, size: int) -> None:
-    """Make an Indexed Job whose pods all run at once: with the gate WorkloadWithJob that is a gang."""
+    """Make a Job that is a gang, as docs/tenancy.md says: in 1.36 every Indexed one whose pods all run at once is."""
     template = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
     numbers = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
     made = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": f"job-{next(_NUMBERS)}", "namespace": place},
-        "spec": {**numbers, "template": template},
+        "spec": {**numbers, "template": template, **(GANG_JOB if VERSION >= (1, 37) else {})},
     }
     stage.kubectl("create", "-f", "-", data=made)
 

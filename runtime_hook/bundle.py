@@ -69,10 +69,11 @@ class ContainerConfig:
     """The part of ``config.json`` that decides what the hook does.
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
-    has it, ``own_user`` as its user namespace has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's, ``has_gpus_hook`` whether that
-    of Docker's ``--gpus`` is; ``cgroup`` is as the engine wrote it; ``is_restored`` that its annotations come from a
+    has it, ``own_user`` as its user namespace has it; ``is_privileged`` is about the bounding set, in whichever one;
+    ``has_cdi_hook`` says whether the hook of our CDI file is among the container's, ``has_gpus_hook`` whether that of
+    Docker's ``--gpus`` is; ``cgroup`` is as the engine wrote it; ``is_restored`` that its annotations come from a
     checkpoint image, not from the kubelet. ``engine_user`` stands in no file: it is the user who runs a rootless
-    engine, None for root's. ``is_privileged`` says what is in the bounding set, in whichever namespace.
+    engine, None for root's.
     """
 
     rootfs: str
@@ -98,7 +99,7 @@ class ContainerConfig:
 
     @property
     def can_change_mounts(self) -> bool:
-        """Whether it can make its mounts writable, though the host is closed to it: what is for reading is not, then."""
+        """Whether it can make its mounts for reading writable, without being privileged on the host."""
         return self.is_privileged and self.has_user_namespace
 
 

@@ -51,7 +51,7 @@ def is_crio_cgroup(path: str) -> bool:
 
 
 def rootless_owner() -> int | None:
-    """Return the user who runs a rootless engine: this process's, else whom root of its user namespace is on the host."""
+    """Return the user who runs a rootless engine: our own, else whom root of our user namespace is on the host."""
     if os.geteuid() != 0:
         return os.geteuid()  # runc's hooks run as its user, outside of any user namespace
     try:

@@ -68,6 +68,7 @@ class RecordingSyscalls:
     def stage_node(self, source: str, major: int, minor: int, mode: int) -> None:
         assert not self.is_inside, "host nodes are cloned on the host's side"
         assert (major, minor) != (0, 0)
+        assert 0 < mode <= 0o666
         self.staged.add(source)
 
     def stage_device_rules(self) -> None:
@@ -162,7 +163,7 @@ class RecordingSyscalls:
         if self._path(folder, name) in self.modes:
             raise FileExistsError(errno.EEXIST, "taken", name)
         self._change(f"mknod {name}")
-        self.add(self._path(folder, name), DEVICE)
+        self.add(self._path(folder, name), stat.S_IFCHR | mode)
         self.numbers[self._path(folder, name)] = (major, minor)
 
     def allow_devices(self, rules: tuple[str, ...]) -> None:

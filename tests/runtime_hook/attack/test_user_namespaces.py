@@ -81,7 +81,7 @@ def test_it_makes_no_link_where_roots_control_daemon_follows_one(node: Ground) -
     """The folder of MPS was for reading by its mount alone, which root of a user namespace made writable again."""
     done = start(node, f"/bin/busybox mount -o remount,bind,rw /{MPS}; ln -s /etc/shadow /{MPS}/log; ls /dev/nvidia0")
     assert done.stdout == "/dev/nvidia0\n", done.stderr
-    assert os.listdir(node.path / "host" / MPS) == ["control"]
+    assert [path.name for path in (node.path / "host" / MPS).iterdir()] == ["control"]
 
 
 def test_it_writes_to_nothing_that_it_is_shown(node: Ground) -> None:
@@ -286,7 +286,7 @@ def test_nothing_is_made_in_a_volume_that_lies_over_a_target(node: Ground, place
     plain = Container(node.path, node.root, []).config()["mounts"]
     mount = {"destination": place, "type": "bind", "source": str(volume), "options": ["rbind", "rw"]}
     start(node, "true", mounts=[*plain, mount])
-    assert os.listdir(volume) == []
+    assert list(volume.iterdir()) == []
 
 
 def test_a_node_of_the_drivers_root_that_became_another_device_is_not_shown(node: Ground) -> None:

@@ -69,8 +69,9 @@ class ContainerConfig:
     """The part of ``config.json`` that decides what the hook does.
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
-    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's, ``has_gpus_hook`` whether that
-    of Docker's ``--gpus`` is; ``cgroup`` is as the engine wrote it; ``is_restored`` that its annotations come from a
+    has it, ``own_user`` as its user namespace has it; ``is_privileged`` is about the bounding set, in whichever one;
+    ``has_cdi_hook`` says whether the hook of our CDI file is among the container's, ``has_gpus_hook`` whether that of
+    Docker's ``--gpus`` is; ``cgroup`` is as the engine wrote it; ``is_restored`` that its annotations come from a
     checkpoint image, not from the kubelet. ``engine_user`` stands in no file: it is the user who runs a rootless
     engine, None for root's.
     """
@@ -88,6 +89,18 @@ class ContainerConfig:
     cgroup: str = ""
     is_restored: bool = False
     engine_user: int | None = None
+    own_user: int = 0
+    has_user_namespace: bool = False
+
+    @property
+    def could_take_it_anyway(self) -> bool:
+        """Whether it is privileged on the host, so that what it asks for is no more than it has."""
+        return self.is_privileged and not self.has_user_namespace
+
+    @property
+    def can_change_mounts(self) -> bool:
+        """Whether it can make its mounts for reading writable, without being privileged on the host."""
+        return self.is_privileged and self.has_user_namespace
 
 
 def read_state(descriptor: int) -> State:
@@ -177,6 +190,7 @@ def parse_container(
     hooks = document.child("hooks")
     process = document.child("process")
     linux = document.child("linux")
+    user = process.child("user").number("uid", 0)
     rootfs = document.child("root").text("path", "rootfs")
     try:
         is_path = b"\0" not in os.fsencode(rootfs)
@@ -192,12 +206,18 @@ def parse_container(
         device_rules=tuple(_rule(entry) for entry in linux.child("resources").children("devices")),
         is_privileged=_CAP_SYS_ADMIN in process.child("capabilities").texts("bounding"),
         mount_requests=_mount_requests(document.items("mounts")),
-        user=_host_user(process.child("user").number("uid", 0), linux),
+        user=_host_user(user, linux),
         has_cdi_hook=any(_is_cdi_hook(entry) for entry in hooks.children("createRuntime")),
         has_gpus_hook=any(_is_gpus_hook(entry) for entry in hooks.children("prestart")),
         cgroup=linux.text("cgroupsPath", ""),
         engine_user=engine_user,
+        own_user=user,
+        has_user_namespace=any(_is_of_users(entry) for entry in linux.items("namespaces")),
     )
+
+
+def _is_of_users(namespace: object) -> bool:
+    return isinstance(namespace, dict) and namespace.get("type") == "user"
 
 
 def _is_cdi_hook(entry: Document) -> bool:

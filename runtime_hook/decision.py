@@ -140,4 +140,5 @@ def _plan(
     has_compat = "compute" in grant.capabilities and config.cuda_compat != CUDA_COMPAT_DISABLED
     layout = find_layout(inventory if has_compat else None)
     planner = Planner(inventory, layout.platform, config.host_path)
-    return tuple(planner.plan(grant, layout, container.device_rules, container.devices))
+    can_write = container.can_change_mounts
+    return tuple(planner.plan(grant, layout, container.device_rules, container.devices, can_change_mounts=can_write))

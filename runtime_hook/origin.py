@@ -8,15 +8,19 @@ which one it is tells the container's cgroup: its name is made of the engine's w
 
 from __future__ import annotations
 
+import os
+
 from runtime_hook.bundle import CRIO_CONTAINER_ANNOTATIONS
-from runtime_hook.errors import HookError
+from runtime_hook.errors import HookError, StateError
 from runtime_hook.reading import read_regular
 from runtime_hook.values import value
 
+NOBODY = -1  # a user whom a namespace maps to none of the host's
 CONTAINERD_KEYS = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name")
 CRIO_KEYS = ("io.kubernetes.pod.namespace", "io.kubernetes.pod.name")
 _UID_MAP = "/proc/self/uid_map"
 _UID_MAP_FIELDS = 3
+_MAP_LIMIT_BYTES = 1 << 16
 _SYSTEMD_WORDS = 3  # slice, prefix and name of a scope
 
 
@@ -47,9 +51,11 @@ def is_crio_cgroup(path: str) -> bool:
 
 
 def rootless_owner() -> int | None:
-    """Return the user who runs a rootless engine: whom root of this process's user namespace is on the host."""
+    """Return the user who runs a rootless engine: our own, else whom root of our user namespace is on the host."""
+    if os.geteuid() != 0:
+        return os.geteuid()  # runc's hooks run as its user, outside of any user namespace
     try:
-        text = read_regular(_UID_MAP, 1 << 16, HookError)
+        text = read_regular(_UID_MAP, _MAP_LIMIT_BYTES, HookError)
     except (OSError, HookError):
         return None
     return parse_owner(text.decode("ascii", "replace"))
@@ -62,3 +68,27 @@ def parse_owner(uid_map: str) -> int | None:
         if len(fields) == _UID_MAP_FIELDS and fields[0] == "0" and fields[1].isdecimal():
             return int(fields[1]) or None
     return None
+
+
+def host_user(pid: int, user: int) -> int:
+    """Return the host's id of a user of a process's user namespace, as the kernel has it; NOBODY where it has none.
+
+    A configuration need not tell: of a namespace that a container joins, Podman writes that root is the host's
+    (``pkg/specgen/generate``: runc wants some mapping).
+    """
+    try:
+        text = read_regular(f"/proc/{pid}/uid_map", _MAP_LIMIT_BYTES, StateError)
+    except FileNotFoundError:
+        raise StateError(f"container process {pid} has ended") from None
+    return find_mapped(text.decode("ascii", "replace"), user)
+
+
+def find_mapped(uid_map: str, user: int) -> int:
+    """Return whom a uid_map makes of a user, NOBODY where it is silent."""
+    for line in uid_map.splitlines():
+        fields = line.split()
+        if len(fields) == _UID_MAP_FIELDS and all(field.isdecimal() for field in fields):
+            inside, outside, size = map(int, fields)
+            if inside <= user < inside + size:
+                return outside + user - inside
+    return NOBODY

@@ -47,6 +47,8 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
         state = read_state(stdin)
         name = state.id
         container = read_container(state, _engine_user(config))
+        if config.rules and container.has_user_namespace:
+            container = _with_kernels_user(container, state)
     except Exception as refusal:
         deadline.stop()
         from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
@@ -60,6 +62,12 @@ def _with_options(config: HookConfig, driver_root: str, entitlement: str) -> Hoo
     if driver_root != config.driver_root:
         config = with_changes(config, driver_root=os.path.abspath(driver_root))
     return with_changes(config, entitlement=entitlement) if entitlement else config
+
+
+def _with_kernels_user(container: ContainerConfig, state: State) -> ContainerConfig:
+    from runtime_hook.origin import host_user  # noqa: PLC0415 - start-up budget: only rules ask who it is
+
+    return type(container)(**{**vars(container), "user": host_user(state.pid, container.own_user)})
 
 
 def _engine_user(config: HookConfig) -> int | None:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE = "driver/nvidia-caps/mig-minors"
+_MOST = (1 << 20) - 1  # that the kernel has minors of one major
+_MAX_DIGITS = 7
 _MAX_BYTES = 1 << 20  # 32 GPUs of 8 GPU instances with 8 compute instances take 60 kB
 
 
@@ -22,4 +24,8 @@ def read_mig_minors(proc_root: Path) -> dict[str, int]:
     except OSError:
         return {}
     pairs = (line.split() for line in lines)
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isascii() and pair[1].isdecimal()}  # noqa: PLR2004 - a name and its number
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and _is_minor(pair[1])}  # noqa: PLR2004 - a name and its number
+
+
+def _is_minor(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) <= _MOST

@@ -19,16 +19,15 @@ _SHARED = (
     *("ssh", "sshd", "containerd", "crio", "docker", "podman", "kubelet", "cron", "crond", "dbus"),
     *("systemd-logind", "user"),
 )
-# By command: /proc/PID/comm, which the kernel cuts after 15 characters.
+_DISPLAYS = ("Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "sddm", "gdm3", "gdm-x-session", "lightdm")
+# By command: /proc/PID/comm, which the kernel cuts after 15 characters, and which every process may set. So of those
+# that users started themselves it says nothing.
 _COMMANDS = {
     "nvidia-cuda-mps": "echo quit | nvidia-cuda-mps-control",
     "nvidia-persiste": "systemctl stop nvidia-persistenced",
     "nv-fabricmanage": "systemctl stop nvidia-fabricmanager",
     "nv-hostengine": "systemctl stop nvidia-dcgm",
-    **dict.fromkeys(
-        ("Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "sddm", "gdm3", "gdm-x-session", "lightdm"),
-        "systemctl isolate multi-user.target: the display comes back with graphical.target",
-    ),
+    **dict.fromkeys(_DISPLAYS, "systemctl isolate multi-user.target: the display comes back with graphical.target"),
 }
 
 
@@ -46,9 +45,14 @@ def advise(holder: Holder) -> str:
         return "systemctl restart grapnel-node: a released daemon never asks the driver"
     if _MPS_UNIT.fullmatch(holder.unit or ""):
         return f"systemctl stop -- {holder.unit} ends it with its clients; grapnel-node does so after the last one"
-    if holder.command in _COMMANDS:
+    if holder.command in _DISPLAYS or (holder.command in _COMMANDS and not _is_users(holder)):
         return _COMMANDS[holder.command]
     return _by_place(holder)
+
+
+def _is_users(holder: Holder) -> bool:
+    """Tell whether a process belongs to a session of somebody's, or to a container, so that its name is theirs."""
+    return holder.container_id is not None or (holder.unit or "").startswith(("session-", "user@"))
 
 
 def _by_place(holder: Holder) -> str:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _GPU_NODE = re.compile(r".*/nvidia([0-9]{1,4})")
 _CAPABILITY = re.compile(r".*/nvidia-cap([0-9]{1,6})")
-# Persistence is what keeps the driver loaded: a change of the mode passes it by.
-_HARMLESS = {"nvidia-persistenced", "nvidia-persiste"}
+# Persistence is what keeps the driver loaded: a change of the mode passes it by. By its unit: its name is anybody's.
+_HARMLESS = "nvidia-persistenced.service"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def names_of(processes: Iterable[Holder], minors: Mapping[str, int]) -> Users:
 
 def with_users(gpus: Iterable[CuttableGpu], users: Users = NOBODY) -> tuple[GpuLayout, ...]:
     """Return the GPUs as the plan wants them."""
-    processes = [each for each in users.processes if each.pid != users.daemon_pid and each.command not in _HARMLESS]
+    processes = [each for each in users.processes if each.pid != users.daemon_pid and each.unit != _HARMLESS]
     return tuple(_joined(gpu, users, processes) for gpu in gpus)
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 _INSIDE = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
 _ONE_NAME = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV
-_DEVICE_MODE = stat.S_IFCHR | 0o666
 _STAGED_TYPES = {
     KIND_FILE: (stat.S_IFREG,),
     KIND_FOLDER: (stat.S_IFDIR,),
@@ -119,13 +118,13 @@ class KernelSyscalls:
         libc.set_attributes(tree, attributes)
         self._staged[source] = tree
 
-    def stage_node(self, source: str, major: int, minor: int) -> None:
+    def stage_node(self, source: str, major: int, minor: int, mode: int) -> None:
         """Clone a device node of the host as a detached mount; read-only keeps its mode and owner as they are."""
         tree = libc.clone_path(source, self._driver_root)
         status = os.fstat(tree)
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev != os.makedev(major, minor):
             raise OSError(errno.ENXIO, f"not the device {major}:{minor}", source)
-        if not self._namespaces.may_open(source, status):
+        if not self._namespaces.may_open(source, status, mode):
             raise OSError(errno.EACCES, f"mode {status.st_mode & 0o777:o} keeps the container's users out", source)
         libc.set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
         self._staged[source] = tree
@@ -323,9 +322,9 @@ class KernelSyscalls:
         """Remove a name that is not a folder."""
         os.unlink(name, dir_fd=folder)
 
-    def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
-        """Make a character device node, readable and writable for all."""
-        os.mknod(name, _DEVICE_MODE, os.makedev(major, minor), dir_fd=folder)
+    def make_node(self, folder: int, name: str, major: int, minor: int, mode: int) -> None:
+        """Make a character device node."""
+        os.mknod(name, stat.S_IFCHR | mode, os.makedev(major, minor), dir_fd=folder)
 
     def allow_devices(self, rules: tuple[str, ...]) -> None:
         """Add rules to the container's device cgroup."""

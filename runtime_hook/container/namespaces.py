@@ -54,11 +54,11 @@ class ContainerNamespaces:
             raise InjectionError(f"container's user namespace: {describe_error(reason)}") from reason
         self._own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
-    def may_open(self, path: str, status: os.stat_result) -> bool:
-        """Tell whether a device node of the host can be opened in the container, before it is bound there."""
+    def may_open(self, path: str, status: os.stat_result, mode: int) -> bool:
+        """Tell whether a device node of the host can be opened as ``mode`` lets all, before it is bound there."""
         if self.is_rootless:
-            return os.access(path, os.R_OK | os.W_OK)
-        return status.st_mode & _FOR_ALL == _FOR_ALL
+            return os.access(path, os.R_OK | (os.W_OK if mode & stat.S_IWOTH else 0))
+        return status.st_mode & mode & _FOR_ALL == mode & _FOR_ALL
 
     def enter(self) -> None:
         """Go into the container; what is made there belongs to its root."""

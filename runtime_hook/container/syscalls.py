@@ -46,8 +46,11 @@ if TYPE_CHECKING:  # 25 functions that nobody calls: 0.1 ms
         def stage_file(self, source: str, kind: str = KIND_FILE) -> None:
             """Clone something of the host as a detached mount, nosuid, nodev, mostly read-only. On the host's side."""
 
-        def stage_node(self, source: str, major: int, minor: int) -> None:
-            """Clone a device node of the host as a detached mount; ENXIO when it is another device."""
+        def stage_node(self, source: str, major: int, minor: int, mode: int) -> None:
+            """Clone a device node of the host as a detached mount; ENXIO when it is another device.
+
+            EACCES when it is closed to those whom ``mode`` lets open it.
+            """
 
         def stage_device_rules(self) -> None:
             """Make sure that device rules can be set at all. On the host's side."""
@@ -106,8 +109,8 @@ if TYPE_CHECKING:  # 25 functions that nobody calls: 0.1 ms
         def remove(self, folder: int, name: str) -> None:
             """Remove a name that is not a folder."""
 
-        def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
-            """Make a character device node, readable and writable for all."""
+        def make_node(self, folder: int, name: str, major: int, minor: int, mode: int) -> None:
+            """Make a character device node."""
 
         def allow_devices(self, rules: tuple[str, ...]) -> None:
             """Add rules like ``c 195:0 rw`` to the container's device cgroup: all, or none."""

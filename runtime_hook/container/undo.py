@@ -70,9 +70,9 @@ class UndoLog:
         """Stage a host file; a detached clone goes away with the process."""
         self._syscalls.stage_file(source, kind)
 
-    def stage_node(self, source: str, major: int, minor: int) -> None:
+    def stage_node(self, source: str, major: int, minor: int, mode: int) -> None:
         """Stage a host's device node; a detached clone goes away with the process."""
-        self._syscalls.stage_node(source, major, minor)
+        self._syscalls.stage_node(source, major, minor, mode)
 
     def stage_device_rules(self) -> None:
         """Make sure that device rules can be set."""
@@ -186,10 +186,12 @@ class UndoLog:
         """Remove a name; cannot be undone, so operations use it for nothing that was there before."""
         self._syscalls.remove(folder, name)
 
-    def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
+    def make_node(self, folder: int, name: str, major: int, minor: int, mode: int) -> None:
         """Make a device node; undone by removing it."""
         calls = self._syscalls
-        self._change(name, lambda: calls.make_node(folder, name, major, minor), lambda: calls.remove(folder, name))
+        self._change(
+            name, lambda: calls.make_node(folder, name, major, minor, mode), lambda: calls.remove(folder, name)
+        )
 
     def allow_devices(self, rules: tuple[str, ...]) -> None:
         """Allow devices; undone by denying them."""

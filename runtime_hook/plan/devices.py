@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 DISPLAYING = ("graphics", "display")
 BY_PATH = "/dev/dri/by-path"
+# As NVIDIA's driver has them: to change MIG's layout is for root, also in a container. All else is open to all.
+_MIG_MODES = {"mig-config": 0o400, "mig-monitor": 0o444}
+_MIG_DEVICE_MODE = 0o444
 _NODE_HINTS = {
     "uvm": "nvidia-modprobe -c0 -u makes it",
     "ctl": "nvidia-modprobe -c0 makes it",
@@ -36,9 +39,11 @@ def plan_devices(
     from runtime_hook.container.operations.files import NoteAbsent  # noqa: PLC0415 - env mode alone
 
     nodes = [*needed_nodes(grant, inventory), *_further_nodes(grant, inventory)]
+    modes = _modes(grant, inventory)
     present = {device.kind for device in inventory.control}
     operations: list[Operation] = [
-        AddDeviceNode(node.path, node.major, node.minor, source=host_path(node.path)) for node in nodes
+        AddDeviceNode(node.path, node.major, node.minor, source=host_path(node.path), mode=modes.get(node, 0o666))
+        for node in nodes
     ]
     operations += link_drm(grant, {(node.major, node.minor) for node in nodes})
     operations += [NoteAbsent(f"{kind} devices") for kind in grant.extras if kind not in present]
@@ -108,6 +113,13 @@ def _control_node(inventory: Inventory, kind: str) -> Node:
     from runtime_hook.host.driverfiles import CONTROL_NODES  # noqa: PLC0415 - start-up budget: only to refuse
 
     raise missing_node(inventory, CONTROL_NODES[kind], _NODE_HINTS[kind])
+
+
+def _modes(grant: Grant, inventory: Inventory) -> dict[Node, int]:
+    """Return the modes of MIG's capability nodes; another of the same name would be open to every user inside."""
+    modes = {node: _MIG_DEVICE_MODE for device in grant.mig for node in device.nodes}
+    modes.update((_node(each), _MIG_MODES[each.kind]) for each in inventory.control if each.kind in _MIG_MODES)
+    return modes
 
 
 def _node(device: ControlDevice) -> Node:

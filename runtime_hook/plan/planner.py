@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from runtime_hook.container.operations.driverproc import MaskDriverProc
-from runtime_hook.container.operations.files import BindFile, LinkName, WriteText
+from runtime_hook.container.operations.files import BindFile, LinkName, NoteAbsent, WriteText
 from runtime_hook.container.operations.loadercache import MergeLoaderCache
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET
 from runtime_hook.errors import InventoryError
-from runtime_hook.host.driverfiles import REQUIRED_SONAMES
+from runtime_hook.host.driverfiles import MPS_FOLDER, REQUIRED_SONAMES
 from runtime_hook.loader.cache import CacheEntry
 from runtime_hook.plan.devices import DISPLAYING, check_given, link_drm, mig_parents, plan_devices
 from runtime_hook.request.claim import SOURCE_DEVICES
@@ -51,10 +51,13 @@ class Planner:
         layout: Layout,
         rules: tuple[DeviceRule, ...],
         devices: tuple[DeviceNode, ...] | None = None,
+        *,
+        can_change_mounts: bool = False,
     ) -> list[Operation]:
         """Return the operations in order; the loader cache is last, as nothing is found before it is written.
 
-        ``rules`` and ``devices`` are those of the container's configuration; None for devices that are not known.
+        ``rules`` and ``devices`` are those of the container's configuration; None for devices that are not known. What
+        others may write in on the host is not given to a container that can change its mounts.
         """
         wanted = with_implied(grant.capabilities)
         libraries = self._libraries(wanted, 64)
@@ -73,7 +76,7 @@ class Planner:
             if not link.subfolder
         ]
         operations += self._give_binaries(wanted)
-        operations += self._give_files(wanted)
+        operations += self._give_files(wanted, can_change_mounts=can_change_mounts)
         operations += self._give_devices(grant, rules, devices)
         operations += self._hide_other_gpus(grant)
         operations += plan_loader(entries, layout, self._platform)
@@ -129,11 +132,15 @@ class Planner:
             if binary.capability in wanted
         ]
 
-    def _give_files(self, wanted: frozenset[str]) -> list[Operation]:
+    def _give_files(self, wanted: frozenset[str], *, can_change_mounts: bool) -> list[Operation]:
         """Return what shows configurations, firmware and the sockets of running services."""
         operations: list[Operation] = []
         for file in self._inventory.files:
-            if file.capability in wanted:
+            if file.capability not in wanted:
+                continue
+            if can_change_mounts and file.target == MPS_FOLDER:
+                operations.append(NoteAbsent(f"{file.target}", "root of its user namespace could write in it"))
+            else:
                 folder, name = os.path.split(file.target)
                 kind = KIND_SOCKET if file.kind == "socket" else KIND_FILE
                 operations.append(BindFile(self._host_path(file.path), folder, name, is_mandatory=False, kind=kind))

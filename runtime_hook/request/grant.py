@@ -142,8 +142,9 @@ def _requested_extras(container: ContainerConfig, config: HookConfig, *, has_sin
         return ()
     from runtime_hook.request.extras import gated_extras, mig_extras  # noqa: PLC0415 - start-up budget: rarely asked for
 
-    mig = mig_extras(container.environment, is_privileged=container.is_privileged, has_single_mig=has_single_mig)
-    is_accepted = container.is_privileged or config.accept_envvar_unprivileged
+    is_privileged = container.could_take_it_anyway
+    mig = mig_extras(container.environment, is_privileged=is_privileged, has_single_mig=has_single_mig)
+    is_accepted = is_privileged or config.accept_envvar_unprivileged
     return (*mig, *(gated_extras(container.environment) if is_accepted else ()))
 
 

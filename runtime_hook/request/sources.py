@@ -70,7 +70,7 @@ def claim_by_gpus(container: ContainerConfig) -> Claim | Nothing:
 
 def accepts_environment(container: ContainerConfig, config: HookConfig) -> bool:
     """Tell whether what a container's environment asks for counts (a privileged one could take it anyway)."""
-    return container.is_privileged or config.accept_envvar_unprivileged
+    return container.could_take_it_anyway or config.accept_envvar_unprivileged
 
 
 def split_names(text: str) -> tuple[str, ...]:

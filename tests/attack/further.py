@@ -53,6 +53,11 @@ def _driver(**state: object) -> Values:
     return _fact("driver", value={"staged": [], "current": None, "run": None} | state)
 
 
+def _mig(**gpu: object) -> Values:
+    told = {"index": 0, "uuid": f"GPU-{'0' * 8}", "enabled": True, "devices": {"1g.10gb": 7}} | gpu
+    return _fact("mig", value={"gpus": [told], "error": ""})
+
+
 HOLDER = {"pid": 1, "command": "a", "devices": ["/dev/nvidia0"]}
 BELIEVED: dict[str, Values] = {
     "the honest node's host name": _fact("node", "hostname", value=HONEST),
@@ -78,6 +83,16 @@ BELIEVED: dict[str, Values] = {
     "a DKMS module that is an option": _fact("dkms", value=[{"module": "--all", "version": "1", "state": "installed"}]),
     "free space of less than nothing": _fact("disk_free", value={"/var": -1, "/usr": -1}),
     "free space of everything": _fact("disk_free", value={"/var": 2**63, "/usr": 2**63}),
+    "a GPU cut by MIG whose name is a path": _mig(uuid="GPU-/../../etc/passwd"),
+    "a GPU cut by MIG whose name ends a line": _mig(uuid=f"GPU-0\n{HONEST}: unchanged"),
+    "a MIG profile of markup": _mig(devices={"[bold red]1g.10gb[/]": 1}),
+    "a MIG profile that is a template": _mig(devices={TEMPLATE: 1}),
+    "MIG devices of less than nothing": _mig(devices={"1g.10gb": -1}),
+    "MIG profiles by the thousand": _mig(devices={f"1g.{number}gb": 1 for number in range(50_000)}),
+    "the layout of a GPU that there is not": _mig(index=1023),
+    "a reason for no MIG layout that writes to the terminal": _fact(
+        "mig", value={"gpus": [], "error": f"{TITLE}{CLIPBOARD}"}
+    ),
     "certificates by the thousand": _fact("secure_boot", value={"enabled": True, "enrolled": ["key"] * 50_000}),
     "an uninstaller that is a command line": _fact(
         "foreign_driver", value={"kind": "runfile", "version": "550.54.15", "uninstaller": "/bin/sh; touch @PWNED@"}

@@ -75,7 +75,10 @@ def inventory(**changes: Any) -> Inventory:  # noqa: ANN401 - fields of Inventor
 
 
 def container(*env: str, **parts: Any) -> ContainerConfig:  # noqa: ANN401 - members of config.json
-    """Parse a ``config.json``; ``nodes`` are device nodes of the inventory by path, ``requests`` NVIDIA's mounts."""
+    """Parse a ``config.json``; ``nodes`` are device nodes of the inventory by path, ``requests`` NVIDIA's mounts.
+
+    ``own_users`` is a user namespace.
+    """
     folder = "/var/run/nvidia-container-devices"
     mounts = [{"source": "/dev/null", "destination": f"{folder}/{name}"} for name in parts.pop("requests", ())]
     bounding = ["CAP_SYS_ADMIN"] if parts.pop("privileged", False) else ["CAP_CHOWN"]
@@ -84,7 +87,8 @@ def container(*env: str, **parts: Any) -> ContainerConfig:  # noqa: ANN401 - mem
         for path in parts.pop("nodes", ())
     ]
     process = {"env": list(env), "capabilities": {"bounding": bounding}, "user": {"uid": parts.pop("uid", 0)}}
-    linux = {"devices": nodes, **parts.pop("linux", {})}
+    kinds = ["mount", "user"] if parts.pop("own_users", False) else ["mount"]
+    linux = {"devices": nodes, "namespaces": [{"type": kind} for kind in kinds], **parts.pop("linux", {})}
     engine_user = parts.pop("engine_user", None)
     content = {"process": process, "mounts": mounts, "linux": linux, **parts}
     return parse_container(content, "/bundle", engine_user=engine_user)

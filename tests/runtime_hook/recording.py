@@ -65,9 +65,10 @@ class RecordingSyscalls:
         assert not self.is_inside, "host files are cloned on the host's side"
         self.staged[source] = kind
 
-    def stage_node(self, source: str, major: int, minor: int) -> None:
+    def stage_node(self, source: str, major: int, minor: int, mode: int) -> None:
         assert not self.is_inside, "host nodes are cloned on the host's side"
         assert (major, minor) != (0, 0)
+        assert 0 < mode <= 0o666
         self.staged.add(source)
 
     def stage_device_rules(self) -> None:
@@ -158,11 +159,11 @@ class RecordingSyscalls:
         for table in (self.modes, self.contents, self.links, self.numbers):
             table.pop(path, None)
 
-    def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
+    def make_node(self, folder: int, name: str, major: int, minor: int, mode: int) -> None:
         if self._path(folder, name) in self.modes:
             raise FileExistsError(errno.EEXIST, "taken", name)
         self._change(f"mknod {name}")
-        self.add(self._path(folder, name), DEVICE)
+        self.add(self._path(folder, name), stat.S_IFCHR | mode)
         self.numbers[self._path(folder, name)] = (major, minor)
 
     def allow_devices(self, rules: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ class AddDeviceNode:
     major: int
     minor: int
     source: str = ""
+    mode: int = 0o666
     is_mandatory: bool = True
 
     def describe(self) -> str:
@@ -32,14 +33,14 @@ class AddDeviceNode:
     def stage(self, syscalls: Syscalls) -> None:
         """Clone the host's node where a new one could not be opened."""
         if not syscalls.makes_nodes:
-            syscalls.stage_node(self.source or self.path, self.major, self.minor)
+            syscalls.stage_node(self.source or self.path, self.major, self.minor, self.mode)
 
     def apply(self, syscalls: Syscalls) -> str:
         """Make the node; one that is there already must be the same device."""
         folder, name = device_folder(syscalls, self.path)
         try:
             if syscalls.makes_nodes:
-                syscalls.make_node(folder, name, self.major, self.minor)
+                syscalls.make_node(folder, name, self.major, self.minor, self.mode)
             else:
                 syscalls.attach_new(self.source or self.path, folder, name)
         except FileExistsError:

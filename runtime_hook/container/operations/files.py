@@ -127,9 +127,10 @@ class WriteText:
 
 @value
 class NoteAbsent:
-    """Say that something the container asked for is not on this host; the container starts without it."""
+    """Say that the container starts without something, and why."""
 
     what: str
+    why: str = "not on this host"
     is_mandatory: bool = False
 
     def describe(self) -> str:
@@ -138,7 +139,7 @@ class NoteAbsent:
 
     def stage(self, syscalls: Syscalls) -> None:  # noqa: ARG002 - the interface's
         """Fail: there is nothing to give."""
-        raise OSError(errno.ENOENT, "not on this host")
+        raise OSError(errno.ENOENT, self.why)
 
     def apply(self, syscalls: Syscalls) -> str:  # noqa: ARG002 - the interface's
         """Do nothing: staging has failed."""

@@ -150,6 +150,19 @@ def holder(command: str = "python3", **where: str) -> Holder:
             id="a server of MPS that grapnel-node started",
         ),
         pytest.param(
+            holder("nvidia-cuda-mps", unit="session-3.scope"),
+            "somebody's login session: ask them, or loginctl terminate-session 3",
+            id="somebody's process that calls itself a server of MPS",
+        ),
+        pytest.param(
+            holder("nvidia-persiste", unit="user@1000.service"), "kill 4711", id="one that calls itself persistence"
+        ),
+        pytest.param(
+            holder("nv-fabricmanage", unit=f"docker-{ID}.scope", container_id=ID),
+            "docker stop 4f1c4f1c4f1c",
+            id="a container's that calls itself fabric manager",
+        ),
+        pytest.param(
             holder("nvidia-cuda-mps", unit="grapnel-mps-x;id.service"),
             "echo quit | nvidia-cuda-mps-control",
             id="a server of MPS in a unit of nearly that name",

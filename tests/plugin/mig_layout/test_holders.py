@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
 from plugin.holders.scan import Holder
 from plugin.mig_layout.holders import Users, names_of, with_users
@@ -50,9 +52,20 @@ def test_a_process_with_the_gpu_open_keeps_its_mode_and_no_instance() -> None:
 
 
 def test_neither_the_daemon_nor_persistence_is_in_the_way() -> None:
-    processes = [Holder(5, "grapnel-node", ("/dev/nvidia0",)), Holder(6, "nvidia-persiste", ("/dev/nvidia0",))]
+    persistence = Holder(6, "nvidia-persiste", ("/dev/nvidia0",), "nvidia-persistenced.service")
+    processes = [Holder(5, "grapnel-node", ("/dev/nvidia0",)), persistence]
     (found,) = with_users([replace(GPU, instances=())], Users(processes=processes, daemon_pid=5))
     assert found.holders == ()
+
+
+@pytest.mark.parametrize("unit", [None, "session-3.scope", "user@1000.service"])
+def test_nobody_is_overlooked_for_being_called_persistence(unit: str | None) -> None:
+    """Every process names itself: with that name it had an instance open, was not told, and the change failed."""
+    devices = ("/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap13")
+    users = Users(processes=[Holder(6, "nvidia-persiste", devices, unit)], minors=MINORS)
+    (found,) = with_users([GPU], users)
+    assert "process 6 (nvidia-persiste)" in found.holders
+    assert found.instances[0].holders == ("process 6 (nvidia-persiste)",)
 
 
 def test_a_node_of_another_gpu_is_nobodys_here() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime_hook.bundle import DeviceNode, DeviceRule
+from runtime_hook.container.operations.devices import AddDeviceNode
 from runtime_hook.errors import HookError, InventoryError, RequestError
 from runtime_hook.host.inventory import MigDevice
 from runtime_hook.plan.devices import check_given, link_drm, plan_devices
@@ -71,6 +72,20 @@ def made(*words: str, **fields: object) -> list[str]:
 )
 def test_the_nodes_follow_from_the_grant(words: tuple[str, ...], fields: dict[str, object], nodes: list[str]) -> None:
     assert made(*words, **fields) == nodes
+
+
+def test_nodes_of_mig_are_as_open_as_the_drivers_own() -> None:
+    """All were made for everybody: any user inside a privileged container could cut the GPUs of the node anew."""
+    given = grant("utility", gpus=(), mig=(MIG,), extras=("mig-config", "mig-monitor"))
+    made = [each for each in plan_devices(given, FULL, (), str) if isinstance(each, AddDeviceNode)]
+    assert {each.path: each.mode for each in made} == {
+        "/dev/nvidia1": 0o666,
+        "/dev/nvidiactl": 0o666,
+        "/dev/nvidia-caps/nvidia-cap1": 0o400,
+        "/dev/nvidia-caps/nvidia-cap2": 0o444,
+        "/dev/nvidia-caps/nvidia-cap30": 0o444,
+        "/dev/nvidia-caps/nvidia-cap31": 0o444,
+    }
 
 
 def test_rules_are_added_where_the_configuration_has_none() -> None:

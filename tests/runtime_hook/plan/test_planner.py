@@ -84,6 +84,15 @@ def test_sockets_stay_writable_and_belong_to_a_capability() -> None:
     assert "/run/nvidia-persistenced/socket" not in targets(plan("compute"), "bind")
 
 
+def test_the_folder_of_mps_is_for_nobody_who_can_change_its_mount() -> None:
+    given = Grant(source="devices", gpus=FULL.gpus[:1], capabilities=("compute",), adds_devices=False)
+    operations = Planner(FULL, PLATFORM, str).plan(given, DEBIAN, (), can_change_mounts=True)
+    assert "/tmp/nvidia-mps" in targets(plan("compute"), "bind")
+    assert [line for line in (each.describe() for each in operations) if "mps" in line.replace("cuda-mps", "")] == [
+        "give /tmp/nvidia-mps"
+    ]
+
+
 @pytest.mark.parametrize(
     ("layout", "folder"),
     [pytest.param(DEBIAN, LIBRARIES_32, id="Debian"), pytest.param(RED_HAT, "/usr/lib", id="Red Hat")],

@@ -132,6 +132,21 @@ def test_a_privileged_container_may_administer_mig(visible: str) -> None:
     assert found.extras == ("mig-config", "mig-monitor")
 
 
+@pytest.mark.parametrize("privileged", [True, False])
+def test_what_the_platform_allocates_comes_without_the_administration_of_mig(*, privileged: bool) -> None:
+    asked = (*(f"{variable}=all" for variable, _ in MIG_VARIABLES), "NVIDIA_VISIBLE_DEVICES=all")
+    given = {"annotations": {"grapnel.dev/allocation": uuid(0)}} if privileged else {"nodes": [GPU0]}
+    found = granted(KUBELET, *asked, privileged=privileged, **given)
+    assert ([gpu.index for gpu in found.gpus], found.extras) == ([0], ())
+
+
+@pytest.mark.parametrize("variable", ["NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"])
+def test_who_is_privileged_among_users_of_its_own_does_not_administer_mig(variable: str) -> None:
+    """CAP_SYS_ADMIN counted in whichever user namespace, where everybody can have it."""
+    with pytest.raises(RequestError, match=f"{variable} is for privileged containers"):
+        decide(ENV, "NVIDIA_VISIBLE_DEVICES=all", f"{variable}=all", privileged=True, own_users=True)
+
+
 @pytest.mark.parametrize(
     ("env", "privileged", "words"),
     [
@@ -162,6 +177,7 @@ def test_extras_by_variable_do_not_count_where_variables_do_not() -> None:
     strict = HookConfig(entitlement="env", accept_envvar_unprivileged=False, accept_volume_mounts=True)
     assert granted(strict, "NVIDIA_GDS=enabled", requests=["0"]).extras == ()
     assert granted(strict, "NVIDIA_GDS=enabled", requests=["0"], privileged=True).extras == ("nvidia-fs",)
+    assert granted(strict, "NVIDIA_GDS=enabled", requests=["0"], privileged=True, own_users=True).extras == ()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from runtime_hook.config import HookConfig, parse_config
-from runtime_hook.origin import Origin, find_origin, is_crio_cgroup, parse_owner, rootless_owner
+from runtime_hook.origin import (
+    NOBODY,
+    Origin,
+    find_mapped,
+    find_origin,
+    is_crio_cgroup,
+    parse_owner,
+    rootless_owner,
+)
 from runtime_hook.request.policy import apply_rules
 from tests.runtime_hook.nodes import container
 
@@ -141,6 +149,27 @@ def test_owner_of_a_user_namespace(uid_map: str, owner: int | None) -> None:
 def test_the_owner_of_this_process_can_be_read() -> None:
     owner = rootless_owner()
     assert owner is None or owner > 0
+
+
+def test_who_runs_a_rootless_runc_is_its_hooks_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hooks are in the host's namespace, whose map told of no user: rules believed what the user wrote."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert rootless_owner() == 1000
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "user", "found"),
+    [
+        pytest.param("         0     100000      65536\n", 0, 100000, id="root"),
+        pytest.param("0 1000 1\n1 100000 65536\n", 5, 100004, id="the second of two ranges"),
+        pytest.param("1 100000 65536\n", 0, NOBODY, id="a map that leaves out root"),
+        pytest.param("0 100000 65536\n", 65536, NOBODY, id="behind the last"),
+        pytest.param("0 0 4294967295\n", 7, 7, id="the host's own namespace"),
+        pytest.param("0 x 9\n-1 5 9\n\n", 0, NOBODY, id="noise"),
+    ],
+)
+def test_whom_a_namespace_makes_of_a_user(uid_map: str, user: int, found: int) -> None:
+    assert find_mapped(uid_map, user) == found
 
 
 @pytest.mark.parametrize(

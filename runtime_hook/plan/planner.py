@@ -139,7 +139,7 @@ class Planner:
             if file.capability not in wanted:
                 continue
             if can_change_mounts and file.target == MPS_FOLDER:
-                operations.append(NoteAbsent(f"{file.target}", "root of its user namespace could write in it"))
+                operations.append(NoteAbsent(file.target, "root of its user namespace could write in it"))
             else:
                 folder, name = os.path.split(file.target)
                 kind = KIND_SOCKET if file.kind == "socket" else KIND_FILE

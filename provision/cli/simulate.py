@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +15,12 @@ from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from provision.simulate.scenario import Faults, Scenario
 
 SEEDS: Final = 10
+TELL_EACH_S: Final = 2.0
 MANY: Final = 1000  # nodes from which one seed is played unless more are asked for
 RATES: Final = {
     "swap": "swap",
@@ -67,12 +70,28 @@ def run(args: argparse.Namespace) -> int:
     if args.failures is not None:
         scenario = replace(scenario, faults=read_failures(args.failures, scenario.faults))
     seeds = args.seeds or (SEEDS if len(scenario.nodes) < MANY else 1)
-    first, outcomes = play_many(scenario, range(args.seed, args.seed + seeds))
+    first, outcomes = play_many(scenario, range(args.seed, args.seed + seeds), _teller(len(scenario.nodes)))
     if args.json:
         print(simulation_document(scenario, first, outcomes))
     else:
         show(make_console(sys.stdout), render_simulation(scenario, first, outcomes))
     return ExitCode.FAILED if any(one.stop for one in outcomes) else ExitCode.DONE
+
+
+def _teller(nodes: int) -> Callable[[int, int, float], None]:
+    """Return what says on a terminal how far a seed is, now and then."""
+    from provision.cli.terminal import say  # noqa: PLC0415 - start-up time
+    from provision.report.terminal import age  # noqa: PLC0415 - start-up time
+
+    said_at = time.monotonic()
+
+    def tell(seed: int, over: int, at_s: float) -> None:
+        nonlocal said_at
+        if sys.stderr.isatty() and time.monotonic() - said_at >= TELL_EACH_S:
+            said_at = time.monotonic()
+            say(f"· seed {seed}: of {nodes} nodes {over} have come to an end after {age(at_s)}", sys.stderr)
+
+    return tell
 
 
 def _scenario(args: argparse.Namespace, start: datetime) -> Scenario:

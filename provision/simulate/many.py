@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from provision.rollout.model import Phase
 from provision.simulate.play import play
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from provision.simulate.playback import NodePlay, Playback
     from provision.simulate.scenario import Scenario
@@ -58,11 +59,13 @@ def outcome_of(one: Playback) -> Outcome:
     )
 
 
-def play_many(scenario: Scenario, seeds: Iterable[int]) -> tuple[Playback, tuple[Outcome, ...]]:
-    """Return what happened with the first seed, and all of them in figures."""
-    numbers = list(seeds)
-    first = play(scenario, numbers[0])
-    return first, (outcome_of(first), *(outcome_of(play(scenario, seed)) for seed in numbers[1:]))
+def play_many(
+    scenario: Scenario, seeds: Iterable[int], told: Callable[[int, int, float], None] = lambda _seed, _over, _at_s: None
+) -> tuple[Playback, tuple[Outcome, ...]]:
+    """Return what happened with the first seed, and all of them in figures; ``told`` hears of a seed how far it is."""
+    played = (play(scenario, seed, partial(told, seed)) for seed in seeds)
+    first = next(played)
+    return first, (outcome_of(first), *map(outcome_of, played))
 
 
 def worst_of(outcomes: Sequence[Outcome]) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ from provision.simulate.playback import Playback, Recorder, plays_of
 from provision.simulate.world import Budget, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from provision.rollout.decision.policy import Policy
     from provision.rollout.model import Origin
@@ -34,16 +35,20 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 60.0  # what changes wakes the engine; limits of time are noticed this much later at most
 BATCHED: Final = 300  # nodes for each second that is waited for more to happen before the next decision
+STILL_S: Final = 31 * 86400.0  # without anything happening, after which it is said not to end
 ILL: Final = "its hardware has failed"
 
 
-def play(scenario: Scenario, seed: int) -> Playback:
+Told = Callable[[int, float], None]  # how many nodes have come to an end, and after how many virtual seconds
+
+
+def play(scenario: Scenario, seed: int, told: Told = lambda _over, _at_s: None) -> Playback:
     """Roll out in virtual time until it is over. Nobody holds a wave: its gate is passed when it is healthy."""
     chance = Chance(scenario, seed)
     world = build(scenario, chance)
     cluster = SimulatedCluster(world)
     states, policy = prepare(scenario, cluster)
-    return roll_out(chance, cluster, states, policy, batch_s=resolution_s(scenario))
+    return roll_out(chance, cluster, states, policy, batch_s=resolution_s(scenario), told=told)
 
 
 def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how long it is played
@@ -54,15 +59,20 @@ def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how lo
     *,
     batch_s: float = 0.0,
     is_enough: Callable[[], bool] = lambda: False,
+    told: Told = lambda _over, _at_s: None,
 ) -> Playback:
-    """Do the same with these nodes and this policy; when it ``is_enough`` it ends as it stands then."""
+    """Do the same with these nodes and this policy; when it ``is_enough`` it ends as it stands then.
+
+    So it does where nothing happens any more, which is no roll-out that ends.
+    """
     world, cancel = cluster.world, threading.Event()
     executor = _LosingExecutor(world, cancel, chance, batch_s)
     recorder = Recorder(world.time, world.machines)
 
     def published(standing: Standing) -> None:
         recorder.published(standing)
-        if is_enough():
+        told(recorder.over, world.time.now_s)
+        if is_enough() or recorder.still_s > STILL_S:
             cancel.set()
 
     cluster.hooks.published = published
@@ -81,10 +91,17 @@ def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how lo
         entries=tuple(recorder.entries),
         waves=tuple(wave.title for wave in policy.waves),
         waits=recorder.waits(),
-        stop="" if _is_about_skipped(result.nodes) else result.stop,
+        stop="" if _is_about_skipped(result.nodes) else _why_still(recorder) or result.stop,
         most_out=recorder.most_out,
         turns=recorder.turns,
     )
+
+
+def _why_still(recorder: Recorder) -> str:
+    """Return that nothing happens any more, and what is waited for; empty while something does."""
+    if recorder.still_s <= STILL_S:
+        return ""
+    return f"nothing has happened for {STILL_S / 86400:g} days: {recorder.most_waited() or 'no node waits'}"
 
 
 def _is_about_skipped(nodes: Sequence[NodeState]) -> bool:

@@ -91,6 +91,7 @@ class Recorder:
         self._time, self._names = time, frozenset(nodes)
         self.entries: list[Entry] = []
         self.most_out = self.turns = 0
+        self._over: set[str] = set()
         self._waits: Counter[str] = Counter()
         self._counted: Counter[str] = Counter()
         self._since_s = 0.0
@@ -99,6 +100,7 @@ class Recorder:
         """Keep what is about phases."""
         if isinstance(progress, PhaseEntered):
             self.entries.append(Entry(self._time.now_s, progress.node, progress.phase, progress.reason))
+            (self._over.add if progress.phase.is_over else self._over.discard)(progress.node)
 
     def published(self, standing: Standing) -> None:
         """Count what nodes wait for from now on."""
@@ -106,6 +108,21 @@ class Recorder:
         self.most_out = max(self.most_out, len(standing.out))
         self._pass()
         self._counted = Counter(standing.waiting.values())
+
+    @property
+    def over(self) -> int:
+        """How many nodes have come to an end so far."""
+        return len(self._over)
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing has happened to any node."""
+        return self._time.now_s - (self.entries[-1].at_s if self.entries else 0.0)
+
+    def most_waited(self) -> str:
+        """Return what most nodes wait for now, empty where none does."""
+        kinds = Counter({kind_of(reason, self._names): nodes for reason, nodes in self._counted.items() if reason})
+        return next((kind for kind, _nodes in kinds.most_common(1)), "")
 
     def _pass(self) -> None:
         seconds, self._since_s = self._time.now_s - self._since_s, self._time.now_s

@@ -186,11 +186,13 @@ def _count_flying(domain: Domain, node: NodeState, record: Record) -> None:
 
 
 def _progress(node: NodeState, record: Record) -> Progress:
+    """Return how far a node has come; one whose kubelet is gone is waited for where a limit of time applies to that."""
     step = node.step
-    is_done = step is not None and step.phase is record.phase and step.is_done and node.view.is_ready
+    has_ended = step is not None and step.phase is record.phase and step.is_done
+    is_done = has_ended and node.view.is_ready
     if record.phase is Phase.RELEASE:
         return Progress.RELEASED if is_done and not has_to_leave(node) else Progress.BEGUN
-    if is_done and record.phase is Phase.VERIFY:
+    if has_ended and record.phase is Phase.VERIFY:  # the driver works, and whether the kubelet does is seen in resume
         return Progress.VERIFIED
     if is_done and record.phase is Phase.RESUME:
         return Progress.RESUMED

@@ -78,3 +78,15 @@ def test_rates_replace_those_of_the_file() -> None:
 def test_a_rate_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         read_failures(text, Faults())
+
+
+def test_on_a_terminal_it_is_told_how_far_a_seed_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("provision.cli.simulate.TELL_EACH_S", 0.0)
+    arguments = ["simulate", str(SAMPLES / "smallest.yaml"), "--json", "--seeds", "1", *START]
+    main(arguments)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    main(arguments)
+    assert "· seed 1: of 3 nodes 0 have come to an end after 0s" in capsys.readouterr().err

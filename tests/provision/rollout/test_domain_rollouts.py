@@ -142,6 +142,24 @@ def test_a_domain_of_which_one_cannot_go_back_serves_without_it() -> None:
     assert [node.is_cordoned for node in cluster.nodes.values()] == [False, True]
 
 
+@pytest.mark.parametrize("names", [("a1", "a2"), ("n2",)], ids=["a domain", "a node on its own"])
+def test_a_node_whose_kubelet_goes_once_its_driver_is_verified_is_not_waited_for_for_ever(names: tuple[str]) -> None:
+    cluster = fleet(*names)
+    lost = names[-1]
+
+    def lose(what: str) -> None:
+        if what == f"write {lost} verify":
+            cluster.nodes[lost].is_ready = False
+
+    results = roll_out(cluster, die=lose)
+
+    assert set(drivers(cluster).values()) == {OLD}
+    assert [result.status.value for result in results.values()] == ["returned"] * (len(names) - 1) + ["failed"]
+    failure = results[lost].failure
+    assert failure is not None
+    assert "the kubelet is not ready" in failure.message
+
+
 class KilledError(BaseException):
     """The process ends here."""
 

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from provision.rollout.model import Phase
+from provision.simulate import play as play_module
 from provision.simulate.many import outcome_of, play_many, waves_of, worst_of
 from provision.simulate.play import play
 from provision.simulate.playback import kind_of
 from provision.simulate.scenario import BudgetModel, Faults, NodeModel, PodModel, Scenario, Spread
-from provision.spec.model import Rollout, Wave
+from provision.spec.model import Blackout, Rollout, Wave
 
 OLD, NEW = "535.261.03", "550.163.01"
 START = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -141,3 +142,21 @@ def test_the_worst_seed_is_the_one_that_leaves_most_undone() -> None:
 )
 def test_reasons_are_counted_by_their_kind(reason: str, kind: str) -> None:
     assert kind_of(reason, frozenset({"n1", "n2"})) == kind
+
+
+def test_where_nothing_happens_any_more_the_roll_out_is_told_not_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may begin on any day; every minute is looked at once more."""
+    monkeypatch.setattr(play_module, "STILL_S", 3600.0)
+    closed = Rollout(blackouts=(Blackout(first="2026-05-01", last="2030-01-01"),))
+    played = play(scenario(rollout=closed), 1)
+    assert played.stop.startswith("nothing has happened for 0.0416667 days: waits for the end of a blackout")
+    assert [node.ending for node in played.nodes] == [None] * 4
+
+
+def test_while_a_seed_is_played_it_is_told_how_many_nodes_have_come_to_an_end() -> None:
+    told: list[tuple[int, int, float]] = []
+    play_many(scenario(), [3, 4], lambda *how_far: told.append(how_far))
+    assert {seed for seed, _over, _at_s in told} == {3, 4}
+    of_one = [over for seed, over, _at_s in told if seed == 3]
+    assert of_one == sorted(of_one)
+    assert (of_one[0], of_one[-1]) == (0, 4)

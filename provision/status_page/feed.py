@@ -141,7 +141,7 @@ class Feed:
     def wait(self, ident: str, timeout_s: float) -> Message | None:
         """Return what a page lacks that has version ``ident``; None when nothing has changed for that long."""
         with self._news:
-            if not self._lacks(ident):
+            if not (self.is_closed or self._lacks(ident)):
                 self._news.wait(timeout_s)
             if self.is_closed or not self._lacks(ident):
                 return None

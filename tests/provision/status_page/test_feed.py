@@ -250,6 +250,17 @@ def test_whoever_waits_is_woken() -> None:
     assert heard[1] is None
 
 
+def test_who_comes_after_the_end_does_not_wait() -> None:
+    feed, page = started()
+    page.ask()
+    feed.close()
+    heard: list[Message | None] = []
+    coming = threading.Thread(target=lambda: heard.append(feed.wait(page.ident, 3600)), daemon=True)
+    coming.start()
+    coming.join(60)
+    assert heard == [None]
+
+
 @pytest.mark.slow
 def test_five_thousand_nodes_are_sent_in_little() -> None:
     seen = fleet()

@@ -3,7 +3,7 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test long fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus collection-readme molecule release image clean
+.PHONY: help demo quick test long fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus figures collection-readme molecule release image clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
@@ -40,6 +40,8 @@ environment: ## host packages and .venv only
 	@$(TASK) environment
 supported-gpus: environment ## renew the list of GPUs: FILE=supported-gpus.json of a driver, DRIVER=its version
 	@.venv/bin/python -P -m tasks.supported_gpus '$(FILE)' '$(DRIVER)'
+figures:    environment ## print how large the sources are, what lies side by side and what goes in circles, each with its limit
+	@.venv/bin/python -P -m tasks.figures
 collection-readme: environment ## write the tables of role variables in the collection's README
 	@.venv/bin/python -P -m tasks.collection_readme
 release:    environment ## make the wheel, the collection's archive, checksums and bill of materials in dist/release

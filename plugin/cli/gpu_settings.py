@@ -10,11 +10,10 @@ import json
 from typing import TYPE_CHECKING
 
 from plugin.cli.mig import config_of
-from plugin.cli.release import BOOT_ID
 from plugin.driver.gpu_settings import Setting
 from plugin.driver.nvml.gpu_settings import read_settable, write_setting
 from plugin.driver.nvml.library import NvmlSource
-from plugin.driver_change.release.store import sole_change
+from plugin.driver_change.release.store import BOOT_ID, sole_change
 from plugin.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, NodeDaemonError
 from plugin.gpu_settings.carry_out import Outcome, carry_out
 from plugin.gpu_settings.document import values_to_json

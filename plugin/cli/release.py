@@ -6,7 +6,6 @@ import json
 import os
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
@@ -15,7 +14,7 @@ from plugin.cli.show import take_inventory
 from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.root import HOST
 from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
-from plugin.driver_change.release.store import forget_release, read_release, sole_change, write_release
+from plugin.driver_change.release.store import BOOT_ID, forget_release, read_release, sole_change, write_release
 from plugin.errors import (
     EXIT_FAILURE,
     EXIT_NOT_AS_WANTED,
@@ -33,6 +32,7 @@ from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from plugin.devices.inventory import Inventory
     from plugin.driver.gpu_state import GpuState
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     States = Callable[[Path, float], Mapping[str, GpuState]]
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STATUS_S = 5.0
 _STATES_S = 5.0
 _SLACK_S = 5.0  # the daemon ends its waiting before we end ours

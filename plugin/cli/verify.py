@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.cli.release import BOOT_ID
 from plugin.driver.kernel_log import KMSG
 from plugin.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
-from plugin.driver_change.release.store import read_release
+from plugin.driver_change.release.store import BOOT_ID, read_release
 from plugin.driver_change.verification.checks import verify
 from plugin.driver_change.verification.inspection import Host, find
 from plugin.driver_change.verification.model import Check, result_to_json, wanted

@@ -11,6 +11,7 @@ import fcntl
 import os
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.driver_change.release.record import MAX_BYTES, Release, parse_release, render_release
@@ -19,8 +20,8 @@ from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # another one after each boot, by which a release may be judged
 FILE_NAME = "released.json"
 _LOCK_POLL_S = 0.05
 

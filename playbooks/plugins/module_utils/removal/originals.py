@@ -4,6 +4,9 @@ One document, ``/var/lib/grapnel/originals.json`` (docs/contracts/originals), is
 about, so a run that is killed in between leaves a document that is true either way. Of a file it has the text before
 the first change and the text that was written last. When somebody has edited the file in between, the next change
 moves the edit into the text before: what is given back is the file as it would be without grapnel.
+
+Of files that releases without a record have written, what is grapnel's alone goes. How a file of somebody else was
+before is not known: what can be told to be grapnel's is taken out, and the rest is said.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import HOOK_CONFIG, Reader, is_drivers
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import take_out
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -26,6 +30,30 @@ if TYPE_CHECKING:
 PLACE = "/var/lib/grapnel/originals.json"
 SCHEMA = "grapnel.dev/originals/v1alpha1"
 _LIMIT_BYTES = 16 * 1024 * 1024
+# What releases of grapnel that kept no record have written.
+_CONTAINERD = Reader("containerd.service", "containerd")
+_CRIO = Reader("crio.service", "crio")
+_DOCKER = Reader("docker.service", "docker", reloads=True)
+_DAEMON = Reader(DAEMON_UNIT)
+_CONTAINERD_MAIN, _DOCKER_MAIN = "/etc/containerd/config.toml", "/etc/docker/daemon.json"
+_CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+_OWN = {
+    "/etc/containers/oci/hooks.d/99-grapnel.json": Reader("", "podman"),
+    "/etc/grapnel/containerd/base-spec.json": _CONTAINERD,
+    "/etc/grapnel/declared-devices.json": _DAEMON,
+    HOOK_CONFIG: Reader(),
+    "/etc/grapnel/gpu-settings.json": Reader(),
+    "/etc/grapnel/mig-layout.json": Reader(),
+    "/etc/grapnel/node.json": _DAEMON,
+    "/etc/grapnel/nvidia.json": _DAEMON,
+    f"/etc/systemd/system/{DAEMON_UNIT}": _DAEMON,
+    "/usr/share/containers/oci/hooks.d/99-grapnel.json": _CRIO,
+}
+# NVIDIA's toolkit has files of the same names.
+_IF_MARKED = {_CONTAINERD_DROP_IN: _CONTAINERD, "/etc/crio/crio.conf.d/99-nvidia.conf": _CRIO}
+_MARK = "managed by grapnel"
+_WRAPPER = "/usr/lib/grapnel/hook/grapnel-runtime"
+_TEXT_LIMIT_BYTES = 256 * 1024
 
 
 class OriginalsError(Exception):
@@ -114,10 +142,6 @@ def remember_changes(host: Host, changes: Iterable[Change], reader: Reader) -> N
     ours = [change for change in changes if not is_drivers(change.after.path)]
     if not ours:
         return
-    from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import (  # noqa: PLC0415 - it builds on this
-        find_unrecorded,
-    )
-
     originals = read_originals(host)
     # What a release without records has written is not what was there before grapnel.
     files = {**find_unrecorded(host, originals, [change.after.path for change in ours]).files, **originals.files}
@@ -230,3 +254,55 @@ def _describe_text(text: FileText | None) -> dict[str, Any] | None:
         return None
     owner = list(text.owner) if text.owner else None
     return {"content": text.content, "mode": f"{text.mode:04o}", "owner": owner}
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """Files without a record, as the originals that can be made up for them, and what cannot be given back."""
+
+    files: dict[str, Original]
+    notes: tuple[str, ...] = ()
+
+
+def find_unrecorded(host: Host, originals: Originals, only: Collection[str] | None = None) -> Unrecorded:
+    """Return the files of grapnel's that ``originals`` does not tell of, of ``only`` these paths if it is given."""
+    found: dict[str, Original] = {}
+    notes: list[str] = []
+    for path, reader in (*_OWN.items(), *_IF_MARKED.items()):
+        text = _text_of(host, path)
+        is_ours = text is not None and (path in _OWN or text.startswith(f"# {_MARK}"))
+        if is_ours and path not in originals.files and (only is None or path in only):
+            found[path] = Original(None, FileText(path, text or "", 0o644), reader, is_mixed=True)
+    drop_in = originals.files.get(_CONTAINERD_DROP_IN, found.get(_CONTAINERD_DROP_IN))
+    if drop_in is not None and drop_in.is_mixed and _CONTAINERD_MAIN not in originals.files:
+        notes.append(
+            f"{_CONTAINERD_MAIN} keeps its imports: grapnel has no record of how it was before; one that matches no "
+            "file does nothing"
+        )
+    docker = None if _DOCKER_MAIN in originals.files else _of_docker(_text_of(host, _DOCKER_MAIN))
+    if docker is not None and (only is None or _DOCKER_MAIN in only):
+        found[_DOCKER_MAIN] = docker
+        notes.append(f"{_DOCKER_MAIN} keeps its layout and features: grapnel has no record of how it was before")
+    return Unrecorded(found, tuple(notes))
+
+
+def _of_docker(text: str | None) -> Original | None:
+    try:
+        tree = json.loads(text or "")
+        ours = {name for name, one in tree["runtimes"].items() if one.get("path") == _WRAPPER}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    if not ours:
+        return None
+    others = {name: one for name, one in tree["runtimes"].items() if name not in ours}
+    before = {**tree, "runtimes": others} if others else {key: tree[key] for key in tree if key != "runtimes"}
+    was = FileText(_DOCKER_MAIN, json.dumps(before, indent=2, ensure_ascii=False) + "\n", 0o644)
+    return Original(was if before else None, FileText(_DOCKER_MAIN, text or "", 0o644), _DOCKER)
+
+
+def _text_of(host: Host, path: str) -> str | None:
+    try:
+        with host.open(path) as stream:
+            return stream.read(_TEXT_LIMIT_BYTES).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None

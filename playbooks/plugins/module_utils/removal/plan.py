@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import are_set
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn, plan_return
-from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
+    PLACE,
+    find_unrecorded,
+    read_originals,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_own
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import PackagePlan, plan_packages
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
@@ -20,7 +24,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
 from ansible_collections.grapnel.node.plugins.module_utils.removal.still_named import find_still_named
-from ansible_collections.grapnel.node.plugins.module_utils.removal.unrecorded import find_unrecorded
 from ansible_collections.grapnel.node.plugins.module_utils.units import unit_state
 
 if TYPE_CHECKING:

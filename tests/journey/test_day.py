@@ -13,6 +13,7 @@ import pytest
 from tests.journey.conftest import OLD_VERSION, VERSION
 from tests.journey.foreseen import Step, look, not_done, not_shown, steps_of
 from tests.journey.test_driver_swap import wait_for_dpkg, works_with
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from lab.nodes import Node
@@ -44,6 +45,11 @@ def loaded(node: Node) -> str:
 def running(node: Node) -> list[str]:
     words = node.run(["systemctl", "is-active", *SERVICES], check=False).stdout.split()
     return [unit for unit, word in zip(SERVICES, words, strict=True) if word == "active"]
+
+
+def compared(node: Node) -> str:
+    """Return what the node has found when it last compared itself."""
+    return str(json.loads(node.run(["cat", "/var/lib/grapnel/drift/result.json"]).stdout)["state"])
 
 
 def apply(controller: Controller) -> None:
@@ -130,6 +136,13 @@ def breaks_things_by_hand_and_mends_them(controller: Controller, node: Node) -> 
     assert remedy in plan
     node.run(remedy.split())
     assert "was started before" not in said(controller, "plan")
+
+    node.run(["chmod", "0600", HOOK])
+    node.run(["systemctl", "start", "grapnel-drift.service"])
+    assert compared(node) == "drifted"
+    node.run(["chmod", "0644", HOOK])
+    said(controller, "plan")
+    wait_until(lambda: compared(node) == "as-declared", lambda: compared(node))
 
 
 def changes_what_engine_and_daemon_read(controller: Controller, node: Node) -> None:

@@ -24,7 +24,13 @@ def make_payload(folder: Path, content: bytes, digest: str) -> Path:
     archive = folder / "hook-1.tar"
     archive.write_bytes(content)
     hook = {"name": archive.name, "digest": digest, "size_bytes": len(content)}
-    manifest = {"schema": "grapnel.dev/payload/v1alpha1", "hook": hook, "driver": hook, "node": {}, "unit": ""}
+    manifest = {
+        "schema": "grapnel.dev/payload/v1alpha1",
+        "hook": hook,
+        "driver": hook,
+        "node": {"3.10": hook},
+        "unit": "",
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return archive
 

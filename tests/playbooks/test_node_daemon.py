@@ -12,6 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
     Call,
     DaemonError,
     call_daemon,
+    compare_again,
     failed_checks,
     inspect,
     is_installed,
@@ -228,3 +229,25 @@ def test_a_node_is_compared_beside_everything_else_where_it_has_what_compares(ma
     machine.teach("systemctl start --no-block grapnel-drift.service", return_code=1)  # it is nobody's failure
     start_comparison(machine.host)
     assert machine.calls == ["systemctl start --no-block grapnel-drift.service"]
+
+
+@pytest.mark.parametrize(
+    ("result", "is_compared"),
+    [
+        ('{"state": "drifted", "differences": []}', True),
+        ('{"state": "as-declared"}', False),
+        ('{"state": "not-compared"}', False),
+        ("[]", False),
+        ("{", False),
+        (None, False),
+    ],
+)
+def test_a_node_that_was_found_to_differ_is_compared_again_when_somebody_looks(
+    result: str | None, machine: Machine, *, is_compared: bool
+) -> None:
+    machine.write("/etc/systemd/system/grapnel-drift.service")
+    if result is not None:
+        machine.write("/var/lib/grapnel/drift/result.json", result)
+    machine.teach("systemctl start --no-block grapnel-drift.service")
+    compare_again(machine.host)
+    assert machine.calls == ["systemctl start --no-block grapnel-drift.service"] * is_compared

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LAUNCHER = "/usr/lib/grapnel/node/grapnel-node"
 _DRIFT_UNIT = "grapnel-drift.service"
+_DRIFT_RESULT = "/var/lib/grapnel/drift/result.json"  # of the daemon's program (docs/contracts/node-drift)
+_RESULT_LIMIT_BYTES = 1024 * 1024
 _SLACK_S = 30.0  # the command ends its own waiting before we end it
 _DONE = 0
 _USAGE = 2
@@ -61,6 +63,19 @@ def start_comparison(host: Host) -> None:
     """Have the node compared with its declaration, beside everything else; where that is not done, nothing happens."""
     if host.path(f"/etc/systemd/system/{_DRIFT_UNIT}").exists():
         host.run(["systemctl", "start", "--no-block", _DRIFT_UNIT], _SLACK_S)
+
+
+def compare_again(host: Host) -> None:
+    """Have a node compared anew that was found not to be as declared: it may have been put right since.
+
+    Its own next look is in an hour, and until then everybody believes that it is not.
+    """
+    try:
+        result = json.loads(host.read_text(_DRIFT_RESULT, _RESULT_LIMIT_BYTES) or "")
+    except (ValueError, RecursionError):
+        return
+    if isinstance(result, dict) and result.get("state") == "drifted":
+        start_comparison(host)
 
 
 def is_released(host: Host) -> bool:

@@ -11,8 +11,9 @@ version_added: 0.1.0
 description:
   - Returns operating system, GPUs, kernel module, packages, available driver versions, configuration files, services,
     container engines and processes that hold a GPU, in one round trip.
-  - Changes nothing, in check mode or not, with one exception. The lists of the package manager are refreshed when they
-    are missing or older than O(max_age_s). A refresh that fails is reported in the facts and is no error.
+  - Changes nothing, with two exceptions. The lists of the package manager are refreshed when they are missing or older
+    than O(max_age_s). A refresh that fails is reported in the facts and is no error. And a node that was found not to be
+    as declared when it was last compared is compared once more, but not in check mode.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -87,6 +88,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings impor
 from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_kubelet, settings_files
 from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import read_kubelet_engine
 from ansible_collections.grapnel.node.plugins.module_utils.mig import read_mig
+from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import compare_again
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
@@ -211,6 +213,8 @@ def main() -> None:
     try:
         more = More(**{name: module.params[name] for name in ("files", "mig", "kubelet", "traces")})
         facts = gather(Host(), waits, Clock(), more)
+        if not module.check_mode:
+            compare_again(Host())
     except HostError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, facts=facts)

@@ -166,6 +166,7 @@ def test_the_page_is_served_until_a_signal_ends_it(number: signal.Signals, tmp_p
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509 - below nohup it is ignored
     ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().removeprefix("serving ").strip()

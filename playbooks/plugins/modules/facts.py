@@ -12,8 +12,8 @@ description:
   - Returns operating system, GPUs, kernel module, packages, available driver versions, configuration files, services,
     container engines and processes that hold a GPU, in one round trip.
   - Changes nothing, with two exceptions. The lists of the package manager are refreshed when they are missing or older
-    than O(max_age_s). A refresh that fails is reported in the facts and is no error. And a node that was not as declared
-    when it was last compared is compared once more, but not in check mode.
+    than O(max_age_s). A refresh that fails is reported in the facts and is no error. And a node that was not as
+    declared when it was last compared is compared once more, but not in check mode.
 author:
   - The grapnel authors (@grapnel)
 options:

@@ -12,6 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.sources impo
 
 from lab.nodes import Node, NodeSpec, Site
 from lab.sources import BASE_SUITE, SYSTEMS
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +55,8 @@ class Mirrored:
         node.run(["mkdir", "-p", FOLDER])
         self.does("serve")
         node.run(["systemd-run", "--unit=mirror", "--working-directory=/srv/bundle", "python3", "/srv/mirror.py"])
+        answers = ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8099"]
+        wait_until(lambda: node.run(answers, check=False).returncode == 0, lambda: "the server does not listen")
         edit = f"sed -i 's,file:/*srv/bundle,http://operator:secret@127.0.0.1:8099,' {self._repository}/*.repo"
         node.run(["sh", "-c", edit])
         refresh = {"dnf": ["dnf", "-q", "makecache"], "zypper": ["zypper", "-n", "--gpg-auto-import-keys", "refresh"]}

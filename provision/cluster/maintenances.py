@@ -113,7 +113,7 @@ class Maintenances:
             self._delete(found)
 
     def requested(self, node: Node) -> NodeMaintenance | None:
-        """Return our request for a Node, None where there is none to withdraw. Raises ClusterError."""
+        """Return our NodeMaintenance of a Node, None if there is none to delete. Raises ClusterError."""
         found = self._get(node)
         is_theirs = found is None or not found.is_ours or found.metadata.deletion_timestamp is not None
         return None if is_theirs else found

@@ -27,7 +27,7 @@ _READ_AT_START = {
 def find_newer_files(
     host: Host, clock: Clock, unit: Mapping[str, str], files: Iterable[str], own: Iterable[str]
 ) -> list[str]:
-    """Return what was changed since a unit came to its present state, which of Docker a reload is as well.
+    """Return the files that changed since a unit last changed its state; for Docker, a reload counts as such a change.
 
     ``unit`` are systemd's properties of it, ``files`` all those that were looked at, ``own`` the ones that it reads
     beside those of its known folders.

@@ -66,7 +66,7 @@ def start_comparison(host: Host) -> None:
 
 
 def compare_again(host: Host) -> None:
-    """Have a node compared anew that was found not to be as declared: it may have been put right since.
+    """Start another comparison where the last one found drift: the node may have been repaired since.
 
     Its own next look is in an hour, and until then everybody believes that it is not.
     """

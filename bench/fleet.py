@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provision.cluster.api import Api
-from provision.cluster.kubeconfig import Kubeconfig
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.pod_rules import PodRules
-from provision.cluster.transport import Transport
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig
+from provision.cluster.kubernetes.api.transport import Transport
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState

@@ -22,7 +22,7 @@ import msgspec
 import yaml
 
 from lab import golang
-from provision.cluster.exchange import Request
+from provision.cluster.kubernetes.api.exchange import Request
 from provision.jobs.manifest import REQUEST
 from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
 from provision.jobs.wire import JobRequest, LineWriter
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.fleets.machines import Machines
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 HEARTBEAT_MS: Final = (
     300_000  # a kubelet's nodeStatusReportFrequency, on average: so that they are spread from the start

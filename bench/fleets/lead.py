@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.fleets.machines import Machines
-from provision.cluster.api import Api
 from provision.cluster.connect import open_api
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.pod_rules import PodRules
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.controller.loop import Controller
 from provision.controller.rounds import Means, usual_adapters
 from provision.jobs.manifest import JobKind
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from provision.apply.context import Planner
     from provision.apply.declarations import Declarations
     from provision.apply.model import PlaybookRunner
-    from provision.cluster.exchange import Answer, Request, Stream
-    from provision.cluster.kubernetes_cluster import Held
+    from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
+    from provision.cluster.kubernetes.cluster import Held
     from provision.fleet.facts import NodeFacts
     from provision.gates import GateKeeper
     from provision.rollout.adapters import Adapters

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.cluster.exchange import Request
+from provision.cluster.kubernetes.api.exchange import Request
 
 if TYPE_CHECKING:
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 EVERY_S: Final = 120.0
 PAGE: Final = 500

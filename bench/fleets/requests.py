@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.cluster.exchange import Request
+from provision.cluster.kubernetes.api.exchange import Request
 
 if TYPE_CHECKING:
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 _LINE: Final = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

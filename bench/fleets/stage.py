@@ -19,12 +19,12 @@ from bench.fleets.processes import cpu_s, memory_mib, wait
 from bench.fleets.requests import count
 from lab.cluster import ControlPlane
 from provision.cluster.connect import open_api
-from provision.cluster.exchange import MERGE_PATCH, Request
+from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 AT_ONCE: Final = 24  # who make objects

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.cluster import Asked, Machine
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster, NodeProblem
     from provision.rollout.model import NodeView

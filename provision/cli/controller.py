@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from provision.cluster.api import Api
-    from provision.cluster.kubernetes_cluster import Held, KubernetesCluster
+    from provision.cluster.kubernetes.api.client import Api
+    from provision.cluster.kubernetes.cluster import Held, KubernetesCluster
     from provision.controller.loop import Controller
     from provision.controller.rounds import Means
     from provision.notify.listeners import Listeners
@@ -167,8 +167,8 @@ def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHost
 def _open_cluster(api: Api, stacks: Mapping[str, StackSpec], held: Held, namespace: str) -> KubernetesCluster:
     from provision.cli.cluster import asked_of  # noqa: PLC0415 - start-up time
     from provision.cluster import pod_rules  # noqa: PLC0415 - start-up time
-    from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
-    from provision.cluster.locks import Locks  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.nodes.locks import Locks  # noqa: PLC0415 - start-up time
 
     asked = asked_of(stacks)
     rules = replace(pod_rules(stacks.values()), namespace=namespace)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 from provision.cli.terminal import print_findings
-from provision.cluster.api import NOT_FOUND
 from provision.cluster.connect import open_api
-from provision.cluster.exchange import Request, StatusError
+from provision.cluster.kubernetes.api.client import NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.errors import ExitCode, GrapnelError
 from provision.gpu_operator.convert import convert
 from provision.gpu_operator.errors import OperatorObjectsError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.gpu_operator.model import Conversion, Key
     from provision.spec.findings import Finding
 

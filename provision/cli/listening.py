@@ -6,8 +6,8 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.cluster.notices import LIFECYCLE
-from provision.cluster.others import UPGRADE_CONDITION
+from provision.cluster.kubernetes.nodes.others import UPGRADE_CONDITION
+from provision.cluster.kubernetes.notices import LIFECYCLE
 from provision.notify.listeners import Listeners, Webhooks
 from provision.spec.model import NodeConditions
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.cluster import Machine
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
 
     from provision.cli.plan import ContextBuilder
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from provision.cli.options import DECLARATION, inventories_of
 from provision.cli.stack_plan_words import ClusterPlan, cluster_plan_document, render_cluster_plan
 from provision.cli.terminal import print_findings
 from provision.cluster.connect import open_api
-from provision.cluster.informer import NODES
-from provision.cluster.objects import Node
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.reader import KubernetesReader
 from provision.controller.outlook import Moment
 from provision.controller.stack_plans import Planning
@@ -28,7 +28,7 @@ from provision.stacks.reader import read_stacks
 if TYPE_CHECKING:
     import argparse
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.spec.document import Document
     from provision.stacks.model import Stack
 

@@ -107,8 +107,8 @@ class DeclaredReader:
 def open_reader(args: argparse.Namespace) -> Reader:
     """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
     from provision.cluster import open_api  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.usage import Usage  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.cluster.usage import Usage  # noqa: PLC0415 - start-up time
     from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
@@ -124,10 +124,10 @@ def open_reader(args: argparse.Namespace) -> Reader:
 
 def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
     from provision.cluster import Machine, open_api  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.usage import Usage  # noqa: PLC0415 - start-up time
     from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
     from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.cluster.usage import Usage  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
     from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time

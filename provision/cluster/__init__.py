@@ -4,11 +4,11 @@
 """
 
 from provision.cluster.connect import connect, open_api
-from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.kubernetes.nodes.others import Asked
+from provision.cluster.kubernetes.pods.pod_rules import PodRules, pod_rules
+from provision.cluster.local.cluster import LocalCluster
+from provision.cluster.local.state_file import state_file_path
 from provision.cluster.machine import Machine
-from provision.cluster.others import Asked
-from provision.cluster.pod_rules import PodRules, pod_rules
-from provision.cluster.state_file import state_file_path
 from provision.rollout.cluster import Cluster, Eviction, EvictionOutcome, NodeProblem
 
 __all__ = [

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.cluster.errors import KubeconfigError
-from provision.cluster.kubeconfig import find_kubeconfig, in_cluster, read_kubeconfig
-from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.others import EVERYTHING
+from provision.cluster.kubernetes.api.kubeconfig import find_kubeconfig, in_cluster, read_kubeconfig
+from provision.cluster.kubernetes.nodes.others import EVERYTHING
+from provision.cluster.local.cluster import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
+    from provision.cluster.kubernetes.nodes.others import Asked
+    from provision.cluster.kubernetes.pods.pod_rules import PodRules
     from provision.cluster.machine import Machine
-    from provision.cluster.others import Asked
-    from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Cluster
 
 
@@ -39,8 +39,8 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     api = open_api(kubeconfig, context, environ)
     if api is None:
         return LocalCluster(state_file)
-    from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
-    from provision.cluster.locks import Locks  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.nodes.locks import Locks  # noqa: PLC0415 - start-up time
 
     return KubernetesCluster(api, rules=rules, machines=machines, asked=asked, locks=Locks(api, asked.respect))
 
@@ -53,8 +53,8 @@ def open_api(kubeconfig: Path | None, context: str | None, environ: Mapping[str,
     access = read_kubeconfig(paths, context) if paths else in_cluster(environ)
     if access is None:
         return None
-    from provision.cluster.api import Api  # noqa: PLC0415 - start-up time: the client costs a second
-    from provision.cluster.transport import Transport  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.api.client import Api  # noqa: PLC0415 - start-up time: the client costs a second
+    from provision.cluster.kubernetes.api.transport import Transport  # noqa: PLC0415 - start-up time
 
     api = Api(Transport(access, key_folder=_key_folder(environ)))
     api.greet()

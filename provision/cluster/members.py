@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.composite import CompositeCluster
 from provision.cluster.errors import KubeconfigError
-from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.local.cluster import LocalCluster
 from provision.spec.model import SchedulerKind, Slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from provision.cluster.machine import Machine
-    from provision.cluster.scheduler import Scheduler
+    from provision.cluster.schedulers.scheduler import Scheduler
     from provision.rollout.cluster import Cluster
     from provision.spec.model import Scheduler as Section
     from provision.spec.model import StackSpec
@@ -68,14 +68,14 @@ def _member(
 ) -> Cluster:
     if section.kind is SchedulerKind.NONE:
         return journal
-    from provision.cluster.scheduled_cluster import ScheduledCluster  # noqa: PLC0415 - start-up time
+    from provision.cluster.schedulers.cluster import ScheduledCluster  # noqa: PLC0415 - start-up time
 
     return ScheduledCluster(journal, _scheduler(section, machines, environ))
 
 
 def _scheduler(section: Section, machines: Mapping[str, Machine], environ: Mapping[str, str]) -> Scheduler:
-    from provision.cluster import commands, program  # noqa: PLC0415 - start-up time
-    from provision.cluster.slurm import client  # noqa: PLC0415 - start-up time
+    from provision.cluster.schedulers import commands, program  # noqa: PLC0415 - start-up time
+    from provision.cluster.schedulers.slurm import client  # noqa: PLC0415 - start-up time
 
     if section.kind is SchedulerKind.COMMANDS and section.commands is not None:
         runner = program.Program(

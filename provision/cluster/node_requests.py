@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import ForbiddenError, RefusedError
-from provision.cluster.evictions.requests import requests_of, take_back
-from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.informer import NODES
-from provision.cluster.kubernetes_cluster import node_path
-from provision.cluster.local_cluster import view_of_entry
-from provision.cluster.maintenances import NAMESPACE, Maintenances, name_of, needs_withdrawal
-from provision.cluster.marks import render_patch, steps_of
-from provision.cluster.names import match_nodes
-from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node
-from provision.cluster.others import SKIP, is_skipped
+from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
+from provision.cluster.kubernetes.cluster import node_path
+from provision.cluster.kubernetes.nodes.maintenances import NAMESPACE, Maintenances, name_of, needs_withdrawal
+from provision.cluster.kubernetes.nodes.marks import render_patch, steps_of
+from provision.cluster.kubernetes.nodes.names import match_nodes
+from provision.cluster.kubernetes.nodes.node_view import view_of
+from provision.cluster.kubernetes.nodes.others import SKIP, is_skipped
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.pods.evictions.requests import requests_of, take_back
+from provision.cluster.kubernetes.watch.informer import NODES
+from provision.cluster.local.cluster import view_of_entry
+from provision.cluster.local.state_file import NOTHING, Entry, editing, read_state, write_state
 from provision.cluster.reader import KubernetesReader, StateFileReader
 from provision.cluster.record import document_of
-from provision.cluster.state_file import NOTHING, Entry, editing, read_state, write_state
 from provision.errors import GrapnelError, UsageError
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ConflictError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.machine import Machine
     from provision.rollout.requests import Change, Decide
     from provision.rollout.status.model import Reader

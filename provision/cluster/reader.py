@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError, StateFileError
-from provision.cluster.informer import NODES
-from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
-from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.marks import UPGRADE
-from provision.cluster.names import match_nodes
-from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node
-from provision.cluster.permissions import LEADER_NAME
-from provision.cluster.pools import Pools
+from provision.cluster.kubernetes.lease import PROGRESS, pause_of, read_lease, runs_until
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
+from provision.cluster.kubernetes.nodes.names import match_nodes
+from provision.cluster.kubernetes.nodes.node_view import view_of
+from provision.cluster.kubernetes.nodes.pools import Pools
+from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.permissions import LEADER_NAME
+from provision.cluster.kubernetes.watch.informer import NODES
+from provision.cluster.local.cluster import LocalCluster
+from provision.cluster.local.state_file import lock_path, progress_path
 from provision.cluster.progress import MAX_BYTES, decode_progress
-from provision.cluster.reported import has_gpus, reported_of
-from provision.cluster.state_file import lock_path, progress_path
 from provision.regular_file import read_regular
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
+    from provision.cluster.kubernetes.objects import Lease
+    from provision.cluster.kubernetes.usage import Usage
     from provision.cluster.machine import Machine
-    from provision.cluster.objects import Lease
-    from provision.cluster.usage import Usage
     from provision.rollout.cluster import Cluster
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import StackSeen

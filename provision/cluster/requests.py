@@ -9,13 +9,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from provision.cluster.api import CONFLICT, NOT_FOUND
-from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.lease import LEASE, LEASES, pause_of, read_lease
-from provision.cluster.objects import Lease
+from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
+from provision.cluster.kubernetes.lease import LEASE, LEASES, pause_of, read_lease
+from provision.cluster.kubernetes.objects import Lease
+from provision.cluster.kubernetes.permissions import LEASE_NAME, LEASE_NAMESPACE
+from provision.cluster.local.state_file import editing, write_state
 from provision.cluster.pause import PAUSE, as_pause, document_of, encode_pause
-from provision.cluster.permissions import LEASE_NAME, LEASE_NAMESPACE
-from provision.cluster.state_file import editing, write_state
 from provision.rollout.errors import ClusterError
 from provision.rollout.pause import Pause
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 _ATTEMPTS = 5
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import ForbiddenError
-from provision.cluster.exchange import Request, StatusError
-from provision.cluster.notices import COMPONENT, MAX_MESSAGE, NAMESPACE
-from provision.cluster.reporter import STRATEGIC_PATCH
+from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import Request, StatusError
+from provision.cluster.kubernetes.notices import COMPONENT, MAX_MESSAGE, NAMESPACE
+from provision.cluster.kubernetes.reporter import STRATEGIC_PATCH
 from provision.printable import printable
 from provision.rollout.errors import ClusterError
 from provision.spec.model import API_VERSION, KIND
@@ -27,7 +27,7 @@ from provision.spec.model import API_VERSION, KIND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.controller.stack_news import StackEvent
 
 BURST: Final = 25

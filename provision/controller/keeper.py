@@ -14,7 +14,7 @@ from provision.stacks.model import Stack, WhenDeleted
 from provision.stacks.writer import FINALIZER, read_stack, write_finalizer
 
 if TYPE_CHECKING:
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.controller.choice import Order
     from provision.stacks.follower import Followed, StackBook
 

@@ -26,7 +26,7 @@ from provision.spec.excerpt import few
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from provision.cluster.kubernetes_cluster import Held
+    from provision.cluster.kubernetes.cluster import Held
     from provision.controller.board import Board
     from provision.controller.choice import Order
     from provision.controller.rounds import Means

@@ -15,12 +15,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.cluster.informer import NODES
-from provision.cluster.lease import RENEW_S, Tenure, hold
-from provision.cluster.objects import Node
-from provision.cluster.permissions import LEADER_NAME
+from provision.cluster.kubernetes.lease import RENEW_S, Tenure, hold
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.permissions import LEADER_NAME
+from provision.cluster.kubernetes.watch.informer import NODES
+from provision.cluster.kubernetes.watch.watcher import Source, Watcher
 from provision.cluster.progress import encode_progress
-from provision.cluster.watcher import Source, Watcher
 from provision.controller.blockers import blockers_of
 from provision.controller.board import Board
 from provision.controller.choice import Order, choose
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from provision.cluster.api import Api
-    from provision.cluster.kubernetes_cluster import Held
+    from provision.cluster.kubernetes.api.client import Api
+    from provision.cluster.kubernetes.cluster import Held
     from provision.controller.nodes import SeenNode
     from provision.controller.rounds import Means
     from provision.stacks.follower import Followed

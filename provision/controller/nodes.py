@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.marks import AS_DECLARED
-from provision.cluster.mirror import number
-from provision.cluster.node_marks import MARKS
-from provision.cluster.node_view import DRIVER_READY, view_of
+from provision.cluster.kubernetes.nodes.marks import AS_DECLARED
+from provision.cluster.kubernetes.nodes.node_marks import MARKS
+from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY, view_of
+from provision.cluster.kubernetes.watch.mirror import number
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from provision.cluster.objects import Node
+    from provision.cluster.kubernetes.objects import Node
     from provision.rollout.model import Record
 
 FAILED: Final = "grapnel.dev/failed"  # annotation: with what a rollout has left the node failed

@@ -16,7 +16,7 @@ from provision.stacks.writer import write_status
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.controller.board import Board
     from provision.controller.choice import Order
     from provision.controller.event_writer import EventWriter

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Collection
 
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.choice import Order
     from provision.controller.rounds import Means
     from provision.rollout.instructions import Instructions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.node_view import view_of
+from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.controller.fingerprint import Part, of_spec, part
 from provision.controller.nodes import see
 from provision.controller.outlook import Comes, outlook_of
@@ -17,7 +17,7 @@ from provision.stacks.status import StackStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from provision.cluster.objects import Node
+    from provision.cluster.kubernetes.objects import Node
     from provision.controller.nodes import SeenNode
     from provision.controller.outlook import Moment, Outlook
     from provision.stacks.differences import Difference

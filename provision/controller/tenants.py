@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.tenancy.keeper import TenancyKeeper
+from provision.cluster.kubernetes.tenancy.keeper import TenancyKeeper
 from provision.rollout.errors import ClusterError
 from provision.rollout.tenancy import TenancyOrder
 from provision.spec.tenancy_rules import has_objects, without_names
@@ -20,7 +20,7 @@ from provision.stacks.derive import TenancyStands
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.stacks.model import Stack
 
 AGAIN_S: Final = 300.0  # when all is as declared

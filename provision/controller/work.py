@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.lease import Tenure, hold, pause_of, read_lease
-from provision.cluster.permissions import LEASE_NAME
+from provision.cluster.kubernetes.lease import Tenure, hold, pause_of, read_lease
+from provision.cluster.kubernetes.permissions import LEASE_NAME
 from provision.rollout.errors import ClusterError, LeaseLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 

@@ -12,7 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.cluster.pods import NODE_JOB
+from provision.cluster.kubernetes.pods.gpu_pods import NODE_JOB
 from provision.jobs.seal import JOB_UID, SEAL_KEY
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from provision.cluster.api import CONFLICT, NOT_FOUND
-from provision.cluster.exchange import Request, StatusError
-from provision.cluster.objects import Page
-from provision.cluster.pods import NODE_JOB
+from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import Request, StatusError
+from provision.cluster.kubernetes.objects import Page
+from provision.cluster.kubernetes.pods.gpu_pods import NODE_JOB
 from provision.jobs.errors import JobError
 from provision.jobs.manifest import CONTAINER, GRACE_S, label_of, render_job, render_secret
 from provision.jobs.objects import AgentPod, Event, Job, is_on, newest_pod
@@ -33,8 +33,8 @@ from provision.runner import CutOff, RunFinished, RunStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from provision.cluster.api import Api
-    from provision.cluster.exchange import Stream
+    from provision.cluster.kubernetes.api.client import Api
+    from provision.cluster.kubernetes.api.exchange import Stream
     from provision.jobs.manifest import JobKind
     from provision.runner import Event as RunEvent
     from provision.runner import RunRequest

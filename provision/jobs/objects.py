@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.cluster.objects import Metadata  # noqa: TC001 - msgspec resolves the annotation
-from provision.cluster.pods import MIRROR
+from provision.cluster.kubernetes.objects import Metadata  # noqa: TC001 - msgspec resolves the annotation
+from provision.cluster.kubernetes.pods.gpu_pods import MIRROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,7 +20,7 @@ from provision.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDon
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.jobs.manifest import JobKind
     from provision.runner import Event, RunRequest
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.simulate.machine import Machine
     from provision.simulate.world import World
 
-DURATION_S: Final = 45.0  # of the lease, as `provision.cluster.lease` has it
+DURATION_S: Final = 45.0  # of the lease, as `provision.cluster.kubernetes.lease` has it
 DEADLINE_S: Final = 35.0
 
 

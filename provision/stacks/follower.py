@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision import decoding
-from provision.cluster.api import NOT_FOUND
-from provision.cluster.exchange import Request, StatusError
-from provision.cluster.mirror import number
+from provision.cluster.kubernetes.api.client import NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import Request, StatusError
+from provision.cluster.kubernetes.watch.mirror import number
 from provision.rollout.errors import ClusterError
 from provision.spec.model import API_VERSION
 from provision.stacks.decode import decode_stack
@@ -21,7 +21,7 @@ from provision.stacks.status import StackStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.stacks.model import Stack
     from provision.stacks.objects import StackObject
     from provision.stacks.secret_hosts import SecretHosts

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.cluster.api import NOT_FOUND
 from provision.cluster.errors import ForbiddenError, RefusedError
-from provision.cluster.exchange import Request, StatusError
+from provision.cluster.kubernetes.api.client import NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.rollout.status.model import StackSeen, StackTrouble
 from provision.stacks.decode import decode_stack
 from provision.stacks.follower import STACKS, Followed, read_status
@@ -20,7 +20,7 @@ from provision.stacks.status import ConditionType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.stacks.model import Unreadable
     from provision.stacks.status import StackStatus
 

@@ -7,15 +7,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from provision.cluster.api import CONFLICT, NOT_FOUND
-from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
+from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.stacks.follower import STACKS
 from provision.stacks.objects import StackObject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.stacks.status import StackStatus
 
 _PATIENCE_S: Final = 5.0

@@ -18,8 +18,8 @@ from bench.fleets.kubelets import Agents, stages
 from bench.fleets.lead import Counting
 from bench.fleets.machines import Machines
 from bench.fleets.requests import count, parse_requests
-from provision.cluster.api import Api
-from provision.cluster.exchange import Answer, Request, Stream
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
 from provision.jobs.manifest import JobKind, render_secret
 from provision.jobs.seal import Seal
 from provision.jobs.wire import LineReader, request_of

@@ -23,9 +23,9 @@ from provision.bundle.errors import BundleError
 from provision.bundle.read import open_unpacked, unpack_bundle
 from provision.bundle.signature import read_signature
 from provision.bundle.write import LIST
-from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node, Pod
-from provision.cluster.reported import has_gpus, reported_of, users_of
+from provision.cluster.kubernetes.nodes.node_view import view_of
+from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of, users_of
+from provision.cluster.kubernetes.objects import Node, Pod
 from provision.rollout.model import NodeView
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import render_metrics

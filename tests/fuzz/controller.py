@@ -28,8 +28,8 @@ from provision.builds.errors import BuildsError
 from provision.bundle.errors import BundleError
 from provision.bundle.module_archive import read_module_archive
 from provision.cluster.errors import RecordError, StateFileError
+from provision.cluster.local.state_file import read_state
 from provision.cluster.record import decode_record, encode_record
-from provision.cluster.state_file import read_state
 from provision.fleet.errors import AnswerError, FactsError
 from provision.fleet.facts import parse_facts
 from provision.fleet.release_result import parse_release_result

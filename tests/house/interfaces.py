@@ -15,7 +15,7 @@ from plugin.kubelet.pod_resources.client import METHOD as PODS
 from plugin.kubelet.registration.call import METHOD as REGISTER
 from plugin.kubelet.registration.watcher import SERVICE as REGISTRATION
 from plugin.metrics.catalogue import GPU_LABELS
-from provision.cluster.tenancy.served import GANGS
+from provision.cluster.kubernetes.tenancy.served import GANGS
 from provision.render.base_spec import base_spec
 from provision.render.containerd import render_containerd
 from provision.render.crio import render_crio
@@ -99,7 +99,7 @@ def of_driver() -> set[str]:
 
 def of_tools() -> set[str]:
     """Return labels of DCGM-exporter, and commands and options of Slurm."""
-    texts = [path.read_text() for path in (ROOT / "provision/cluster/slurm").glob("*.py")]
+    texts = [path.read_text() for path in (ROOT / "provision/cluster/schedulers/slurm").glob("*.py")]
     options = {option for text in texts for option in _OPTION.findall(text)}
     commands = {name for name in ("scontrol", "squeue", "sinfo", "sacct") if any(f'"{name}"' in text for text in texts)}
     return {*GPU_LABELS, *options, *commands}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.errors import KubeconfigError, StateFileError
-from provision.cluster.kubeconfig import read_kubeconfig
-from provision.cluster.state_file import read_state
+from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
+from provision.cluster.local.state_file import read_state
 from provision.payload.errors import PayloadError
 from provision.payload.store import MANIFEST, read_manifest
 from provision.regular_file import read_regular

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from provision.cluster import uninstalling
-from provision.cluster.informer import NODES
-from provision.cluster.lease import is_free, read_lease
-from provision.cluster.objects import Node
-from provision.cluster.permissions import LEADER_NAME
-from provision.cluster.watcher import Source, Watcher
+from provision.cluster.kubernetes import uninstalling
+from provision.cluster.kubernetes.lease import is_free, read_lease
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.permissions import LEADER_NAME
+from provision.cluster.kubernetes.watch.informer import NODES
+from provision.cluster.kubernetes.watch.watcher import Source, Watcher
 from provision.controller.nodes import NodeBook
 from provision.controller.uninstall.obstacles import Sight, at_work, farewell, is_kept, obstacles, refusal
 from provision.rollout.errors import ClusterError, UnreachableError
@@ -31,7 +31,7 @@ from provision.stacks.writer import read_stack, write_finalizer, write_status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.controller.uninstall.workload import Deployment, Pod
     from provision.stacks.follower import Followed
 

@@ -8,14 +8,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from provision.cluster.api import CONFLICT, NOT_FOUND
-from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.objects import Metadata  # noqa: TC001 - msgspec resolves the annotation
-from provision.cluster.pods import MIRROR, NODE_JOB
+from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
+from provision.cluster.kubernetes.objects import Metadata  # noqa: TC001 - msgspec resolves the annotation
+from provision.cluster.kubernetes.pods.gpu_pods import MIRROR, NODE_JOB
 from provision.printable import printable
 
 if TYPE_CHECKING:
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 NODE: Final = "grapnel.dev/node"  # annotation of a Job: the Node that it is about
 _LONGEST: Final = 300  # characters of what others say

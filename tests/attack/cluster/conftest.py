@@ -16,7 +16,7 @@ from tests.provision.cluster.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
 
 NUMBERS = itertools.count(1)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster.lease import holder_now
+from provision.cluster.kubernetes.lease import holder_now
 from provision.controller.uninstall.workload import Workload
 from provision.jobs.manifest import label_of
 from provision.rollout.cluster import EvictionOutcome
@@ -21,7 +21,7 @@ from tests.attack.cluster.identities import MERGE, OURS, THEIRS, Identity, path_
 from tests.provision.cluster.stage import GPU, GPU_RULES, wait_until
 
 if TYPE_CHECKING:
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional  # etcd and an API server

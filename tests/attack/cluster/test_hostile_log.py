@@ -22,7 +22,7 @@ from tests.provision.jobs.test_runner_itself import DONE, request
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional  # etcd and an API server

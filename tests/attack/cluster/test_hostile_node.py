@@ -16,9 +16,9 @@ from msgspec import convert
 
 from plugin.gpushare.books.book import Books
 from plugin.gpushare.books.objects import parse_node, parse_pod
-from provision.cluster.exchange import Request
-from provision.cluster.lease import holder_now
-from provision.cluster.objects import Node
+from provision.cluster.kubernetes.api.exchange import Request
+from provision.cluster.kubernetes.lease import holder_now
+from provision.cluster.kubernetes.objects import Node
 from provision.controller.attempts import Attempts
 from provision.controller.choice import choose
 from provision.controller.fingerprint import of_node
@@ -34,7 +34,7 @@ from tests.provision.controller.samples import FINGERPRINT
 from tests.provision.stacks.samples import stack
 
 if TYPE_CHECKING:
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional  # etcd and an API server

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.cluster import ControlPlane
-from provision.cluster import kubernetes_cluster, lease
+from provision.cluster.kubernetes import cluster as kubernetes_cluster
+from provision.cluster.kubernetes import lease
 from tests.provision.cluster.stage import Stage
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Answer, Request, Stream
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
-    from provision.cluster.transport import Transport
+    from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
+    from provision.cluster.kubernetes.api.transport import Transport
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
 
 
 class Counting:

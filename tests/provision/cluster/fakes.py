@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
-from provision.cluster.api import Api
-from provision.cluster.exchange import Answer
-from provision.cluster.informer import ALIVE
-from provision.cluster.permissions import LEADER_NAME
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer
+from provision.cluster.kubernetes.permissions import LEADER_NAME
+from provision.cluster.kubernetes.watch.informer import ALIVE
 from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from provision.cluster.exchange import Request
+    from provision.cluster.kubernetes.api.exchange import Request
 
 
 def answer(code: int = 200, body: object = None, headers: Mapping[str, str] | None = None) -> Answer:

@@ -12,13 +12,13 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 from provision.apply.model import Failure, Status
-from provision.cluster.api import Api
-from provision.cluster.kubernetes_cluster import KubernetesCluster
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.nodes.maintenances import CORDONED_BEFORE, MAINTENANCES, NAMESPACE, OURS, REQUESTOR
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
+from provision.cluster.kubernetes.nodes.others import Asked
+from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.cluster.machine import Machine
-from provision.cluster.maintenances import CORDONED_BEFORE, MAINTENANCES, NAMESPACE, OURS, REQUESTOR
-from provision.cluster.marks import UPGRADE
-from provision.cluster.others import Asked
-from provision.cluster.pod_rules import PodRules
 from provision.cluster.record import decode_record
 from provision.rollout.decision.policy import Policy
 from provision.rollout.model import NodeView, Phase
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from provision.apply.model import Observer
-    from provision.cluster.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import Answer, Request
     from provision.rollout.decision.outcome import RolloutResult
     from provision.rollout.model import Origin
 

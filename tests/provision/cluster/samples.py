@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from provision.cluster.objects import Node, Pod
+from provision.cluster.kubernetes.objects import Node, Pod
 from provision.rollout.model import Phase, Record
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "contracts" / "node-state"

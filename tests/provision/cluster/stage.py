@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from provision.cluster import PodRules, connect
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.others import EVERYTHING, Asked
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.nodes.others import EVERYTHING, Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

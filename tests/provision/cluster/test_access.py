@@ -13,7 +13,7 @@ import yaml
 from provision.cli import main
 from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError, KubeconfigError
-from provision.cluster.permissions import (
+from provision.cluster.kubernetes.permissions import (
     ASKING,
     GRANT,
     HELPFUL,
@@ -43,7 +43,7 @@ from tests.provision.cluster.stage import GPU_RULES, wait_until
 from tests.provision.cluster.test_progress import STANDING
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.rollout.status.model import Seen
     from tests.provision.cluster.stage import Stage
 

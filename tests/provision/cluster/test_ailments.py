@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.cluster.ailments import ailment_of
-from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node
+from provision.cluster.kubernetes.nodes.ailments import ailment_of
+from provision.cluster.kubernetes.nodes.node_view import view_of
+from provision.cluster.kubernetes.objects import Node
 from provision.rollout.model import NodeView
 
 LOST = "GPU 3 (GPU-02bdf2c8): it has fallen off the bus (XID 79)"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.cluster.api import PAGE, PATIENCE_S, Api
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
-from provision.cluster.exchange import Answer, Request, StatusError
-from provision.cluster.objects import Node
+from provision.cluster.kubernetes.api.client import PAGE, PATIENCE_S, Api
+from provision.cluster.kubernetes.api.exchange import Answer, Request, StatusError
+from provision.cluster.kubernetes.objects import Node
 from provision.rollout.errors import ClusterError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.budgets import refusals, render_selector, why_not
-from provision.cluster.eviction import TWO_BUDGETS
-from provision.cluster.objects import DisruptionBudget, LabelSelector
-from provision.cluster.pod_rules import PodRules
-from provision.cluster.pods import drained_pod
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.objects import DisruptionBudget, LabelSelector
+from provision.cluster.kubernetes.pods.budgets import refusals, render_selector, why_not
+from provision.cluster.kubernetes.pods.eviction import TWO_BUDGETS
+from provision.cluster.kubernetes.pods.gpu_pods import drained_pod
+from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from tests.provision.cluster.fakes import Clock, ScriptedServer, refusal
 from tests.provision.cluster.samples import pod
 

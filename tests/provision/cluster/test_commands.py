@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.commands import CommandScheduler
 from provision.cluster.errors import SchedulerError
-from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.program import Program
-from provision.cluster.scheduled_cluster import ScheduledCluster
+from provision.cluster.local.cluster import LocalCluster
+from provision.cluster.schedulers.cluster import ScheduledCluster
+from provision.cluster.schedulers.commands import CommandScheduler
+from provision.cluster.schedulers.program import Program
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView, Phase
 from provision.spec.model import Commands

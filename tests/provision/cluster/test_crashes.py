@@ -21,7 +21,7 @@ from tests.provision.cluster.stage import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional

@@ -19,7 +19,7 @@ from provision.spec.model import DaemonSets
 from tests.provision.cluster.stage import GPU, GPU_RULES, wait_until
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional

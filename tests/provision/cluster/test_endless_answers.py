@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from provision.cluster.errors import RefusedError
-from provision.cluster.transport import Transport
+from provision.cluster.kubernetes.api.transport import Transport
 from provision.rollout.errors import UnreachableError
 from tests import peers
 from tests.provision.cluster.test_transport import GET, kubeconfig

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from provision.cluster.api import Api
 from provision.cluster.errors import ForbiddenError
-from provision.cluster.eviction import evict
-from provision.cluster.exchange import Answer
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer
+from provision.cluster.kubernetes.pods.eviction import evict
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal

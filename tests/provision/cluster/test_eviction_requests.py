@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.evictions.answer import Answer, GivenUp, Unanswered, UnderWay, read_answer
-from provision.cluster.evictions.objects import EvictionRequest, Progress
-from provision.cluster.evictions.requests import EvictionRequests
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.pods.evictions.answer import Answer, GivenUp, Unanswered, UnderWay, read_answer
+from provision.cluster.kubernetes.pods.evictions.objects import EvictionRequest, Progress
+from provision.cluster.kubernetes.pods.evictions.requests import EvictionRequests
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, answer, refusal
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Answer as Answered
-    from provision.cluster.exchange import Request
+    from provision.cluster.kubernetes.api.exchange import Answer as Answered
+    from provision.cluster.kubernetes.api.exchange import Request
 
 NOW = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
 POD = GpuPod(namespace="ml", name="web", uid="u1", is_terminating=False, is_mirror_or_daemon=False)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster import open_api
-from provision.cluster.marks import UPGRADE
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
+from provision.cluster.kubernetes.nodes.others import SKIP
+from provision.cluster.kubernetes.pods.pod_rules import TAINT
 from provision.cluster.node_requests import KubernetesRequests
-from provision.cluster.others import SKIP
-from provision.cluster.pod_rules import TAINT
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.requests import abandon
@@ -25,7 +25,7 @@ from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import GPU_RULES, wait_until
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.rollout.model import GpuPod
     from tests.provision.cluster.stage import Stage
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from provision.cluster.errors import KubeconfigError
-from provision.cluster.kubeconfig import Kubeconfig, find_kubeconfig, in_cluster, read_kubeconfig
+from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig, find_kubeconfig, in_cluster, read_kubeconfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,9 +6,9 @@ import json
 
 import msgspec
 
-from provision.cluster.mirror import essence
-from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node
+from provision.cluster.kubernetes.nodes.node_view import view_of
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.watch.mirror import essence
 from provision.rollout.model import NodeView
 
 BOOT = "6c5a2a0e-9b63-4c1c-a6c1-0d8b4f0a9d0e"

@@ -16,7 +16,7 @@ from provision.rollout.model import GpuPod, NodeView, Phase, Record
 from tests.provision.cluster.stage import wait_until
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from provision.cluster.lease import DEADLINE_S, DURATION_S, PROGRESS, Tenure, hold, holder_now
-from provision.cluster.permissions import LEADER_NAME
+from provision.cluster.kubernetes.lease import DEADLINE_S, DURATION_S, PROGRESS, Tenure, hold, holder_now
+from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.rollout.errors import HeldError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, LeaseServer
 

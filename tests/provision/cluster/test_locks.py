@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.locks import (
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.nodes.locks import (
     DAEMON_SETS,
     LOCK,
     DaemonSet,
@@ -19,17 +19,17 @@ from provision.cluster.locks import (
     kured_holds,
     maintenance_holds,
 )
+from provision.cluster.kubernetes.nodes.maintenances import MAINTENANCES, NodeMaintenance
+from provision.cluster.kubernetes.nodes.polled import INTERVAL_S, REFUSED_S
+from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.cluster.machine import Machine
-from provision.cluster.maintenances import MAINTENANCES, NodeMaintenance
-from provision.cluster.pod_rules import PodRules
-from provision.cluster.polled import INTERVAL_S, REFUSED_S
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView
 from provision.spec.model import RESPECTED, Tool
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import Answer, Request
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 HOUR = 3600 * 10**9  # as kured writes it

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
 from provision.cluster.errors import RefusedError
-from provision.cluster.maintenances import (
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.nodes.maintenances import (
     MAINTENANCES,
     OURS,
     REQUESTOR,
@@ -21,10 +21,10 @@ from provision.cluster.maintenances import (
     maintenance_of,
     name_of,
 )
-from provision.cluster.marks import NVIDIA_STATE, UPGRADE
+from provision.cluster.kubernetes.nodes.marks import NVIDIA_STATE, UPGRADE
+from provision.cluster.kubernetes.nodes.others import OPT_OUT, Asked
+from provision.cluster.kubernetes.objects import Node
 from provision.cluster.node_requests import KubernetesRequests
-from provision.cluster.objects import Node
-from provision.cluster.others import OPT_OUT, Asked
 from provision.cluster.record import decode_record, encode_record
 from provision.rollout.model import Phase
 from provision.rollout.requests import abandon
@@ -37,7 +37,7 @@ from tests.provision.rollout.fakes import NEW, OLD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import Answer, Request
     from provision.rollout.model import Record
 
 MANAGED, OLDER = OPT_OUT

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from provision.cluster.errors import ForbiddenError
-from provision.cluster.maintenances import CORDONED_BEFORE, NOT_COLLECTED, REQUESTOR, name_of
-from provision.cluster.others import MCO_PAIRS, MCO_STATE, OPT_OUT, Asked
-from provision.cluster.permissions import REQUESTING_GRANT
+from provision.cluster.kubernetes.nodes.maintenances import CORDONED_BEFORE, NOT_COLLECTED, REQUESTOR, name_of
+from provision.cluster.kubernetes.nodes.others import MCO_PAIRS, MCO_STATE, OPT_OUT, Asked
+from provision.cluster.kubernetes.permissions import REQUESTING_GRANT
 from provision.cluster.reader import KubernetesReader
 from provision.rollout.model import Maintenance, NodeView, Phase
 from tests.provision.cluster.samples import RECORD
@@ -21,7 +21,7 @@ from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import GRANTED, operator
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional

@@ -9,15 +9,15 @@ import pytest
 
 from provision.apply.model import NodeResult, Status
 from provision.apply.removal import ALL_PARTS
-from provision.cluster.marks import AS_DECLARED
-from provision.cluster.node_marks import MARKS
+from provision.cluster.kubernetes.nodes.marks import AS_DECLARED
+from provision.cluster.kubernetes.nodes.node_marks import MARKS
 from provision.rollout.cluster_removal import plan_cluster_removal, take_back
 from provision.rollout.node_marks import NO_MARKS, MarkChange, NodeMarks
 from provision.rollout.removing import Removing
 from tests.provision.cluster.counting import count
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional

@@ -9,10 +9,10 @@ import pytest
 
 from provision.cluster.composite import CompositeCluster
 from provision.cluster.errors import KubeconfigError
-from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.members import open_members
-from provision.cluster.scheduled_cluster import ScheduledCluster
-from provision.cluster.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import ScheduledCluster
+from provision.cluster.schedulers.scheduler import SchedulerNode
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import Engine

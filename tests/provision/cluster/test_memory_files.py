@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster.exchange import Request
-from provision.cluster.kubeconfig import Kubeconfig
-from provision.cluster.memory_files import MemoryFiles, by_path
-from provision.cluster.transport import Transport
+from provision.cluster.kubernetes.api.exchange import Request
+from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig
+from provision.cluster.kubernetes.api.memory_files import MemoryFiles, by_path
+from provision.cluster.kubernetes.api.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.cluster.mirror import NodeCopy, NodeMirror, PodCopy, PodMirror
-from provision.cluster.objects import Node, Pod
-from provision.cluster.pod_rules import PodRules
-from provision.cluster.pods import pod_use
+from provision.cluster.kubernetes.objects import Node, Pod
+from provision.cluster.kubernetes.pods.gpu_pods import pod_use
+from provision.cluster.kubernetes.pods.pod_rules import PodRules
+from provision.cluster.kubernetes.watch.mirror import NodeCopy, NodeMirror, PodCopy, PodMirror
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:

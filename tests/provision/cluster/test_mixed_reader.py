@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.mixed_reader import MixedReader, merge
 from provision.cluster.reader import StateFileReader
-from provision.cluster.scheduled_cluster import ScheduledCluster
-from provision.cluster.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import ScheduledCluster
+from provision.cluster.schedulers.scheduler import SchedulerNode
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.standing import Standing

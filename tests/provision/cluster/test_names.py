@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provision.cluster.kubernetes.nodes.names import match_nodes
+from provision.cluster.kubernetes.objects import Node
 from provision.cluster.machine import Machine
-from provision.cluster.names import match_nodes
-from provision.cluster.objects import Node
 from provision.rollout.cluster import NodeProblem
 from tests.provision.cluster.samples import node
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.exchange import Request
-from provision.cluster.mark_keeper import MarkKeeper
-from provision.cluster.mirror import essence
-from provision.cluster.node_marks import MARKS, compare_marks, owned_by_us, render_marks
-from provision.cluster.objects import Node
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Request
+from provision.cluster.kubernetes.mark_keeper import MarkKeeper
+from provision.cluster.kubernetes.nodes.node_marks import MARKS, compare_marks, owned_by_us, render_marks
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.watch.mirror import essence
 from provision.rollout.errors import ConflictError
 from provision.rollout.node_marks import MarkChange, NodeMarks, declared_marks
 from tests.provision.cluster.fakes import ScriptedServer, answer, refusal

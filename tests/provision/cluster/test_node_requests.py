@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster import LocalCluster
-from provision.cluster.api import Api
-from provision.cluster.marks import NVIDIA_STATE, UPGRADE
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.nodes.marks import NVIDIA_STATE, UPGRADE
+from provision.cluster.kubernetes.nodes.others import SKIP
 from provision.cluster.node_requests import KubernetesRequests, StateFileRequests
-from provision.cluster.others import SKIP
 from provision.cluster.record import decode_record, encode_record
 from provision.errors import UsageError
 from provision.rollout.errors import ConflictError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from provision.cluster.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import Answer, Request
     from provision.rollout.requests import Found
 
 FAILED = replace(RECORD, phase=Phase.FAILED, failed_in=Phase.SWAP, reason="broken")

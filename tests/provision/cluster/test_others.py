@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from provision.cluster.node_view import view_of
-from provision.cluster.objects import Node
-from provision.cluster.others import (
+from provision.cluster.kubernetes.nodes.node_view import view_of
+from provision.cluster.kubernetes.nodes.others import (
     MARKS,
     MCO_PAIRS,
     MCO_STATE,
@@ -28,7 +27,8 @@ from provision.cluster.others import (
     told_of,
     why_held,
 )
-from provision.cluster.pods import NodePods
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.pods.gpu_pods import NodePods
 from provision.rollout.model import NodeView
 from provision.spec.model import RESPECTED, Tool
 
@@ -180,7 +180,7 @@ def test_a_view_has_what_was_asked_for_and_no_more() -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    """When this fails: python -c "from provision.cluster.others import *; print(render_table(), end='')"."""
+    """When this fails: write what ``render_table`` of ``provision.cluster.kubernetes.nodes.others`` returns."""
     page = Path(__file__).parents[3] / "docs/upgrade/when.md"
     assert render_table() in page.read_text()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster.locks import LOCK
+from provision.cluster.kubernetes.nodes.locks import LOCK
 from provision.rollout.model import NodeView
 from tests.provision.cluster.stage import wait_until
 

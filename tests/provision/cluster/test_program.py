@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.program import MAX_ERRORS, Program, Ran
+from provision.cluster.schedulers.program import MAX_ERRORS, Program, Ran
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster.api import Api
 from provision.cluster.errors import ForbiddenError
-from provision.cluster.informer import FEW
-from provision.cluster.lease import PROGRESS
-from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.lease import PROGRESS
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
+from provision.cluster.kubernetes.usage import EVERY_S, Usage, Used
+from provision.cluster.kubernetes.watch.informer import FEW
+from provision.cluster.local.cluster import LocalCluster
+from provision.cluster.local.state_file import lock_path, progress_path
 from provision.cluster.machine import Machine
-from provision.cluster.marks import UPGRADE
 from provision.cluster.progress import encode_progress
 from provision.cluster.reader import LIST_S, KubernetesReader, StateFileReader
 from provision.cluster.record import encode_record
-from provision.cluster.state_file import lock_path, progress_path
-from provision.cluster.usage import EVERY_S, Usage, Used
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import HeldError
 from provision.rollout.model import NodeView, Phase

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.cluster.errors import RecordError
-from provision.cluster.marks import AS_DECLARED, NVIDIA_WORDS, render_patch
-from provision.cluster.objects import Metadata, Node, NodeSpec, Taint
+from provision.cluster.kubernetes.nodes.marks import AS_DECLARED, NVIDIA_WORDS, render_patch
+from provision.cluster.kubernetes.objects import Metadata, Node, NodeSpec, Taint
 from provision.cluster.record import MAX_REASON, decode_record, encode_record
 from provision.rollout.model import ChangeKind, Phase, Record
 from tests.provision.cluster.samples import CONTRACT, RECORD

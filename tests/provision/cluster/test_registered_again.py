@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster.marks import UPGRADE
-from provision.cluster.others import Asked
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
+from provision.cluster.kubernetes.nodes.others import Asked
 from provision.cluster.record import decode_record
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.states import REPLACED, seen

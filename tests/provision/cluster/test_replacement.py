@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.cluster.evictions.replacement import Impossible, Leave, Restart, Step, Wait, next_step
-from provision.cluster.evictions.workloads import Deployment, Replica, ReplicaSet
+from provision.cluster.kubernetes.pods.evictions.replacement import Impossible, Leave, Restart, Step, Wait, next_step
+from provision.cluster.kubernetes.pods.evictions.workloads import Deployment, Replica, ReplicaSet
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 PENDING = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}

@@ -15,7 +15,7 @@ from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import GPU, GPU_RULES, wait_until
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.rollout.model import GpuPod
     from tests.provision.cluster.stage import Stage
 

@@ -15,8 +15,8 @@ from plugin.drift.result import Result
 from plugin.node_object.conditions import conditions_of
 from plugin.node_object.drift import drift_condition
 from plugin.node_object.model import Condition as Written
-from provision.cluster.objects import Node
-from provision.cluster.reported import has_gpus, reported_of
+from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of
+from provision.cluster.kubernetes.objects import Node
 from provision.rollout.model import Phase, Record
 from provision.rollout.status.reported import Daemon, Drift, Reported
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation
 from plugin.node_object.conditions import conditions_of
-from provision.cluster.marks import LOOKED_AT
-from provision.cluster.node_view import DRIVER_READY, reported_driver
-from provision.cluster.objects import Condition, Metadata, Node, NodeStatus
+from provision.cluster.kubernetes.nodes.marks import LOOKED_AT
+from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY, reported_driver
+from provision.cluster.kubernetes.objects import Condition, Metadata, Node, NodeStatus
 from provision.rollout.model import Phase, Record
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from provision.apply.model import Note
-from provision.cluster.api import Api
-from provision.cluster.notices import LIFECYCLE, Notice, conditions, event, message_of, reason_of
-from provision.cluster.objects import Metadata, Node
-from provision.cluster.others import OWN_REASON, UPGRADE_CONDITION
-from provision.cluster.permissions import TELLING
-from provision.cluster.reporter import MAX_WAITING, NodeReporter
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.nodes.others import OWN_REASON, UPGRADE_CONDITION
+from provision.cluster.kubernetes.notices import LIFECYCLE, Notice, conditions, event, message_of, reason_of
+from provision.cluster.kubernetes.objects import Metadata, Node
+from provision.cluster.kubernetes.permissions import TELLING
+from provision.cluster.kubernetes.reporter import MAX_WAITING, NodeReporter
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
@@ -27,7 +27,7 @@ from tests.provision.cluster.test_progress import STANDING
 from tests.provision.rollout.fakes import NOON, record, state, view
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import Answer, Request
 
 RBAC = Path(__file__).parents[3] / "deploy/rbac/telling.yaml"
 KINDS = (UPGRADE_CONDITION,)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.notices import LIFECYCLE
-from provision.cluster.others import UPGRADE_CONDITION
+from provision.cluster.kubernetes.nodes.others import UPGRADE_CONDITION
+from provision.cluster.kubernetes.notices import LIFECYCLE
 from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster import LocalCluster
-from provision.cluster.lease import PROGRESS, Tenure, hold
+from provision.cluster.kubernetes.lease import PROGRESS, Tenure, hold
+from provision.cluster.local.state_file import editing, read_state
 from provision.cluster.pause import MAX_TEXT, PAUSE, decode_pause, encode_pause
 from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses
-from provision.cluster.state_file import editing, read_state
 from provision.rollout.errors import ClusterError
 from provision.rollout.model import Phase
 from provision.rollout.pause import Pause

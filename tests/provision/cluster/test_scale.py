@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.api import PAGE
-from provision.cluster.exchange import Request
+from provision.cluster.kubernetes.api.client import PAGE
+from provision.cluster.kubernetes.api.exchange import Request
 from provision.rollout.model import NodeView
 from tests.provision.cluster.counting import count
 from tests.provision.cluster.samples import container
@@ -17,7 +17,7 @@ from tests.provision.cluster.samples import container
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.transport import Transport
+    from provision.cluster.kubernetes.api.transport import Transport
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.scheduled_cluster import REGISTERS, ScheduledCluster, reason_of
-from provision.cluster.scheduler import SchedulerNode
+from provision.cluster.local.cluster import LocalCluster
+from provision.cluster.schedulers.cluster import REGISTERS, ScheduledCluster, reason_of
+from provision.cluster.schedulers.scheduler import SchedulerNode
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import ChangeKind, Job, NodeView, Phase

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.tenancy.served import look
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.tenancy.served import look
 from provision.render.kueue import KUEUE_KINDS
 from provision.rollout.tenancy import TenancyOrder
 from provision.spec.model import Tenancy
 from tests.provision.cluster.fakes import answer, refusal
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import Answer, Request
 
 SCHEDULING, KUEUE = "scheduling.k8s.io", "kueue.x-k8s.io"
 PRIORITIES = {f"{SCHEDULING}/v1": ["priorityclasses"]}

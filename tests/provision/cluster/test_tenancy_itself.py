@@ -14,8 +14,8 @@ import yaml
 from lab.machine.errors import CommandError
 from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError
-from provision.cluster.permissions import QUEUES, TENANCY_GRANT, TENANTS
-from provision.cluster.tenancy.keeper import TenancyKeeper
+from provision.cluster.kubernetes.permissions import QUEUES, TENANCY_GRANT, TENANTS
+from provision.cluster.kubernetes.tenancy.keeper import TenancyKeeper
 from provision.rollout.tenancy import TenancyOrder
 from provision.spec.model import Tenancy
 from provision.spec.validate import convert
@@ -25,7 +25,7 @@ from tests.provision.cluster.test_access import operator, permissions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.rollout.tenancy import TenancyChange
     from tests.provision.cluster.stage import Stage
 

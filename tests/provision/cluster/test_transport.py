@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster.errors import KubeconfigError, RefusedError
-from provision.cluster.exchange import MERGE_PATCH, Request
-from provision.cluster.kubeconfig import Kubeconfig
-from provision.cluster.transport import Transport
+from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request
+from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig
+from provision.cluster.kubernetes.api.transport import Transport
 from provision.rollout.errors import ClusterError, UnreachableError
 from tests.provision.cluster.expired import expired_certificate
 

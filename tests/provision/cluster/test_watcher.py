@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.api import Api
 from provision.cluster.errors import ForbiddenError, RefusedError
-from provision.cluster.exchange import Answer, Stream
-from provision.cluster.objects import Node
-from provision.cluster.watcher import STALE_S, Source, Watcher
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer, Stream
+from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.watch.watcher import STALE_S, Source, Watcher
 from provision.rollout.errors import ClusterError, UnreachableError
 from tests.provision.cluster.fakes import Clock, answer, refusal
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from provision.cluster.exchange import Request
+    from provision.cluster.kubernetes.api.exchange import Request
 
 AWAY = UnreachableError("cluster x does not answer: connection refused")
 FORBIDDEN = 'nodes is forbidden: User "eve" cannot watch resource "nodes" in API group ""'

@@ -12,11 +12,11 @@ import pytest
 
 from lab.apiserver import Store, serving
 from lab.apiserver.fleet import make_fleet, node, pod
-from provision.cluster.api import Api
-from provision.cluster.informer import FEW
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.pod_rules import PodRules
-from provision.cluster.transport import Transport
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.transport import Transport
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.pods.pod_rules import PodRules
+from provision.cluster.kubernetes.watch.informer import FEW
 from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.errors import ConflictError, UnreachableError
 from provision.rollout.model import NodeView, Phase

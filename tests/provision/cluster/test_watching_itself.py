@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.informer import FEW
+from provision.cluster.kubernetes.watch.informer import FEW
 from provision.rollout.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView
@@ -15,7 +15,7 @@ from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.rollout.model import GpuPod
     from tests.provision.cluster.stage import Stage
 

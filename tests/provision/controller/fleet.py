@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provision.cluster.api import Api
-from provision.cluster.kubeconfig import read_kubeconfig
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.transport import Transport
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
+from provision.cluster.kubernetes.api.transport import Transport
+from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.controller.loop import Controller
 from provision.controller.nodes import AS_DECLARED, NOT_READY
 from provision.controller.rounds import Means
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from provision.apply.context import Planner
     from provision.apply.declarations import Declarations
-    from provision.cluster.api import Sender
-    from provision.cluster.kubernetes_cluster import Held
+    from provision.cluster.kubernetes.api.client import Sender
+    from provision.cluster.kubernetes.cluster import Held
     from provision.fleet.facts import NodeFacts
     from tests.provision.cluster.stage import Stage
 

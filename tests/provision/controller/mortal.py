@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from provision.cluster.api import Sender
-    from provision.cluster.exchange import Answer, Request, Stream
+    from provision.cluster.kubernetes.api.client import Sender
+    from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
 
 
 class KilledError(Exception):

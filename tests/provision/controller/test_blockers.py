@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from provision.cluster.objects import Condition, Metadata, NodeSpec, NodeStatus
+from provision.cluster.kubernetes.objects import Condition, Metadata, NodeSpec, NodeStatus
 from provision.cluster.record import encode_record
 from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts
 from provision.controller.blockers import LATE_S, Blockers, blockers_of, is_lifted, returned

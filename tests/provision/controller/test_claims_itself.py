@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.marks import UPGRADE
-from provision.cluster.node_view import DRIVER_READY
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
+from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY
 from provision.rollout.model import Phase, Record
 from tests.provision.cluster.stage import GPU_RULES
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks

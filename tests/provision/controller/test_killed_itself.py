@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
+from provision.cluster.kubernetes.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
 from provision.controller.nodes import AS_DECLARED, FAILED
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 from tests.provision.controller.mortal import MortalSender
@@ -19,7 +19,7 @@ from tests.sampled import every_second
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.cluster.api import Sender
+    from provision.cluster.kubernetes.api.client import Sender
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]

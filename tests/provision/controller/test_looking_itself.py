@@ -13,7 +13,7 @@ import yaml
 
 from provision.cli import main
 from provision.cli.status import configure, open_reader
-from provision.cluster.permissions import VIEW_GRANT
+from provision.cluster.kubernetes.permissions import VIEW_GRANT
 from provision.errors import ExitCode
 from provision.status_page.feed import Feed
 from tests.provision.cluster.stage import wait_until

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.cluster.api import Api
-from provision.cluster.exchange import Answer
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer
 from provision.cluster.record import encode_record
 from provision.controller.marker import AGAIN_S, Mark, Marker, Word, render_mark
 from provision.controller.nodes import NodeBook
@@ -16,8 +16,8 @@ from provision.rollout.model import Phase
 from tests.provision.controller.samples import node, record
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Request, Stream
-    from provision.cluster.objects import Node
+    from provision.cluster.kubernetes.api.exchange import Request, Stream
+    from provision.cluster.kubernetes.objects import Node
 
 FORBIDDEN = (
     'nodes "n1" is forbidden: User "system:serviceaccount:grapnel-system:grapnel-controller" cannot patch resource '

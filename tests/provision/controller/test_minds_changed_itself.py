@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.marks import UPGRADE
-from provision.cluster.others import SKIP
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
+from provision.cluster.kubernetes.nodes.others import SKIP
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.exchange import Answer, Request
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer, Request
 from provision.controller.event_writer import BURST, REFILL_S, Allowance, EventWriter
 from provision.controller.stack_news import StackEvent, StackKnown, known_before, known_now, news
 from provision.stacks.derive import NodeIs, Observed, Stands

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.others import SKIP
+from provision.cluster.kubernetes.nodes.others import SKIP
 from provision.controller import leaving
 from provision.controller.nodes import AS_DECLARED
 from provision.stacks.writer import FINALIZER

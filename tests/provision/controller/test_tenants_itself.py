@@ -22,7 +22,7 @@ from tests.provision.controller.fleet import NEW, World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.cluster.api import Api
+    from provision.cluster.kubernetes.api.client import Api
     from provision.stacks.derive import TenancyStands
     from tests.provision.cluster.stage import Stage
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cli import main
-from provision.cluster.kubernetes_cluster import KubernetesCluster
-from provision.cluster.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
 from provision.rollout.errors import HeldError
 from tests.provision.cluster.stage import GPU_RULES
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster import lease, uninstalling
-from provision.cluster.objects import Metadata
-from provision.cluster.uninstall_mark import UNINSTALLING
+from provision.cluster.kubernetes import lease, uninstalling
+from provision.cluster.kubernetes.objects import Metadata
+from provision.cluster.kubernetes.uninstall_mark import UNINSTALLING
 from provision.controller import loop
 from provision.controller.uninstall import ending
 from provision.controller.uninstall.ending import Ending

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from provision.cluster.lease import DURATION_S, Tenure
+from provision.cluster.kubernetes.lease import DURATION_S, Tenure
 from provision.cluster.requests import LeasePauses
 from provision.controller.work import LOOK_S, Work
 from provision.rollout.errors import LeaseLostError

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.api import Api
 from provision.cluster.connect import open_api
-from provision.cluster.kubeconfig import read_kubeconfig
-from provision.cluster.transport import Transport
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
+from provision.cluster.kubernetes.api.transport import Transport
 from provision.jobs import node_run
 from provision.jobs.manifest import JobKind
 from provision.jobs.runner import JobRunner
@@ -29,8 +29,8 @@ from tests.provision.cluster.stage import wait_until
 from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, told
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Answer, Stream
-    from provision.cluster.exchange import Request as ApiRequest
+    from provision.cluster.kubernetes.api.exchange import Answer, Stream
+    from provision.cluster.kubernetes.api.exchange import Request as ApiRequest
     from provision.jobs.wire import Event as Told
     from provision.runner import Event
     from tests.provision.cluster.stage import Stage

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.exchange import Answer
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer
 from provision.rollout.errors import ClusterError
 from provision.stacks import follower
 from provision.stacks.follower import StackBook, require_served
@@ -20,7 +20,7 @@ from provision.stacks.status import StackStatus
 from tests.provision.stacks.samples import stored
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Request, Stream
+    from provision.cluster.kubernetes.api.exchange import Request, Stream
 
 
 def thing(name: str = "pool", *, generation: int = 1, version: int = 1, **more: Any) -> StackObject:  # noqa: ANN401 - of an API

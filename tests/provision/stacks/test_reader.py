@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.api import Api
-from provision.cluster.exchange import Answer
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Answer
 from provision.stacks.reader import see_stacks
 from tests.provision.stacks.samples import stored
 
 if TYPE_CHECKING:
-    from provision.cluster.exchange import Request, Stream
+    from provision.cluster.kubernetes.api.exchange import Request, Stream
 
 
 class Server:

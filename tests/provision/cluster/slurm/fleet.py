@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, NodeResult, Note, Status
-from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.program import Program
-from provision.cluster.scheduled_cluster import ScheduledCluster
-from provision.cluster.slurm.client import LIMIT_BYTES, SlurmScheduler
+from provision.cluster.local.cluster import LocalCluster
+from provision.cluster.schedulers.cluster import ScheduledCluster
+from provision.cluster.schedulers.program import Program
+from provision.cluster.schedulers.slurm.client import LIMIT_BYTES, SlurmScheduler
 from provision.rollout.adapters import Adapters
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import DrainPolicy

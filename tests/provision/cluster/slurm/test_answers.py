@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from provision.cluster.slurm.answers import SlurmNode, parse_jobs, parse_nodes, parse_reservations
-from provision.cluster.slurm.hostlist import MAX_NODES, expand_hostlist
-from provision.cluster.slurm.states import is_busy, is_drained, is_ours, is_unheard_of, why_held, why_not_ready
+from provision.cluster.schedulers.slurm.answers import SlurmNode, parse_jobs, parse_nodes, parse_reservations
+from provision.cluster.schedulers.slurm.hostlist import MAX_NODES, expand_hostlist
+from provision.cluster.schedulers.slurm.states import (
+    is_busy,
+    is_drained,
+    is_ours,
+    is_unheard_of,
+    why_held,
+    why_not_ready,
+)
 from provision.rollout.model import Job
 
 ANSWERS = Path(__file__).with_name("answers")

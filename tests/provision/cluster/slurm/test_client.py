@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from provision.cluster.errors import ForbiddenError, SchedulerError
-from provision.cluster.program import Program, Ran
-from provision.cluster.scheduler import SchedulerNode
-from provision.cluster.slurm.client import SlurmScheduler
+from provision.cluster.schedulers.program import Program, Ran
+from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.slurm.client import SlurmScheduler
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import UnreachableError
 from tests.provision.rollout.fakes import view

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from provision.cluster.machine import Machine
-from provision.cluster.slurm.answers import SlurmNode
-from provision.cluster.slurm.names import match_slurm_nodes
+from provision.cluster.schedulers.slurm.answers import SlurmNode
+from provision.cluster.schedulers.slurm.names import match_slurm_nodes
 from provision.rollout.cluster import NodeProblem
 
 

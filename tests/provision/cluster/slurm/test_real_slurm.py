@@ -26,7 +26,7 @@ from tests.provision.cluster.slurm.fleet import Rollout, Steps, connect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.cluster.scheduled_cluster import ScheduledCluster
+    from provision.cluster.schedulers.cluster import ScheduledCluster
 
 pytestmark = [
     pytest.mark.functional,

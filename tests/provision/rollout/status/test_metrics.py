@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from lab import promtool
-from provision.cluster.maintenances import NOT_REQUESTED
-from provision.cluster.others import MARKS, why_held
+from provision.cluster.kubernetes.nodes.maintenances import NOT_REQUESTED
+from provision.cluster.kubernetes.nodes.others import MARKS, why_held
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.gates import GateState
 from provision.rollout.model import Phase

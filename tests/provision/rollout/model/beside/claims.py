@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.cluster.pod_rules import TAINT
+from provision.cluster.kubernetes.pods.pod_rules import TAINT
 from provision.controller.attempts import Attempts
 from provision.controller.choice import choose
 from provision.controller.nodes import see

@@ -26,7 +26,7 @@ from tests.provision.rollout.model.process import KilledError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from provision.cluster.kubernetes_cluster import Held
+    from provision.cluster.kubernetes.cluster import Held
     from provision.controller.choice import Order
     from provision.controller.marker import Mark
     from provision.rollout.pause import Pause

@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.cluster.exchange import StatusError
-from provision.cluster.marks import UPGRADE, render_patch
-from provision.cluster.node_view import DRIVER_READY
-from provision.cluster.objects import Condition, Metadata, Node, NodeInfo, NodeSpec, NodeStatus, Status, Taint
-from provision.cluster.others import SKIP
+from provision.cluster.kubernetes.api.exchange import StatusError
+from provision.cluster.kubernetes.nodes.marks import UPGRADE, render_patch
+from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY
+from provision.cluster.kubernetes.nodes.others import SKIP
+from provision.cluster.kubernetes.objects import (
+    Condition,
+    Metadata,
+    Node,
+    NodeInfo,
+    NodeSpec,
+    NodeStatus,
+    Status,
+    Taint,
+)
 from provision.cluster.record import decode_record, encode_record
 from provision.controller.nodes import DRIFT
 from provision.rollout.errors import UnreachableError
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
-    from provision.cluster.exchange import Request
+    from provision.cluster.kubernetes.api.exchange import Request
     from provision.rollout.model import Record
     from provision.rollout.step import StepOutcome
     from provision.simulate.machine import Change
@@ -192,7 +201,7 @@ class NodeCluster(SimulatedCluster):
 
 @dataclass
 class NodesApi:
-    """Answers what is asked of single Nodes, as `provision.cluster.api.Api` does."""
+    """Answers what is asked of single Nodes, as `provision.cluster.kubernetes.api.client.Api` does."""
 
     world: NodeWorld
     guard: Callable[[], None] = lambda: None

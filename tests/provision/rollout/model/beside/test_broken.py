@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster import marks
+from provision.cluster.kubernetes.nodes import marks
 from provision.controller import choice, reports
 from provision.controller.choice import Order
 from provision.controller.lane import Lane

@@ -1,0 +1,1 @@
+"""Speaks to an API server: who one is, requests and their answers, and an end to each."""

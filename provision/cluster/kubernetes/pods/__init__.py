@@ -1,0 +1,1 @@
+"""Finds the pods that have a GPU, and has them leave their nodes."""

@@ -1,0 +1,60 @@
+"""Says which drivers allocated a pod's ResourceClaims: whether a pod has a GPU by dynamic resource allocation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from provision.cluster.errors import ForbiddenError, RefusedError
+from provision.cluster.kubernetes.api.client import NOT_FOUND
+from provision.cluster.kubernetes.api.exchange import Request, StatusError
+from provision.cluster.kubernetes.objects import ApiGroup, ResourceClaim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from provision.cluster.kubernetes.api.client import Api
+
+_GROUP: Final = "/apis/resource.k8s.io"
+_REST_S: Final = 2.0  # between two lists: pods whose claims are still to be allocated ask again and again
+_NO_DRIVERS: Final[frozenset[str]] = frozenset()
+
+
+class ClaimReader:
+    """Lists claims when a pod has one that is not known; clusters without any are never asked.
+
+    An allocation lasts as long as the pods that it was made for. May be called by several threads.
+    """
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._known: dict[tuple[str, str], frozenset[str]] = {}
+        self._listed: float | None = None
+        self._path: str | None = None
+        self._is_blind = False
+
+    def drivers_of(self, namespace: str, name: str) -> frozenset[str] | None:
+        """Return the drivers of a claim, nothing while it is not allocated; None where claims cannot be read."""
+        with self._mutex:
+            known = self._known.get((namespace, name))
+            if known:
+                return known
+            now = self._clock()
+            if not self._is_blind and (self._listed is None or now - self._listed >= _REST_S):
+                self._list()
+                self._listed = now
+            return None if self._is_blind else self._known.get((namespace, name), _NO_DRIVERS)
+
+    def _list(self) -> None:
+        try:
+            if self._path is None:
+                group = self._api.call(Request(method="GET", path=_GROUP), ApiGroup, expected=(NOT_FOUND,))
+                self._path = f"/apis/{group.preferred_version.group_version}/resourceclaims"
+            claims = self._api.list_all(self._path, ResourceClaim)
+        except (StatusError, ForbiddenError, RefusedError):
+            self._is_blind = True
+            return
+        self._known = {(claim.metadata.namespace, claim.metadata.name): claim.drivers for claim in claims}

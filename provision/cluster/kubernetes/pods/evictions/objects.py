@@ -1,0 +1,138 @@
+"""Defines what is read of EvictionRequests and Evictions, and how one is asked for (KEP-4563, v1alpha1), as values."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - msgspec resolves the annotation when it decodes
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from provision.cluster.kubernetes.objects import Condition, Metadata
+
+if TYPE_CHECKING:
+    from provision.rollout.model import GpuPod
+
+API_VERSION: Final = "lifecycle.k8s.io/v1alpha1"
+REQUESTER: Final = "grapnel.dev/drain"  # who asks; also a label of the Evictions that came of it
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGER: Final = "grapnel"
+OF_NODE: Final = "grapnel.dev/node"  # annotation of our requests: a node's name may be too long for a label
+PodKey = tuple[str, str]  # namespace and uid: whoever may write in one namespace speaks of no pod of another one
+
+
+class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tolerant: what is not named is ignored."""
+
+
+class ApiResource(_Object, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class ApiResources(_Object, frozen=True, kw_only=True):
+    """What the API server serves of a version of a group."""
+
+    resources: tuple[ApiResource, ...] = ()
+
+
+class PodReference(_Object, frozen=True, kw_only=True):
+    name: str = ""
+    uid: str = ""
+
+
+class Target(_Object, frozen=True, kw_only=True):
+    pod: PodReference = PodReference()
+
+
+class TargetSpec(_Object, frozen=True, kw_only=True):
+    """What is to leave, and who asks. Of an Eviction, names say nothing: it is found by its target."""
+
+    target: Target = Target()
+    requester: str = ""
+
+
+class RequestStatus(_Object, frozen=True, kw_only=True):
+    """``observed_generation`` is set by the controller that acts on requests, None before it has seen it."""
+
+    observed_generation: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class EvictionRequest(_Object, frozen=True, kw_only=True):
+    metadata: Metadata
+    spec: TargetSpec = TargetSpec()
+    status: RequestStatus = RequestStatus()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether grapnel made it: its label is written by others as well, and there is one of ours for a pod."""
+        return self.spec.requester == REQUESTER and self.metadata.name == request_name(self.spec.target.pod.uid)
+
+    def __str__(self) -> str:
+        return f"EvictionRequest {self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def about(self) -> PodKey:
+        """The pod: one in the request's own namespace, whatever uid it names."""
+        return self.metadata.namespace, self.spec.target.pod.uid
+
+
+class TargetResponder(_Object, frozen=True, kw_only=True):
+    """``state`` is Inactive, Active, Interrupted, Canceled or Completed; at most one is Active."""
+
+    name: str
+    state: str = "Inactive"
+
+
+class Responder(_Object, frozen=True, kw_only=True):
+    """What a responder says of itself; ``message`` is for people."""
+
+    name: str
+    start_time: datetime | None = None
+    heartbeat_time: datetime | None = None
+    expected_completion_time: datetime | None = None
+    message: str | None = None
+
+
+class ProgressStatus(_Object, frozen=True, kw_only=True):
+    target_responders: tuple[TargetResponder, ...] = ()
+    responders: tuple[Responder, ...] = ()
+
+    @property
+    def active(self) -> Responder | None:
+        """The responder whose turn it is."""
+        name = next((each.name for each in self.target_responders if each.state == "Active"), None)
+        return next((each for each in self.responders if each.name == name), None)
+
+
+class Progress(_Object, frozen=True, kw_only=True):
+    """An Eviction of lifecycle.k8s.io: how far the eviction of a pod is."""
+
+    metadata: Metadata = Metadata()
+    spec: TargetSpec = TargetSpec()
+    status: ProgressStatus = ProgressStatus()
+
+    @property
+    def about(self) -> PodKey:
+        """The pod: one in the Eviction's own namespace, whatever uid it names."""
+        return self.metadata.namespace, self.spec.target.pod.uid
+
+
+def request_name(uid: str) -> str:
+    """Return the name of our request for a pod of that uid: there is one at most."""
+    return f"grapnel-{uid}"
+
+
+def render_request(pod: GpuPod) -> dict[str, Any]:
+    """Return our request for a pod; it is deleted with the pod, by the garbage collector."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "EvictionRequest",
+        "metadata": {
+            "name": request_name(pod.uid),
+            "namespace": pod.namespace,
+            "labels": {MANAGED_BY: MANAGER},
+            "annotations": {OF_NODE: pod.node},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}],
+        },
+        "spec": {"target": {"pod": {"name": pod.name, "uid": pod.uid}}, "requester": REQUESTER, "intent": "Eviction"},
+    }

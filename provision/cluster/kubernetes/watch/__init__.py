@@ -1,0 +1,1 @@
+"""Knows objects of a cluster from watches, as they change."""

@@ -35,16 +35,16 @@ from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import NodeView, Phase
-from provision.rollout.progress import PhaseEntered
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.apply.model import Observer
+    from provision.rollout.interface.progress import RolloutProgress
     from provision.rollout.model import Origin
-    from provision.rollout.progress import RolloutProgress
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OLD, NEW = "535.261.03", "550.163.01"

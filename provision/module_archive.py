@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Final
 
-from provision.plain_tar import PlainMember, plain_members
-from provision.printable import printable
-from provision.regular_file import open_regular
-from provision.unpacking import BROKEN, open_gzip
+from provision.base.plain_tar import PlainMember, plain_members
+from provision.base.printable import printable
+from provision.base.regular_file import open_regular
+from provision.base.unpacking import BROKEN, open_gzip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

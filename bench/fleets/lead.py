@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
     from provision.gates import GateKeeper
     from provision.rollout.adapters import Adapters
-    from provision.rollout.cluster import Cluster
+    from provision.rollout.interface.cluster import Cluster
     from provision.rollout.step import Steps
 
 POLL_S: Final = 0.05  # machines in memory take no time: it is looked at once more soon

@@ -21,7 +21,7 @@ from provision.apply.model import Assessment, Failure, Note
 from provision.builds.archive import MAX_BYTES
 from provision.builds.assignment import choose_providers, left_alone
 from provision.builds.errors import BuildsError
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     import threading

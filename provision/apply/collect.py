@@ -14,6 +14,8 @@ import msgspec
 from provision.apply.follow import follow
 from provision.apply.gather import facts_in
 from provision.apply.playbooks import handed_files
+from provision.base.plain_tar import open_plain, plain_members
+from provision.base.printable import printable
 from provision.bundle.errors import BundleError
 from provision.bundle.model import is_place
 from provision.bundle.sets import StagedSet
@@ -22,10 +24,8 @@ from provision.driver.repository import render
 from provision.driver_change import change_id
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import Problem, Role
-from provision.plain_tar import open_plain, plain_members
 from provision.planner.collection import bundle_name
 from provision.planner.part import plan_files
-from provision.printable import printable
 
 if TYPE_CHECKING:
     import threading

@@ -65,7 +65,7 @@ class Declarations:
 
 
 def _versions(facts: NodeFacts, stack: StackSpec) -> frozenset[str] | None:
-    from provision.planner.driver_versions import versions_for  # noqa: PLC0415 - start-up time
+    from provision.planner.drivers.versions import versions_for  # noqa: PLC0415 - start-up time
 
     try:
         return versions_for(facts, stack.driver)

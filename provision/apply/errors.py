@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from provision.errors import ExitCode, GrapnelError
+from provision.base.errors import ExitCode, GrapnelError
 
 
 class RunError(GrapnelError):

@@ -7,8 +7,8 @@ import logging
 from provision.apply.errors import CanceledError
 from provision.apply.follow import AGAIN
 from provision.apply.model import Failure, Status
-from provision.bug import describe_bug
-from provision.errors import GrapnelError
+from provision.base.bug import describe_bug
+from provision.base.errors import GrapnelError
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Status
 from provision.node_plan import Disruption
-from provision.planner.holders import holders
+from provision.planner.drivers.holders import holders
 
 if TYPE_CHECKING:
     from provision.apply.model import Assessment

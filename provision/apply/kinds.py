@@ -11,8 +11,8 @@ from provision.builds.assignment import Situation, choose_providers
 from provision.builds.errors import BuildsError
 from provision.builds.needs import builds_of, has_built
 from provision.builds.proof import Standing
-from provision.spec.excerpt import few
 from provision.spec.model import Build
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from provision.apply.errors import LockedError
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 from provision.runner import end_processes
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from provision import strict_json
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.gather import SILENT
 from provision.apply.model import Failure, NodeTask, Status, told_of
 from provision.apply.playbooks import FORESEEN_RESULT, REMOVAL_RESULT
-from provision.printable import printable
+from provision.base import strict_json
+from provision.base.printable import printable
+from provision.base.strict_json import MalformedError
 from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
-from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
     import threading

@@ -16,7 +16,7 @@ from provision.apply.playbooks import handed_files
 from provision.builds.assignment import choose_providers
 from provision.builds.model import ModuleBuild  # noqa: TC001 - msgspec resolves the annotations
 from provision.runfile.errors import RunfileError
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

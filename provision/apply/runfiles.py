@@ -29,7 +29,7 @@ class Runfiles:
         """Return the files that a node is handed for a change; raises `RunfileError`. May be called on any thread."""
         if declared.runfile is None:
             return ()
-        from provision.planner.runfile import choose_packages  # noqa: PLC0415 - start-up time
+        from provision.planner.drivers.runfile import choose_packages  # noqa: PLC0415 - start-up time
 
         converted = self._converted(declared.runfile)
         return tuple(

@@ -145,7 +145,7 @@ class Supply:
         try:
             self._from_runfile(plan)
         except RunfileError as error:
-            from provision.planner.runfile import as_problem  # noqa: PLC0415 - start-up time
+            from provision.planner.drivers.runfile import as_problem  # noqa: PLC0415 - start-up time
 
             return msgspec.structs.replace(plan, problems=(*plan.problems, as_problem(error)), roles=Roles())
         return plan

@@ -15,10 +15,10 @@ import tarfile
 import tempfile
 from typing import IO, TYPE_CHECKING, Final
 
+from provision.base.printable import printable
 from provision.builds.content import digest_content
 from provision.builds.errors import ArchiveError
 from provision.module_archive import BINARIES, TREE, WORD, UnfitArchive, open_archive
-from provision.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,9 +15,9 @@ import subprocess
 import tempfile
 from typing import IO, TYPE_CHECKING, Final, cast
 
+from provision.base.unpacking import open_gzip, open_xz
 from provision.builds.errors import BuildsError
 from provision.module_archive import UnfitArchive
-from provision.unpacking import open_gzip, open_xz
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

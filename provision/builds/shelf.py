@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.base.strict_json import MalformedError, decode
 from provision.builds.archive import rewrite_archive
 from provision.builds.errors import BuildsError
 from provision.builds.model import Answer, BuiltModule, ModuleBuild
 from provision.builds.proof import Standing
-from provision.strict_json import MalformedError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,10 +9,10 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.base.printable import printable
+from provision.base.unpacking import open_gzip, open_xz
 from provision.bundle.errors import BundleError
 from provision.module_archive import UnfitArchive, open_archive
-from provision.printable import printable
-from provision.unpacking import open_gzip, open_xz
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.base.plain_tar import open_plain, plain_members
+from provision.base.printable import printable
+from provision.base.regular_file import open_regular
+from provision.base.strict_json import MalformedError, decode
 from provision.bundle.errors import BundleError
 from provision.bundle.model import BundleList
 from provision.bundle.signature import read_signature, read_signers, signature_beside, verify
 from provision.bundle.write import LIST
-from provision.plain_tar import open_plain, plain_members
-from provision.printable import printable
-from provision.regular_file import open_regular
-from provision.strict_json import MalformedError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from provision.base.strict_json import MalformedError, decode
 from provision.bundle.errors import BundleError
 from provision.bundle.model import BundledModule, BundledPackage, BundleList, Digest, Driver, Name, Place
 from provision.driver_change import DriverChange
-from provision.strict_json import MalformedError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from provision.base.printable import printable
+from provision.base.regular_file import read_regular
 from provision.bundle.errors import BundleError
-from provision.printable import printable
-from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from provision import decoding
+from provision.base import decoding
 from provision.bundle.errors import BundleError
 from provision.bundle.model import BundledFile, BundleList
 from provision.bundle.signature import sign, signature_beside

@@ -15,12 +15,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.ending import ending_on_signals
 from provision.cli.exit_codes import epilog_of
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.terminal import print_error, print_traceback, say
 from provision.cli.verbs import VERBS
-from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,7 +155,7 @@ def _reader_went_away() -> int:
 def _report_bug(error: Exception, *, is_debug: bool) -> int:
     if is_debug:
         print_traceback(error)
-    from provision.bug import what_it_says  # noqa: PLC0415 - start-up time: needed for a bug only
+    from provision.base.bug import what_it_says  # noqa: PLC0415 - start-up time: needed for a bug only
 
     hint = "run it again with --debug and report what it prints"
     print_error(GrapnelError(f"a bug: {what_it_says(error)}", hint="" if is_debug else hint))

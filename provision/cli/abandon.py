@@ -13,11 +13,11 @@ from provision.apply.follow import follow
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
+from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
 from provision.cli.node_request import ask, foresee, open_requests, request_arguments
 from provision.cli.options import load_fleet
 from provision.cli.plan import build_context, run_arguments
-from provision.errors import ExitCode, UsageError
 from provision.report.console import make_console
 from provision.report.live import open_view
 from provision.rollout.requests import Step, abandon, uncordon

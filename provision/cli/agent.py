@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
-from provision.bug import name_bug
+from provision.base.bug import name_bug
+from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.terminal import print_error
-from provision.errors import ExitCode, GrapnelError
 
 if TYPE_CHECKING:
     import argparse

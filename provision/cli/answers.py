@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from provision.report.answer_document import AnswerPause
-    from provision.rollout.pause import Pause
+    from provision.rollout.interface.pause import Pause
     from provision.rollout.requests import Step
 
 
@@ -59,7 +59,7 @@ class Answers:
     def _print(self, code: int) -> None:
         import msgspec  # noqa: PLC0415 - start-up time
 
-        from provision.printable import printable_json  # noqa: PLC0415 - start-up time
+        from provision.base.printable import printable_json  # noqa: PLC0415 - start-up time
         from provision.report.answer_document import (  # noqa: PLC0415 - start-up time
             SCHEMA,
             AnswerDocument,

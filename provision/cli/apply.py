@@ -14,6 +14,7 @@ from provision.apply.gate import needs_staging
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
@@ -29,18 +30,17 @@ from provision.cli.plan import (
 )
 from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import outlasting, print_error, say
-from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper
 from provision.report.console import make_console
 from provision.report.results import render_results
 from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.execution import Job, execute
-from provision.rollout.node_steps import NodeSteps
-from provision.spec.excerpt import few
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.steps.node_steps import NodeSteps
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from provision.cli.recording import Run
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
-    from provision.rollout.pause import Pause
+    from provision.rollout.interface.pause import Pause
 
 PARALLEL: Final = 5
 

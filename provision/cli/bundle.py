@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.base.errors import ExitCode
+from provision.base.printable import printable_json
 from provision.bundle.read import verify_bundle
 from provision.cli import bundle_create
 from provision.cli.options import debug_argument
 from provision.cli.plan import signers_argument, signers_file
-from provision.errors import ExitCode
-from provision.printable import printable_json
 
 if TYPE_CHECKING:
     import argparse

@@ -16,10 +16,10 @@ from provision.apply.collect import Collector, refused
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
+from provision.base.errors import UsageError
 from provision.bundle.errors import BundleError
 from provision.cli.options import load_fleet
 from provision.cli.plan import build_context
-from provision.errors import UsageError
 from provision.node_plan import Problem
 from provision.payload import store
 from provision.payload.place import payload_folder

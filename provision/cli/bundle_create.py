@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import provision
 from provision import __version__
+from provision.base.errors import GrapnelError, UsageError
 from provision.bundle.module_archive import read_module_archive
 from provision.bundle.sets import Contents, StagedSet
 from provision.bundle.signature import sign
@@ -16,7 +17,6 @@ from provision.bundle.write import write_bundle
 from provision.cli.bundle_collect import FLAVOURS, Creation
 from provision.cli.options import common_arguments
 from provision.cli.plan import run_arguments
-from provision.errors import GrapnelError, UsageError
 from provision.payload import store
 from provision.payload.place import payload_folder
 from provision.runner import find_collection

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.base.printable import printable_json
 from provision.cli.options import common_arguments, inventories_of
 from provision.cli.terminal import print_findings, say, wants_colour
-from provision.errors import ExitCode, GrapnelError, UsageError
-from provision.printable import printable_json
 from provision.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from provision.fleet.model import Fleet, FleetNode
-    from provision.spec.document import Document
-    from provision.spec.findings import Finding
     from provision.spec.model import Driver, StackSpec
+    from provision.spec.text.document import Document
+    from provision.spec.text.findings import Finding
 
 SCHEMA = "grapnel.dev/check/v1alpha1"
 _ALL = ""  # --explain without a node
@@ -178,7 +178,7 @@ def _summarise_driver(driver: Driver) -> str:
 
 def _group(fleet: Fleet) -> Iterator[str]:
     """Yield one line for all nodes with the same summary."""
-    from provision.spec.excerpt import few  # noqa: PLC0415 - start-up time
+    from provision.spec.text.excerpt import few  # noqa: PLC0415 - start-up time
 
     alike: dict[str, list[str]] = {}
     for node in fleet.nodes:

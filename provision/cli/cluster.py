@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from provision.base.errors import UsageError
 from provision.cli.options import inventories_of
-from provision.errors import UsageError
 from provision.rollout.adapters import POLL_S, utc_now
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from provision.cluster import Asked, Machine
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.fleet.model import Fleet
-    from provision.rollout.cluster import Cluster, NodeProblem
+    from provision.rollout.interface.cluster import Cluster, NodeProblem
     from provision.rollout.model import NodeView
     from provision.spec.model import QueryGate, StackSpec, Tool
 

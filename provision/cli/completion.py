@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from provision.base.errors import ExitCode
 from provision.cli.options import debug_argument
-from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

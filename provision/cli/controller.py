@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.apply import positive
-from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from provision.printable import printable
+from provision.base.printable import printable
 
 
 class _ToStandardError(logging.Handler):

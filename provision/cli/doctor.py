@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
+from provision.base.errors import ExitCode
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments
 from provision.driver.preflight import Finding, Severity, findings
-from provision.errors import ExitCode
 from provision.products.recognise import problem_of, recognise
 from provision.report.console import make_console
 from provision.report.doctor import doctor_document, render_diagnoses

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
+from provision.base.errors import ExitCode
 from provision.cli.options import common_arguments, fleet_words, load_fleet
 from provision.cli.plan import build_context, bundle_argument, run_arguments
 from provision.drift import group
-from provision.errors import ExitCode
 from provision.report.console import make_console
 from provision.report.drift import render_drift
 from provision.report.drift_document import drift_document

@@ -13,6 +13,7 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, Status
 from provision.apply.removal import Part, gather_removals
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
 from provision.cli.cluster_removal import left_behind, notes_of, plan_of_cluster, with_classes
@@ -23,7 +24,6 @@ from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import outlasting, print_error, say
 from provision.cluster.machine import Machine
-from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
 from provision.report.live import open_view
@@ -32,11 +32,11 @@ from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster_removal import take_back
-from provision.rollout.driver_verbs import execute_verb, verb_steps
-from provision.rollout.removing import Removing, named_parts
-from provision.rollout.verb_plan import EVERY_NODE, DriverVerb, Extent, plan_verb
-from provision.spec.excerpt import few
+from provision.rollout.verbs.cluster_removal import take_back
+from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
+from provision.rollout.verbs.plan import EVERY_NODE, DriverVerb, Extent, plan_verb
+from provision.rollout.verbs.removing import Removing, named_parts
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from provision.cli.plan import ContextBuilder
     from provision.cli.recording import Run
     from provision.fleet.facts import NodeFacts
-    from provision.rollout.verb_plan import AnyVerb, VerbPlan
+    from provision.rollout.verbs.plan import AnyVerb, VerbPlan
 
 SET_UP_AGAIN: Final = (
     "the next `grapnel apply` sets up again what is declared for {nodes}: take them out of the inventory, or declare "

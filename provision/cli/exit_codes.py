@@ -1,13 +1,13 @@
 """Says what the exit codes of each verb mean: for help texts, man page and `docs/exit-codes.md`, which tests compare.
 
-The codes themselves are `provision.errors.ExitCode`.
+The codes themselves are `provision.base.errors.ExitCode`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.errors import ExitCode
+from provision.base.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,12 +9,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
+from provision.base.errors import UsageError
+from provision.base.printable import printable
 from provision.cli.terminal import paint
 from provision.driver.derivation import derive
-from provision.errors import UsageError
 from provision.fleet.model import Level
-from provision.printable import printable
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 from provision.spec.validate import nearest
 
 if TYPE_CHECKING:

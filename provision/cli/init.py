@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.options import DECLARATION, debug_argument
-from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
     import argparse

@@ -17,14 +17,14 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.base.errors import ExitCode, GrapnelError
+from provision.base.printable import printable
 from provision.draft.fleet import draft_fleet
 from provision.draft.text import render_declaration, render_groups
-from provision.errors import ExitCode, GrapnelError
 from provision.fleet.load import read_inventory
 from provision.fleet.sources import choose_inventories
 from provision.payload import store
 from provision.payload.place import payload_folder
-from provision.printable import printable
 from provision.report.console import make_console
 from provision.report.draft import draft_document, render_draft
 from provision.report.live import open_view

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
+from provision.base.errors import ExitCode, GrapnelError
+from provision.base.printable import printable_json
+from provision.base.regular_file import read_beginning
 from provision.cli.terminal import print_findings
 from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.errors import ExitCode, GrapnelError
 from provision.gpu_operator.convert import convert
 from provision.gpu_operator.errors import OperatorObjectsError
 from provision.gpu_operator.model import Verdict
 from provision.gpu_operator.read import MAX_BYTES, parse_objects, parse_value, sort_objects
 from provision.gpu_operator.text import describe, render_stack
-from provision.printable import printable_json
-from provision.regular_file import read_beginning
 from provision.report.console import Text, make_console
 from provision.report.terminal import count, hanging, show
 from provision.spec.errors import DeclarationError
-from provision.spec.findings import Severity
+from provision.spec.text.findings import Severity
 from provision.stacks.file import judge_stack, read_stack_text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.client import Api
     from provision.gpu_operator.model import Conversion, Key
-    from provision.spec.findings import Finding
+    from provision.spec.text.findings import Finding
 
 CLUSTER: Final = "cluster"
 SCHEMA: Final = "grapnel.dev/from-gpu-operator/v1alpha1"

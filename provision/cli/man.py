@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.base.errors import ExitCode
 from provision.cli import whole_parser
 from provision.cli.exit_codes import KINDS, OF_ALL, OF_VERBS
-from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from provision.base.errors import ExitCode
 from provision.cli.answers import Answers, answer_arguments
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import debug_argument, declaration_argument, inventory_argument
 from provision.cli.places import find_places
-from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     import argparse

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.base.errors import UsageError
 from provision.cli.options import inventories_of, load_fleet
-from provision.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse

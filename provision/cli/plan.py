@@ -21,12 +21,12 @@ from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
 from provision.apply.runfiles import Runfiles
+from provision.base.errors import ExitCode, GrapnelError
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
-from provision.errors import ExitCode, GrapnelError
 from provision.fleet.endpoint import network_endpoints
 from provision.fleet.sources import inventory_key
 from provision.payload import store
@@ -39,8 +39,8 @@ from provision.report.terminal import show
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
-from provision.rollout.node_marks import declared_marks
-from provision.rollout.tenancy import tenancy_order
+from provision.rollout.interface.node_marks import declared_marks
+from provision.rollout.interface.tenancy import tenancy_order
 from provision.runner import AnsibleRunner, find_collection
 from provision.runs.durations import NOTHING_KNOWN, Durations
 from provision.runs.store import runs_folder
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.fleet.facts import NodeFacts
     from provision.fleet.model import Fleet
-    from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.interface.cluster import Cluster
 
 _SIGNERS: Final = (
     "use only bundles that are signed by one of these, an allowed_signers file (default: $GRAPNEL_SIGNERS)"
@@ -295,7 +295,7 @@ def build_context(
     if bundle is not None:
         stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
     if args.force:
-        from provision.planner.hand_edits import overwrite_edits  # noqa: PLC0415 - start-up time
+        from provision.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - start-up time
 
         stacks = {name: overwrite_edits(stack) for name, stack in stacks.items()}
     declarations = Declarations(stacks)

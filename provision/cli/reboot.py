@@ -14,6 +14,7 @@ from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, NodeResult
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.apply import claim_of, exit_code, find_pause, holder_of
 from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
 from provision.cli.listening import metrics_argument, open_listeners
@@ -22,7 +23,6 @@ from provision.cli.plan import build_context, foresee_refusals, run_arguments, w
 from provision.cli.recording import UNRECORDED, recorded, recording_arguments
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine
-from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper, ask_once
 from provision.report.console import make_console
@@ -33,9 +33,9 @@ from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.prepare import only_in_flight
-from provision.rollout.driver_verbs import execute_verb
-from provision.rollout.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
-from provision.rollout.reboot_steps import reboot_steps
+from provision.rollout.verbs.driver_verbs import execute_verb
+from provision.rollout.verbs.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
+from provision.rollout.verbs.reboot_steps import reboot_steps
 
 if TYPE_CHECKING:
     import argparse
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.cli.cluster import Scope
     from provision.cli.recording import Run
-    from provision.rollout.pause import Pause
-    from provision.rollout.reboot_plan import RebootPlan
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.verbs.reboot_plan import RebootPlan
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 import provision
+from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.person import person
 from provision.cli.terminal import say
-from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
 from provision.report.console import make_console
 from provision.report.live import open_view
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from provision.apply.model import Assessment, Failure, NodeResult
     from provision.fleet.model import Fleet
     from provision.report.live import View
-    from provision.rollout.progress import RolloutObserver, RolloutProgress
+    from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
     from provision.runs.model import RunReport
     from provision.runs.store import RunFolder
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.removal import ALL_PARTS, Part
 from provision.cli.driver_verb import run_verb, verb_arguments
-from provision.rollout.removing import Removing
+from provision.rollout.verbs.removing import Removing
 
 if TYPE_CHECKING:
     import argparse

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.options import debug_argument, inventories_of, inventory_argument
 from provision.cli.terminal import say
-from provision.errors import ExitCode, GrapnelError
 
 if TYPE_CHECKING:
     import argparse

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.base.errors import ExitCode
 from provision.cli.answers import Answers
 from provision.cli.pause import open_place, pause_arguments
-from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     import argparse

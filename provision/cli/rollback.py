@@ -6,13 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
 from provision.cli.driver_verb import run_verb, verb_arguments
 from provision.cli.node_request import Asking, ask
 from provision.cli.options import inventories_of
 from provision.cli.person import person
-from provision.errors import ExitCode, UsageError
-from provision.rollout.verb_plan import DriverVerb, Extent
+from provision.rollout.verbs.plan import DriverVerb, Extent
 
 if TYPE_CHECKING:
     import argparse

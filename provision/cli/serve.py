@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.errors import ExitCode, GrapnelError, UsageError
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:

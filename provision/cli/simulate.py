@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import common_arguments, load_fleet
-from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -107,7 +107,7 @@ def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
     """Return the fleet as its Nodes are now. No machine is asked: a driver is what its node's last record says."""
     from provision.cli.cluster import open_scope  # noqa: PLC0415 - start-up time
     from provision.cli.terminal import say  # noqa: PLC0415 - start-up time
-    from provision.rollout.cluster import NodeProblem  # noqa: PLC0415 - start-up time
+    from provision.rollout.interface.cluster import NodeProblem  # noqa: PLC0415 - start-up time
     from provision.simulate.observed import scenario_of  # noqa: PLC0415 - start-up time
 
     fleet = load_fleet(args)

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from provision.base.errors import GrapnelError, UsageError
 from provision.cli.options import DECLARATION, inventories_of
 from provision.cli.stack_plan_words import ClusterPlan, cluster_plan_document, render_cluster_plan
 from provision.cli.terminal import print_findings
@@ -19,7 +20,6 @@ from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.reader import KubernetesReader
 from provision.controller.outlook import Moment
 from provision.controller.stack_plans import Planning
-from provision.errors import GrapnelError, UsageError
 from provision.report.console import make_console
 from provision.report.terminal import show
 from provision.stacks.file import judge_stack, read_stack_file
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import argparse
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.spec.document import Document
+    from provision.spec.text.document import Document
     from provision.stacks.model import Stack
 
 

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.base.printable import printable, printable_json
 from provision.controller.outlook import Comes
 from provision.fleet.series import in_series
-from provision.printable import printable, printable_json
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names
-from provision.rollout.pause import RESUME
+from provision.rollout.interface.pause import RESUME
 from provision.stacks.model import Unreadable
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from provision.controller.outlook import NodeOutlook, Outlook
     from provision.controller.stack_plans import StackPlan
-    from provision.rollout.pause import Pause
+    from provision.rollout.interface.pause import Pause
     from provision.rollout.status.model import Tenant
     from provision.stacks.differences import Difference
 

@@ -19,7 +19,7 @@ from provision.report.results import render_results
 from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
 from provision.rollout.execution import Job, stage_nodes
-from provision.rollout.node_steps import NodeSteps
+from provision.rollout.steps.node_steps import NodeSteps
 
 if TYPE_CHECKING:
     import argparse

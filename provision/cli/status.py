@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import cluster_arguments, cluster_words
 from provision.cli.options import DECLARATION, common_arguments, fleet_words, inventories_of, load_fleet
 from provision.cli.serve import DEFAULT, serve, serve_arguments
-from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.rollout.errors import UnreachableError
 from provision.runs.remedies import BARE, Invocation
 

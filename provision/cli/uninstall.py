@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.apply import positive
-from provision.errors import ExitCode, GrapnelError
 
 if TYPE_CHECKING:
     import argparse

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.options import DECLARATION, debug_argument, declaration_argument
 from provision.cli.terminal import say
-from provision.errors import ExitCode, GrapnelError
 
 if TYPE_CHECKING:
     import argparse

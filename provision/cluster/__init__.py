@@ -1,6 +1,6 @@
 """Keeps the state of nodes: in Kubernetes, or in a file on this machine where there is no cluster.
 
-`connect` chooses. What the rollout asks of either is ``provision.rollout.cluster``.
+`connect` chooses. What the rollout asks of either is ``provision.rollout.interface.cluster``.
 """
 
 from provision.cluster.connect import connect, open_api
@@ -9,7 +9,7 @@ from provision.cluster.kubernetes.pods.pod_rules import PodRules, pod_rules
 from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.local.state_file import state_file_path
 from provision.cluster.machine import Machine
-from provision.rollout.cluster import Cluster, Eviction, EvictionOutcome, NodeProblem
+from provision.rollout.interface.cluster import Cluster, Eviction, EvictionOutcome, NodeProblem
 
 __all__ = [
     "Asked",

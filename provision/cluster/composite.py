@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from provision.rollout.cluster import Eviction, EvictionOutcome
-from provision.rollout.tenancy import without_kubernetes
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.tenancy import without_kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from provision.rollout.cluster import Change, Cluster, NodeProblem
     from provision.rollout.errors import ClusterError
+    from provision.rollout.interface.cluster import Change, Cluster, NodeProblem
+    from provision.rollout.interface.node_marks import MarkChange, NodeMarks
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
+    from provision.rollout.interface.tenancy import TenancyChange, TenancyOrder
     from provision.rollout.model import GpuPod, NodeView, Record
-    from provision.rollout.node_marks import MarkChange, NodeMarks
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
-    from provision.rollout.tenancy import TenancyChange, TenancyOrder
 
 
 class CompositeCluster:

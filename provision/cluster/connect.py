@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.nodes.others import Asked
     from provision.cluster.kubernetes.pods.pod_rules import PodRules
     from provision.cluster.machine import Machine
-    from provision.rollout.cluster import Cluster
+    from provision.rollout.interface.cluster import Cluster
 
 
 def connect(  # noqa: PLR0913 - what the command line, the declaration and the facts know; all but two by keyword

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.machine import Machine
     from provision.cluster.schedulers.scheduler import Scheduler
-    from provision.rollout.cluster import Cluster
+    from provision.rollout.interface.cluster import Cluster
     from provision.spec.model import Scheduler as Section
     from provision.spec.model import StackSpec
 

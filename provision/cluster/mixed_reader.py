@@ -10,9 +10,9 @@ from provision.rollout.status.model import Seen
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import NodeView
-    from provision.rollout.standing import Standing
     from provision.rollout.status.model import Reader, Tenant
 
 

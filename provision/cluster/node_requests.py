@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from provision.base.errors import GrapnelError, UsageError
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
@@ -25,9 +26,8 @@ from provision.cluster.local.cluster import view_of_entry
 from provision.cluster.local.state_file import NOTHING, Entry, editing, read_state, write_state
 from provision.cluster.reader import KubernetesReader, StateFileReader
 from provision.cluster.record import document_of
-from provision.errors import GrapnelError, UsageError
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ConflictError
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView
 from provision.rollout.requests import Answer, Found, Step
 from provision.spec.validate import nearest

@@ -10,10 +10,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from provision import strict_json
+from provision.base import strict_json
+from provision.base.strict_json import MalformedError
 from provision.cluster.record import Moment  # noqa: TC001 - msgspec resolves the annotation
-from provision.rollout.pause import Pause
-from provision.strict_json import MalformedError
+from provision.rollout.interface.pause import Pause
 
 PAUSE: Final = "grapnel.dev/pause"  # annotation of the lease
 SCHEMA: Final = "grapnel.dev/pause/v1alpha1"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from provision import strict_json
+from provision.base import strict_json
+from provision.base.strict_json import MalformedError
 from provision.cluster.errors import RecordError
 from provision.cluster.record import Moment  # noqa: TC001 - msgspec resolves the annotation
 from provision.cluster.spans import collapse, expand
-from provision.rollout.standing import Members, Standing
-from provision.strict_json import MalformedError
+from provision.rollout.interface.standing import Members, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

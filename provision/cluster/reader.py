@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from provision.base.regular_file import read_regular
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError, StateFileError
 from provision.cluster.kubernetes.lease import PROGRESS, pause_of, read_lease, runs_until
 from provision.cluster.kubernetes.nodes.marks import UPGRADE
@@ -25,11 +26,10 @@ from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.local.state_file import lock_path, progress_path
 from provision.cluster.progress import MAX_BYTES, decode_progress
-from provision.regular_file import read_regular
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.interface.standing import Members
 from provision.rollout.model import NodeView
-from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, Tenant
 from provision.spec.model import Tool
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.objects import Lease
     from provision.cluster.kubernetes.usage import Usage
     from provision.cluster.machine import Machine
-    from provision.rollout.cluster import Cluster
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.cluster import Cluster
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.status.model import StackSeen
     from provision.rollout.status.reported import Reported
     from provision.spec.model import Driver, Plugin

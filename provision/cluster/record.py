@@ -10,10 +10,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from provision import strict_json
+from provision.base import strict_json
+from provision.base.strict_json import MalformedError
 from provision.cluster.errors import RecordError
 from provision.rollout.model import ChangeKind, Phase, Record
-from provision.strict_json import MalformedError
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
 MAX_REASON: Final = 2000  # characters; all annotations of an object share 256 KiB, and people read this one

@@ -17,7 +17,7 @@ from provision.cluster.kubernetes.permissions import LEASE_NAME, LEASE_NAMESPACE
 from provision.cluster.local.state_file import editing, write_state
 from provision.cluster.pause import PAUSE, as_pause, document_of, encode_pause
 from provision.rollout.errors import ClusterError
-from provision.rollout.pause import Pause
+from provision.rollout.interface.pause import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.controller.nodes import SeenNode
-    from provision.rollout.pause import Pause
+    from provision.rollout.interface.pause import Pause
 
 LATE_S: Final = 30.0  # what a round has seen of Nodes may be that old when it has ended
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from provision.rollout.standing import Standing
+from provision.rollout.interface.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

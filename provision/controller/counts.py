@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.standing import Standing
     from provision.stacks.derive import Observed
 
 

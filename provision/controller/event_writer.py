@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.base.printable import printable
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.notices import COMPONENT, MAX_MESSAGE, NAMESPACE
 from provision.cluster.kubernetes.reporter import STRATEGIC_PATCH
-from provision.printable import printable
 from provision.rollout.errors import ClusterError
 from provision.spec.model import API_VERSION, KIND
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.errors import CanceledError
 from provision.apply.model import NodeFinished, NodeResult, Note, Status
+from provision.base.errors import GrapnelError
 from provision.controller.removal import take_off
 from provision.controller.rollback import roll_back
 from provision.controller.rounds import Outcome, carry_out
-from provision.errors import GrapnelError
-from provision.rollout.instructions import Instructions
+from provision.rollout.interface.instructions import Instructions
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import PhaseEntered
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from provision.controller.board import Board
     from provision.controller.choice import Order
     from provision.controller.rounds import Means
-    from provision.rollout.pause import Pause
-    from provision.rollout.progress import RolloutObserver, RolloutProgress
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
+    from provision.rollout.interface.standing import Standing
 
 IDLE_S: Final = 60.0  # for so long nobody is out of service before a rollout makes way for nodes that wait to be in it
 REST_S: Final = 3.0  # a turn of the engine later

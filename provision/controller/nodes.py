@@ -12,7 +12,7 @@ from provision.cluster.kubernetes.nodes.marks import AS_DECLARED
 from provision.cluster.kubernetes.nodes.node_marks import MARKS
 from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY, view_of
 from provision.cluster.kubernetes.watch.mirror import number
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:

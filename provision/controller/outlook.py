@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Final
 from provision.controller.choice import is_barred, is_unclaimed
 from provision.controller.claim import contradiction
 from provision.controller.fingerprint import Part, differences, of_node, of_try, part
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import with_domains
+from provision.rollout.interface.cluster import NodeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from provision.controller.nodes import SeenNode
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import NodeView
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
     from provision.spec.model import StackSpec
 
 NEVER: Final = "no controller has brought it to a declaration yet"

@@ -6,10 +6,10 @@ import threading
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from provision.base.errors import GrapnelError
+from provision.base.serving import BoundedHandler, BoundedServer, Limits
 from provision.controller.metrics import render_controller
-from provision.errors import GrapnelError
 from provision.rollout.status.metrics import CONTENT_TYPE
-from provision.serving import BoundedHandler, BoundedServer, Limits
 
 if TYPE_CHECKING:
     from types import TracebackType

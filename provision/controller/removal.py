@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
 from provision.apply.removal import ALL_PARTS, gather_removals
+from provision.base.errors import GrapnelError
 from provision.controller.rounds import Outcome, opened
-from provision.errors import GrapnelError
 from provision.gates import GateKeeper
-from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.errors import ClusterError
-from provision.rollout.node_marks import NodeMarks
-from provision.rollout.removing import Removing
-from provision.rollout.verb_plan import plan_verb
+from provision.rollout.interface.node_marks import NodeMarks
+from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
+from provision.rollout.verbs.plan import plan_verb
+from provision.rollout.verbs.removing import Removing
 
 if TYPE_CHECKING:
     import threading
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.choice import Order
     from provision.controller.rounds import Means
-    from provision.rollout.instructions import Instructions
-    from provision.rollout.progress import RolloutObserver
+    from provision.rollout.interface.instructions import Instructions
+    from provision.rollout.interface.progress import RolloutObserver
 
 
 def take_off(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
 from provision.apply.model import Failure, Status
+from provision.base.errors import GrapnelError
 from provision.controller.rounds import Outcome, opened
-from provision.errors import GrapnelError
 from provision.gates import GateKeeper
-from provision.rollout.cluster import NodeProblem
-from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.errors import ClusterError
-from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
+from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
 
 if TYPE_CHECKING:
     import threading
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.controller.choice import Order
     from provision.controller.rounds import Means
-    from provision.rollout.cluster import Cluster
-    from provision.rollout.instructions import Instructions
+    from provision.rollout.interface.cluster import Cluster
+    from provision.rollout.interface.instructions import Instructions
+    from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.model import NodeView
-    from provision.rollout.progress import RolloutObserver
-    from provision.rollout.verb_plan import VerbPlan
+    from provision.rollout.verbs.plan import VerbPlan
 
 
 def roll_back(

@@ -15,7 +15,7 @@ from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
-from provision.errors import GrapnelError
+from provision.base.errors import GrapnelError
 from provision.gates import GateKeeper
 from provision.notify.listeners import Listeners
 from provision.planner.bundled import declared_bundle
@@ -24,10 +24,10 @@ from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import only_in_flight, prepare, runtime_classes
 from provision.rollout.errors import ClusterError
 from provision.rollout.execution import Job, execute
-from provision.rollout.instructions import Instructions
+from provision.rollout.interface.instructions import Instructions
+from provision.rollout.interface.node_marks import declared_marks
 from provision.rollout.model import BEFORE_SWAP
-from provision.rollout.node_marks import declared_marks
-from provision.rollout.node_steps import NodeSteps
+from provision.rollout.steps.node_steps import NodeSteps
 from provision.runner import RunFinished, RunStatus
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from provision.controller.choice import Order
     from provision.controller.nodes import SeenNode
     from provision.payload.model import Payload
-    from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
-    from provision.rollout.pause import Pause
-    from provision.rollout.progress import RolloutObserver
+    from provision.rollout.interface.cluster import Cluster
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.step import Steps
     from provision.runner import Event, RunRequest
     from provision.spec.model import StackSpec

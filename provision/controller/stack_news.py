@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.printable import brief
-from provision.spec.excerpt import few
+from provision.base.printable import brief
+from provision.spec.text.excerpt import few
 from provision.stacks.derive import NodeIs
 from provision.stacks.status import State
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.standing import Standing
     from provision.stacks.derive import Observed
     from provision.stacks.status import StackStatus
 

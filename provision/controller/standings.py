@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from provision.controller.attempts import Attempts
     from provision.controller.choice import Order
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.standing import Standing
 
 NEXT = "its turn comes with the next round"
 DRIFTED = "its daemon has found that it is not as declared (grapnel-node drift)"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.tenancy.keeper import TenancyKeeper
 from provision.rollout.errors import ClusterError
-from provision.rollout.tenancy import TenancyOrder
-from provision.spec.tenancy_rules import has_objects, without_names
+from provision.rollout.interface.tenancy import TenancyOrder
+from provision.spec.rules.tenancy import has_objects, without_names
 from provision.stacks.derive import TenancyStands
 
 if TYPE_CHECKING:

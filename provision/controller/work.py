@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
 
 LOOK_S: Final = 5.0  # between two requests about a lease that this process does not have
 

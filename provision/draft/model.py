@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision import decoding
+from provision.base import decoding
 from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from provision.draft.choose import Choosing
 from provision.draft.files import read_object
 from provision.draft.model import Plan, Section, Unsaid
 from provision.node_plan import Role
-from provision.planner.adoption import plan_adoption
+from provision.planner.engines.adoption import plan_adoption
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from provision.spec.model import Engine, Runtime

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 from provision.driver.terms import LAST_BEFORE_TURING
 
 if TYPE_CHECKING:

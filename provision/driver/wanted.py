@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.node_plan import Problem
-from provision.spec.excerpt import few
 from provision.spec.model import DriverSource
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.spec.domain_rules import DOMAINS
-from provision.spec.excerpt import few
-from provision.spec.remark import error, warning
-from provision.spec.shares import count_of
+from provision.spec.rules.domains import DOMAINS
+from provision.spec.rules.remark import error, warning
+from provision.spec.text.excerpt import few
 from provision.spec.validate import nearest
+from provision.spec.values.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from provision.fleet.model import FleetNode
-    from provision.spec.remark import Remark
+    from provision.spec.rules.remark import Remark
 
 
 def members_by_group(nodes: Iterable[FleetNode]) -> dict[str, list[FleetNode]]:

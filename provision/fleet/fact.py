@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from provision.printable import printable
+from provision.base.printable import printable
 
 COMMAND = 128  # characters of a name that a user of the node chose
 MESSAGE = 2000

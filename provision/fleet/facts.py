@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from provision import strict_json
-from provision.decoding import decoder_of
+from provision.base import strict_json
+from provision.base.decoding import decoder_of
+from provision.base.printable import printable
+from provision.base.strict_json import MalformedError
 from provision.fleet import grammar
 from provision.fleet.driver_facts import (
     BuildTools,
@@ -36,8 +38,6 @@ from provision.fleet.kernel_facts import KernelState  # noqa: TC001 - msgspec re
 from provision.fleet.kubelet_facts import KubeletState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.mig_facts import MigState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.traces import Traces  # noqa: TC001 - msgspec resolves the annotations
-from provision.printable import printable
-from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

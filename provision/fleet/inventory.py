@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 from provision.fleet.endpoint import Endpoint, parse_endpoint
 from provision.fleet.errors import InventoryError
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.fleet.model import FleetNode, Level, Origin
-from provision.spec.findings import KeyPath, Place, dotted
 from provision.spec.known_part import known_part
 from provision.spec.model import ALTERNATIVES, StackSpec
+from provision.spec.text.findings import KeyPath, Place, dotted
 from provision.spec.validate import Source, convert, tidy
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.base.regular_file import read_beginning
 from provision.fleet.ansible import export_inventory, run_program
 from provision.fleet.domains import judge_domain, members_by_group
 from provision.fleet.endpoint import Endpoint
@@ -18,17 +19,16 @@ from provision.fleet.inventory import VARIABLE, Host, Inventory, parse_inventory
 from provision.fleet.levels import Variable, merge_known, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
 from provision.fleet.waves import judge_selected, judge_shared
-from provision.regular_file import read_beginning
 from provision.spec.beside import Beside
-from provision.spec.document import MAX_BYTES, read_document
-from provision.spec.excerpt import few
-from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
 from provision.spec.known_part import as_far_as_known
 from provision.spec.load import KEYS, SPEC, Declaration, failed, read_and_examine
 from provision.spec.model import GpuStack, StackSpec
-from provision.spec.offers import judge_offers
-from provision.spec.remark import Remark
-from provision.spec.rules import judge
+from provision.spec.rules.every import judge
+from provision.spec.rules.offers import judge_offers
+from provision.spec.rules.remark import Remark
+from provision.spec.text.document import MAX_BYTES, read_document
+from provision.spec.text.excerpt import few
+from provision.spec.text.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
 from provision.spec.validate import convert, examine, nearest
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from provision.fleet.ansible import InventoryProgram
     from provision.fleet.levels import Contribution
-    from provision.spec.document import Document
+    from provision.spec.text.document import Document
 
 _PREFIX: KeyPath = (VARIABLE,)
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.fleet.endpoint import Endpoint
-    from provision.spec.findings import Finding, Place
     from provision.spec.model import GpuStack, StackSpec
+    from provision.spec.text.findings import Finding, Place
 
 
 class Level(Enum):

@@ -7,11 +7,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from provision import strict_json
+from provision.base import strict_json
+from provision.base.printable import printable
+from provision.base.strict_json import MalformedError
 from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.errors import AnswerError
-from provision.printable import printable
-from provision.strict_json import MalformedError
 
 _LIMIT_BYTES: Final = 4 << 20
 _LONGEST: Final = 128

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.excerpt import few
-from provision.spec.remark import error
-from provision.spec.rollout_rules import WAVES
-from provision.spec.tenancy_rules import without_names
+from provision.spec.rules.remark import error
+from provision.spec.rules.rollout import WAVES
+from provision.spec.rules.tenancy import without_names
+from provision.spec.rules.when import ZONES
+from provision.spec.text.excerpt import few
 from provision.spec.validate import nearest
-from provision.spec.when_rules import ZONES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from provision.fleet.model import FleetNode
-    from provision.spec.findings import KeyPath
     from provision.spec.model import StackSpec
-    from provision.spec.remark import Remark
+    from provision.spec.rules.remark import Remark
+    from provision.spec.text.findings import KeyPath
 
 # Keys of which a rollout has one value, and what messages call them.
 SHARED: Final = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from provision.gates.prometheus import Samples
     from provision.gates.verdict import Heard
-    from provision.rollout.gates import GateState
+    from provision.rollout.interface.gates import GateState
     from provision.spec.model import QueryGate
 
     Ask = Callable[[QueryGate], Samples]

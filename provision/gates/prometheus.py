@@ -15,12 +15,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from provision.asking import Question, TooLongError
-from provision.asking import ask as send
-from provision.decoding import decoder_of
+from provision.base.asking import Question, TooLongError
+from provision.base.asking import ask as send
+from provision.base.decoding import decoder_of
+from provision.base.printable import printable
+from provision.base.regular_file import read_beginning
 from provision.gates.errors import UnansweredError
-from provision.printable import printable
-from provision.regular_file import read_beginning
 
 if TYPE_CHECKING:
     from provision.spec.model import QueryGate

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.gates import GateState
+from provision.rollout.interface.gates import GateState
 from provision.spec.model import Expect, Holds
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from provision.base.printable import printable
 from provision.draft.text import comment_lines, value_text
-from provision.printable import printable
 from provision.spec.model import API_VERSION, KIND
 
 if TYPE_CHECKING:

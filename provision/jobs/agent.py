@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.decoding import decoder_of
-from provision.errors import GrapnelError
+from provision.base.decoding import decoder_of
+from provision.base.errors import GrapnelError
+from provision.base.regular_file import read_regular
 from provision.jobs.seal import JOB_UID, KEY_BYTES, SEAL_KEY, Seal
 from provision.jobs.wire import JobRequest, LineWriter, spoken_of
-from provision.regular_file import read_regular
 from provision.runner import CutOff, RunFinished, RunRequest, RunStatus
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from provision.base.printable import printable
 from provision.jobs.errors import JobError
 from provision.jobs.node_run import NodeRun
-from provision.printable import printable
 from provision.rollout.errors import ClusterError
 from provision.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 

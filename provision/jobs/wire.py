@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
+from provision.base.printable import printable
 from provision.jobs.seal import TAG_BYTES, SealError
-from provision.printable import printable
 from provision.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 
 if TYPE_CHECKING:

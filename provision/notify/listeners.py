@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from provision.notify.news import Newsroom
     from provision.notify.webhook import Webhook
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.progress import RolloutObserver, RolloutProgress
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
+    from provision.rollout.interface.standing import Standing
 
 CLOSE_S: Final = 15.0  # a run that ends waits so long for what is still to be sent
 

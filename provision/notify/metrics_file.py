@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.errors import GrapnelError
+from provision.base.errors import GrapnelError
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import render_metrics
 from provision.rollout.status.model import Seen, Tenant
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.progress import RolloutProgress
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.progress import RolloutProgress
+    from provision.rollout.interface.standing import Standing
 
 WRITE_S: Final = 10.0
 SUFFIX: Final = ".prom"  # the collector reads no other files

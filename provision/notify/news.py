@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from provision.printable import printable
+from provision.base.printable import printable
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import PhaseEntered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from provision.rollout.progress import RolloutProgress
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.progress import RolloutProgress
+    from provision.rollout.interface.standing import Standing
 
 SCHEMA: Final = "grapnel.dev/rollout-notification/v1alpha1"
 MAX_TEXT: Final = 1000

@@ -10,7 +10,7 @@ import ssl
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from provision.asking import Question, ask
+from provision.base.asking import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

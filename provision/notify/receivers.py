@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from provision.errors import GrapnelError
+from provision.base.errors import GrapnelError
+from provision.base.regular_file import read_regular
 from provision.notify.signature import parse_secret
 from provision.notify.webhook import Receiver
-from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.errors import ExitCode, GrapnelError
+from provision.base.errors import ExitCode, GrapnelError
 from provision.payload.build import build_payload
 from provision.payload.libraries import CachedLibraries
 from provision.payload.sources import find_sources

@@ -6,7 +6,7 @@ GrapnelError
 
 from __future__ import annotations
 
-from provision.errors import GrapnelError
+from provision.base.errors import GrapnelError
 
 
 class PayloadError(GrapnelError):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
+from provision.base.regular_file import read_regular
 from provision.payload.archive import write_file
 from provision.payload.errors import PayloadError
 from provision.payload.model import Artifact, Payload, PythonVersion, minor_of
-from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from provision.bundle.handover import choose_files
 from provision.bundle.offer import describe_drivers, distribution_in
 from provision.driver.preflight.codes import BUILD_TOOLS_MISSING, HEADERS_MISSING
 from provision.node_plan import NodePlan, Problem, Roles
-from provision.spec.excerpt import few
 from provision.spec.model import DriverSource, Repository
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

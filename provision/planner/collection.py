@@ -10,10 +10,10 @@ from provision.driver.catalogue import find_distribution
 from provision.fleet.driver_facts import DriverState, Kernel
 from provision.fleet.facts import KernelModule as LoadedModule
 from provision.node_plan import Problem
-from provision.planner.driver_choice import choose_driver
-from provision.planner.driver_document import describe_change
-from provision.planner.package_source import with_package_source
-from provision.planner.runfile import with_runfile
+from provision.planner.drivers.choice import choose_driver
+from provision.planner.drivers.document import describe_change
+from provision.planner.drivers.package_source import with_package_source
+from provision.planner.drivers.runfile import with_runfile
 from provision.spec.model import KernelModule
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from provision.node_plan import Action, FileContent, Item, Problem, Role
 from provision.render.gpu_settings import GPU_SETTINGS_PATH, render_gpu_settings
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.fleet.kubelet_facts import KubeletState
 from provision.node_plan import Action, Disruption, FileContent, Item, KubeletVariables, Problem, Role
-from provision.planner.holders import describe_holders
+from provision.planner.drivers.holders import describe_holders
 from provision.planner.kubelet_rules import kubelet_problems, kubelet_warnings
 from provision.planner.part import Declared, Part, plan_files
 from provision.render.errors import EngineConfigError

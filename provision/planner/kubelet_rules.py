@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.node_plan import Problem
 from provision.render.kubelet import says
-from provision.spec.node_rules import MEMORY_SUM
-from provision.spec.quantities import parse_quantity, show_memory
+from provision.spec.rules.node import MEMORY_SUM
+from provision.spec.values.quantities import parse_quantity, show_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

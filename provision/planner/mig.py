@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role
-from provision.planner.holders import describe_holders, holders, is_offering
+from provision.planner.drivers.holders import describe_holders, holders, is_offering
 from provision.planner.part import plan_files
 from provision.render.mig_layout import MIG_LAYOUT_PATH, chosen_entries, render_mig_layout, wanted_devices
-from provision.spec.excerpt import few
-from provision.spec.mig_profiles import can_hold, instances, models_of, parse_profile
+from provision.spec.text.excerpt import few
+from provision.spec.values.mig_profiles import can_hold, instances, models_of, parse_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

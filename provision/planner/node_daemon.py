@@ -9,8 +9,8 @@ import msgspec
 from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
 from provision.payload.model import minor_of
 from provision.planner.device_classes import class_files, plan_removals
+from provision.planner.drivers.holders import DAEMON_UNIT
 from provision.planner.gpu_settings import plan_gpu_settings
-from provision.planner.holders import DAEMON_UNIT
 from provision.planner.mig import plan_mig
 from provision.planner.named_configs import config_files, plan_config_removals
 from provision.planner.part import (

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from provision.driver.catalogue import find_distribution
 from provision.driver.distributions.runfile import PERSISTENCED_UNIT
 from provision.node_plan import Action, NodePlan, Problem, Role, Roles
-from provision.planner.driver import changes_driver, loads_driver, plan_driver
-from provision.planner.holders import DAEMON_UNIT
+from provision.planner.drivers.driver import changes_driver, loads_driver, plan_driver
+from provision.planner.drivers.holders import DAEMON_UNIT
+from provision.planner.engines.kubernetes_engines import find_engine
+from provision.planner.engines.runtime import plan_runtime
 from provision.planner.kubelet import plan_kubelet
-from provision.planner.kubernetes_engines import find_engine
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.part import Part, is_restart_due
 from provision.planner.record import with_record
-from provision.planner.runtime import plan_runtime
 from provision.planner.tuning import changes_hugepages, plan_tuning
 from provision.products import recognise
 from provision.render.kubelet import declared_settings
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

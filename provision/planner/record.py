@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.node_plan import FileContent, NodeDaemonVariables, Role
-from provision.planner.holders import DAEMON_UNIT
+from provision.planner.drivers.holders import DAEMON_UNIT
 from provision.planner.part import Part, plan_files, timers_of
 from provision.render.declared import (
     DECLARED_RECORD,

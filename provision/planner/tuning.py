@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, TuningVariables
-from provision.planner.holders import describe_holders
+from provision.planner.drivers.holders import describe_holders
 from provision.planner.part import Declared, Part, plan_files
 from provision.render.tuning import (
     GRUB_PATH,

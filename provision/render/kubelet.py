@@ -17,8 +17,8 @@ from provision.render.errors import EngineConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from provision.spec.document import Document
     from provision.spec.model import Kubelet
+    from provision.spec.text.document import Document
 
 DROP_IN_NAME: Final = "99-grapnel.conf"
 _HEAD: Final = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
@@ -77,7 +77,7 @@ def says(merged: object, wanted: object) -> bool:
 
 
 def _read(text: str, path: str) -> Document:
-    from provision.spec.document import read_document  # noqa: PLC0415 - start-up time: few nodes declare any settings
+    from provision.spec.text.document import read_document  # noqa: PLC0415 - start-up time: few nodes declare any settings
 
     return read_document(text.encode("utf-8", "replace"), path)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 
 KUBELET_RECORD_PATH: Final = "/etc/grapnel/kubelet.json"
 _Path = Annotated[str, Meta(pattern=r"^(/[^\x00-\x1f\x7f]+)?$(?!\n)", max_length=4096)]

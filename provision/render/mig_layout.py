@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from provision.spec.mig_profiles import parse_profile
+from provision.spec.values.mig_profiles import parse_profile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 from provision.spec.model import Iommu
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import rich.text
 from rich.segment import Segment
 from rich.table import Table
 
-from provision.printable import printable
+from provision.base.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure
+from provision.base.printable import printable_json
 from provision.driver.preflight import Severity
 from provision.fleet.series import in_series
-from provision.printable import printable_json
 from provision.report.alike import failed_alike
 from provision.report.console import Text
 from provision.report.terminal import STATUS_STYLES, count, hanging, names

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Failure
+from provision.base.printable import printable_json
 from provision.node_plan import shown_plan
-from provision.printable import printable_json
 from provision.report.diffs import diffs_document
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.base.printable import printable_json
 from provision.fleet.series import in_series
-from provision.printable import printable_json
 from provision.products.recognise import problem_of
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
+from provision.base.printable import printable_json
 from provision.drift import Kind  # noqa: TC001 - msgspec resolves the annotations
 from provision.node_plan import Disruption, Role  # noqa: TC001 - msgspec resolves the annotations
-from provision.printable import printable_json
 from provision.report.mending import mending
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.base.printable import brief
 from provision.fleet.series import in_series
-from provision.printable import brief
 from provision.report.console import Text
 from provision.report.runs import STATE_STYLES
 from provision.report.terminal import age, count, hanging, names

@@ -30,8 +30,8 @@ from provision.report.terminal import (
     spread,
     waiting_words,
 )
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from provision.apply.model import NodeResult
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
     from provision.runner import TaskStarted
 
 Clock = Callable[[], float]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
 from provision.report.terminal import count, phase_words, waiting_words
-from provision.rollout.progress import NodeWaits, PhaseEntered
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from provision.apply.model import NodeResult
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 _LEFT: Final = re.compile(r" \([0-9:-]+ left\)")  # of a job, as the scheduler says it
 

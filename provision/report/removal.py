@@ -9,7 +9,7 @@ import msgspec
 
 from provision.apply.model import Failure
 from provision.apply.removal import Part, RemovalStep  # noqa: TC001 - msgspec resolves the annotations
-from provision.printable import printable_json
+from provision.base.printable import printable_json
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.apply.removal import NodeRemoval
-    from provision.rollout.cluster_removal import ClusterRemoval
+    from provision.rollout.verbs.cluster_removal import ClusterRemoval
 
     Removals = Mapping[str, NodeRemoval | Failure]
 

@@ -10,7 +10,7 @@ from provision.report.console import Text
 from provision.report.terminal import CELL_WIDTH, age, count, names
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.model import ChangeKind
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import WavePolicy
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.forecast import Forecast
+    from provision.rollout.interface.forecast import Forecast
     from provision.rollout.model import GpuPod
 
 

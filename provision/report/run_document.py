@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.printable import printable_json
+from provision.base.printable import printable_json
 
 if TYPE_CHECKING:
     from provision.runs.model import RunReport

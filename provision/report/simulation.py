@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 from rich.table import Table
 
-from provision.printable import printable_json
+from provision.base.printable import printable_json
 from provision.report.console import Text
 from provision.report.terminal import age, count, names
 from provision.rollout.model import Phase

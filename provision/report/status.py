@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
+from provision.base.printable import brief
 from provision.fleet.series import in_series
-from provision.printable import brief
 from provision.report.console import Text
 from provision.report.nodes import machine_facts, render_nodes
 from provision.report.terminal import age, count, hanging, names
-from provision.rollout.pause import RESUME
+from provision.rollout.interface.pause import RESUME
 from provision.rollout.status.situations import (
     AT_WORK,
     DONE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from provision.printable import printable_json
+from provision.base.printable import printable_json
 from provision.report.machine_document import (
     DeclaredDocument,
     MachineDocument,
@@ -23,7 +23,7 @@ from provision.runs.remedies import BARE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.rollout.pause import Pause
+    from provision.rollout.interface.pause import Pause
     from provision.rollout.status.model import FleetStatus, NodeStatus, StackSeen, Tenant
     from provision.runs.history import History
     from provision.runs.model import RunReport

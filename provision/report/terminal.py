@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from provision.report.console import Text
-    from provision.rollout.progress import PhaseEntered
+    from provision.rollout.interface.progress import PhaseEntered
 
 NAMES_SHOWN = 12
 HEAD_WIDTH = 40  # what a name may take of a line before the text behind it

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.executor import ThreadExecutor
-from provision.rollout.gates import NO_GATES
-from provision.rollout.instructions import Instructions
+from provision.rollout.interface.gates import NO_GATES
+from provision.rollout.interface.instructions import Instructions
+from provision.rollout.steps.executor import ThreadExecutor
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
-    from provision.rollout.cluster import Cluster
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.executor import Executor
-    from provision.rollout.gates import Gates
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.cluster import Cluster
+    from provision.rollout.interface.gates import Gates
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.step import Steps
+    from provision.rollout.steps.executor import Executor
 
 POLL_S: Final = 2.0
 

@@ -15,7 +15,6 @@ from operator import attrgetter, is_not, ne
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Note
-from provision.rollout.cluster import Change
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import Looked, members_of
 from provision.rollout.decision.outcome import RolloutResult
@@ -31,12 +30,13 @@ from provision.rollout.decision.snapshot import (
 )
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.evictions import Evictions
-from provision.rollout.executor import StepEnded
+from provision.rollout.interface.cluster import Change
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
+from provision.rollout.interface.standing import Standing
 from provision.rollout.model import Phase
 from provision.rollout.pace import Pace, pauses
-from provision.rollout.progress import NodeWaits, PhaseEntered
-from provision.rollout.standing import Standing
 from provision.rollout.states import entered, seen, stepped
+from provision.rollout.steps.executor import StepEnded
 
 if TYPE_CHECKING:
     import threading
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
     from provision.apply.model import NodeResult
     from provision.rollout.adapters import Adapters
-    from provision.rollout.cluster import NodeProblem
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.interface.cluster import NodeProblem
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.model import NodeView
-    from provision.rollout.pause import Pause
-    from provision.rollout.progress import RolloutObserver
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 RETRIES: Final = 10  # of one node in one process

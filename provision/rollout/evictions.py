@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import EvictionOutcome
 from provision.rollout.decision.leaving import has_to_leave
+from provision.rollout.interface.cluster import EvictionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
     from datetime import datetime
 
-    from provision.rollout.cluster import Cluster, Eviction
     from provision.rollout.decision.snapshot import Evict, NodeState
+    from provision.rollout.interface.cluster import Cluster, Eviction
 
 ASK_AGAIN: Final = timedelta(seconds=5)  # between two evictions of the same pod
 ASKED_AT_ONCE: Final = 256  # pods; the others are asked in the turns that follow, so that none takes long

@@ -9,18 +9,18 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Note, Status
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError, ConflictError
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from provision.apply.model import NodeResult
-    from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.interface.cluster import Cluster
+    from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.model import NodeView
-    from provision.rollout.progress import RolloutObserver
 
 _AS_DECLARED: Final = (Status.CONVERGED, Status.UNCHANGED)
 

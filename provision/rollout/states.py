@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.snapshot import StepResult, changed
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:

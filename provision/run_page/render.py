@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from provision.base.printable import printable
 from provision.fleet.series import in_series
-from provision.printable import printable
 from provision.run_page.lanes import lanes_of
 from provision.run_page.words import (
     because,

@@ -22,9 +22,9 @@ import zlib
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, cast
 
-from provision.plain_tar import open_plain, plain_members
-from provision.printable import printable
-from provision.regular_file import open_regular
+from provision.base.plain_tar import open_plain, plain_members
+from provision.base.printable import printable
+from provision.base.regular_file import open_regular
 from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from provision.asking import Deadline, https_proxy
-from provision.printable import printable
+from provision.base.asking import Deadline, https_proxy
+from provision.base.printable import printable
 from provision.runfile.archive import unusable
 from provision.runfile.errors import RunfileError
 

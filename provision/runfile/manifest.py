@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.printable import printable
+from provision.base.printable import printable
 from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
+from provision.base.strict_json import MalformedError, decode
 from provision.driver.distributions.runfile import MODULES, REVISION
 from provision.runfile import manifest as manifests
 from provision.runfile.archive import unpack, unusable
@@ -28,7 +29,6 @@ from provision.runfile.errors import RunfileError
 from provision.runfile.fetch import download, open_url
 from provision.runfile.layout import lay_out
 from provision.runfile.packages import describe_packages
-from provision.strict_json import MalformedError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

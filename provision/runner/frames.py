@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.printable import printable
+from provision.base.printable import printable
 from provision.runner.ailments import recognize
 from provision.runner.frames import BROKEN, Answer, decode_answer, decode_counts
 from provision.runner.model import NodeStats, Outcome, TaskDone, TaskStarted

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.printable import printable
+from provision.base.printable import printable
 from provision.runner.variables import render_variables
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
-from provision.errors import ExitCode
+from provision.base.errors import ExitCode
 from provision.rollout.model import Phase
 from provision.runs import events as happened
 from provision.runs.model import SCHEMA, Group, NodeReport, Note, RunReport, State, StepTotal, Trouble

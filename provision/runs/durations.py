@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from provision import strict_json
-from provision.errors import GrapnelError
-from provision.regular_file import read_regular
+from provision.base import strict_json
+from provision.base.errors import GrapnelError
+from provision.base.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 from provision.node_plan import Derived, Item, Problem  # noqa: TC001 - msgspec resolves the annotations
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from provision.apply.model import Assessment, Failure, NodeResult
-    from provision.rollout.progress import RolloutObserver, RolloutProgress
+    from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
     from provision.runs.events import RunEvent
 
 MAX_BYTES: Final = 64 * 1024 * 1024  # of steps; results are a few hundred bytes for each node

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.carried_out import step_name
 from provision.apply.model import Failure, NodeFinished, NodeTask, PassStarted, Staging
-from provision.rollout.progress import NodeWaits, PhaseEntered
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskStarted
 from provision.runs.events import (
     NodeEnded,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.apply.model import Assessment, NodeResult
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
     from provision.runner import TaskDone
     from provision.runs.events import RunEvent
 

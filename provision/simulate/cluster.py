@@ -6,15 +6,15 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.errors import ConflictError, HeldError, LeaseLostError, UnreachableError
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import GpuPod, NodeView, Record
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
     from provision.simulate.machine import Machine
     from provision.simulate.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.executor import Event, StepEnded
+from provision.rollout.steps.executor import Event, StepEnded
 
 if TYPE_CHECKING:
     import threading

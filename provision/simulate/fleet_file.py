@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.regular_file import read_beginning
+from provision.base.regular_file import read_beginning
 from provision.rollout.model import Phase
 from provision.simulate.fleet_model import SimulatedFleet
 from provision.simulate.scenario import BudgetModel, Faults, NodeModel, PodModel, Scenario, Spread
-from provision.spec.document import MAX_BYTES, UNREADABLE, read_document
 from provision.spec.errors import DeclarationError
 from provision.spec.load import failed
+from provision.spec.text.document import MAX_BYTES, UNREADABLE, read_document
 from provision.spec.validate import convert, examine
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.simulate.fleet_model import Duration, Durations, FaultRates, FleetSpec, Nodes
-    from provision.spec.document import Document
-    from provision.spec.findings import KeyPath
+    from provision.spec.text.document import Document
+    from provision.spec.text.findings import KeyPath
 
 _MINUTE_S = 60.0
 _WHOLE = 100.0

@@ -9,8 +9,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import NodeProblem
-from provision.rollout.forecast import Forecast, WaveForecast
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.interface.forecast import Forecast, WaveForecast
 from provision.rollout.model import Phase
 from provision.rollout.status.estimate import foreseeing, reckon
 from provision.simulate.chance import Chance

@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.policy import strictest
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 from provision.simulate.scenario import NodeModel, PodModel, Scenario, Spread
 

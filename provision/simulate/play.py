@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Engine
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 from provision.simulate.chance import Chance
 from provision.simulate.clock import VirtualTime
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Origin
-    from provision.rollout.standing import Standing
     from provision.rollout.step import StepOutcome
     from provision.simulate.scenario import NodeModel, Scenario
 

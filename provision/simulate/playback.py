@@ -7,14 +7,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.progress import PhaseEntered
+from provision.rollout.interface.progress import PhaseEntered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from provision.rollout.interface.progress import RolloutProgress
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Phase
-    from provision.rollout.progress import RolloutProgress
-    from provision.rollout.standing import Standing
     from provision.simulate.clock import VirtualTime
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC")

@@ -18,8 +18,8 @@ from provision.simulate.machine import Change
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from provision.rollout.interface.pause import Pause
     from provision.rollout.model import Origin
-    from provision.rollout.pause import Pause
     from provision.simulate.clock import VirtualTime
     from provision.simulate.machine import Machine, Pod
 

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
-from provision.regular_file import read_beginning
+from provision.base.regular_file import read_beginning
 from provision.spec.classes_beside import ClassFiles
-from provision.spec.device_rules import judge_together
-from provision.spec.document import MAX_BYTES, UNREADABLE, read_document
-from provision.spec.findings import Finding, dotted
-from provision.spec.mig_rules import CONFIG, judge_chosen, judge_config, unknown_layout
 from provision.spec.model import Mig, MigConfig
-from provision.spec.remark import error
+from provision.spec.rules.devices import judge_together
+from provision.spec.rules.mig import CONFIG, judge_chosen, judge_config, unknown_layout
+from provision.spec.rules.remark import error
+from provision.spec.text.document import MAX_BYTES, UNREADABLE, read_document
+from provision.spec.text.findings import Finding, dotted
 from provision.spec.validate import convert, examine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.spec.findings import KeyPath
     from provision.spec.model import DeviceClass, StackSpec
     from provision.spec.model.device_class import DeviceClassFile
-    from provision.spec.remark import Remark
+    from provision.spec.rules.remark import Remark
+    from provision.spec.text.findings import KeyPath
 
 CLASSES: Final[KeyPath] = ("plugin", "deviceClasses")
 _FILE: Final[KeyPath] = ("mig", "configFile")

@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.regular_file import read_beginning
-from provision.spec.device_rules import judge_class
-from provision.spec.document import UNREADABLE, read_document
-from provision.spec.findings import Finding, Place, Severity, dotted
+from provision.base.regular_file import read_beginning
 from provision.spec.model import DeviceClass
 from provision.spec.model.device_class import DeviceClassFile
 from provision.spec.ready_classes import SUFFIX, find_ready
+from provision.spec.rules.devices import judge_class
+from provision.spec.text.document import UNREADABLE, read_document
+from provision.spec.text.findings import Finding, Place, Severity, dotted
 from provision.spec.validate import convert, examine, nearest
 
 if TYPE_CHECKING:

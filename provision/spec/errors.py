@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.errors import GrapnelError
+from provision.base.errors import GrapnelError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.spec.findings import Finding
+    from provision.spec.text.findings import Finding
 
 
 class DeclarationError(GrapnelError):

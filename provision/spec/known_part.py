@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from msgspec import inspect as model
 
-from provision import decoding
-from provision.spec.document import UNREADABLE
-from provision.spec.findings import KeyPath, dotted
+from provision.base import decoding
 from provision.spec.kinds import fits, unwrap
 from provision.spec.model import StackSpec
+from provision.spec.text.document import UNREADABLE
+from provision.spec.text.findings import KeyPath, dotted
 from provision.spec.validate import nearest
 
 if TYPE_CHECKING:

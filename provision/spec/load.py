@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.regular_file import read_beginning
+from provision.base.regular_file import read_beginning
 from provision.spec.beside import Beside
-from provision.spec.document import MAX_BYTES, UNREADABLE, Document, read_document
 from provision.spec.errors import DeclarationError
-from provision.spec.findings import Finding, KeyPath, Severity, dotted, in_reading_order
 from provision.spec.known_part import as_far_as_known, known_part
 from provision.spec.model import GpuStack
 from provision.spec.other_tools import recognize
-from provision.spec.rules import judge_with_offers
+from provision.spec.rules.every import judge_with_offers
+from provision.spec.text.document import MAX_BYTES, UNREADABLE, Document, read_document
+from provision.spec.text.findings import Finding, KeyPath, Severity, dotted, in_reading_order
 from provision.spec.validate import convert, examine
 
 if TYPE_CHECKING:

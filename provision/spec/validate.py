@@ -2,7 +2,7 @@
 
 msgspec's own conversion stops at the first error; this walks the same types to the end. It never decides what is right
 by itself: msgspec is asked last, so a value that the model refuses cannot slip through. No rules across keys here
-(`provision.spec.rules`).
+(`provision.spec.rules.every`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 from msgspec import inspect as model
 
-from provision import decoding
-from provision.spec.document import UNREADABLE
-from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted
+from provision.base import decoding
 from provision.spec.kinds import WORDS, Kind, allowed, fits, matches, may_be_nothing, unwrap, word
 from provision.spec.model import StackSpec
+from provision.spec.text.document import UNREADABLE
+from provision.spec.text.findings import Finding, KeyPath, Place, Severity, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The rules across keys that the API server itself holds a GpuStack to, in CEL.
 
-All rules are `provision.spec.rules` and `local_keys`, which the controller judges by. Those that are here, too, are
-refused before they are stored: people see them at once, from whatever tool they apply with.
+All rules are `provision.spec.rules.every` and `local_keys`, which the controller judges by. Those that are here,
+too, are refused before they are stored: people see them at once, from whatever tool they apply with.
 """
 
 from __future__ import annotations

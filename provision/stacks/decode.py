@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision import decoding
+from provision.base import decoding
 from provision.spec.beside import Beside
-from provision.spec.findings import Place, Severity, dotted
 from provision.spec.known_part import as_far_as_known, known_part
-from provision.spec.label_selector import LabelSelector, Requirement
 from provision.spec.model import API_VERSION, StackSpec
-from provision.spec.rules import judge_with_offers
+from provision.spec.rules.every import judge_with_offers
+from provision.spec.text.findings import Place, Severity, dotted
 from provision.spec.validate import convert, examine
+from provision.spec.values.label_selector import LabelSelector, Requirement
 from provision.stacks.local_keys import local_keys
 from provision.stacks.model import Stack, Unreadable, WhenDeleted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from provision.spec.findings import Finding, KeyPath
+    from provision.spec.text.findings import Finding, KeyPath
     from provision.stacks.secret_hosts import SecretHosts
 
 SELECTOR: Final = "nodeSelector"

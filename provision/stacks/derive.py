@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.printable import brief
-from provision.spec.excerpt import few
+from provision.base.printable import brief
+from provision.spec.text.excerpt import few
 from provision.stacks.model import Unreadable
 from provision.stacks.status import (
     MAX_TROUBLES,

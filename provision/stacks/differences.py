@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.spec.findings import dotted
+from provision.spec.text.findings import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.spec.findings import KeyPath
     from provision.spec.model import StackSpec
+    from provision.spec.text.findings import KeyPath
 
 ABOUT_THE_WAY: Final = frozenset({"rollout", "scheduler"})  # how nodes are changed: no node is due for these
 _ABSENT: Final = object()

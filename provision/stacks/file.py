@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.spec.document import UNREADABLE, read_document
-from provision.spec.findings import Finding, Severity, dotted
 from provision.spec.known_part import known_part
 from provision.spec.load import failed, read_file
 from provision.spec.model import GpuStack
+from provision.spec.text.document import UNREADABLE, read_document
+from provision.spec.text.findings import Finding, Severity, dotted
 from provision.spec.validate import examine
 from provision.stacks.decode import OF_CLUSTERS, SELECTOR, decode_stack, read_selector, unkept
 from provision.stacks.model import Stack, Unreadable
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from provision.spec.document import Document
-    from provision.spec.findings import KeyPath
+    from provision.spec.text.document import Document
+    from provision.spec.text.findings import KeyPath
 
 _PART: Final = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
 

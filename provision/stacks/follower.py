@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision import decoding
+from provision.base import decoding
 from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.watch.mirror import number

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from provision.spec.label_selector import LabelSelector
     from provision.spec.model import StackSpec
+    from provision.spec.values.label_selector import LabelSelector
 
 
 class WhenDeleted(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.printable import printable
+from provision.base.printable import printable
 from provision.rollout.model import Phase
 from provision.rollout.status.advice import led
 from provision.rollout.status.situations import GIVE_UP

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from provision.base.printable import printable
 from provision.fleet.series import in_series
-from provision.printable import printable
 from provision.rollout.status import words
 from provision.rollout.status.words import facts_of, rows_of
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

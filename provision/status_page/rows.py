@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.printable import printable
-from provision.rollout.pause import RESUME
+from provision.base.printable import printable
+from provision.rollout.interface.pause import RESUME
 from provision.rollout.status.advice import led
 from provision.rollout.status.situations import SITUATIONS
 from provision.runs.remedies import BARE
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 from provision.status_page.looks import look_of
 from provision.status_page.machines import Machines, machines_document, machines_of, seconds
 

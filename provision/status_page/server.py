@@ -14,8 +14,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from provision.base.serving import BoundedHandler, BoundedServer, Limits
 from provision.rollout.status.metrics import CONTENT_TYPE
-from provision.serving import BoundedHandler, BoundedServer, Limits
 from provision.status_page.access import COOKIE, Door, is_from_elsewhere, is_of_our_page, is_our_host
 from provision.status_page.details import node_document
 

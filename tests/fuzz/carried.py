@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from provision.base.unpacking import BROKEN, open_gzip, open_xz
 from provision.bundle.errors import BundleError
 from provision.bundle.read import open_unpacked, unpack_bundle
 from provision.bundle.signature import read_signature
@@ -33,7 +34,6 @@ from provision.rollout.status.model import Seen
 from provision.status_page.details import node_document
 from provision.status_page.feed import Log
 from provision.status_page.rows import row_of
-from provision.unpacking import BROKEN, open_gzip, open_xz
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -37,7 +37,7 @@ from provision.jobs.seal import Seal
 from provision.jobs.wire import MARK, LineReader, LogError
 from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
-from provision.render import containerd, crio, docker
+from provision.render.engines import containerd, crio, docker
 from provision.render.errors import EngineConfigError
 from provision.runner import RunFinished, TaskDone
 from provision.runner.frames import Decoder, FrameError
@@ -58,7 +58,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.answer import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.errors import GrapnelError
+    from provision.base.errors import GrapnelError
     from provision.jobs.wire import Event
 
 # Without and with a kernel module of grapnel's: the second one looks at kernels, DKMS, signatures and space too.

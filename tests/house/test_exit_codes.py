@@ -13,8 +13,8 @@ import pytest
 from plugin import errors as node_errors
 from plugin.cli import exit_codes as of_node
 from plugin.cli.parser import build_parser as build_node_parser
+from provision.base.errors import ExitCode
 from provision.cli import VERBS, exit_codes, whole_parser
-from provision.errors import ExitCode
 from runtime_hook import errors as hook_errors
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from provision.driver_change import DriverChange, ModuleTarget
 from provision.fleet.facts import parse_facts
 from provision.payload.archive import write_archive
 from provision.payload.sources import find_sources
-from provision.render.base_spec import render_base_spec
-from provision.render.containerd import BASE_SPEC_PATH, render_containerd
+from provision.render.engines.base_spec import render_base_spec
+from provision.render.engines.containerd import BASE_SPEC_PATH, render_containerd
 from tests.worker import of_this_worker
 
 if TYPE_CHECKING:

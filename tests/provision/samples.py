@@ -29,7 +29,7 @@ from provision.fleet.facts import (
     parse_facts,
 )
 from provision.payload.model import Artifact, Payload
-from provision.planner.kernel_module import RELOAD_MARK
+from provision.planner.drivers.kernel_module import RELOAD_MARK
 from provision.planner.node_daemon import UNIT_PATH
 from provision.planner.part import RESTART_MARKS
 from provision.planner.plan import plan_node

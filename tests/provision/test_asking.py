@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.asking import Answer, Deadline, Question, TooLongError, ask, https_proxy
+from provision.base.asking import Answer, Deadline, Question, TooLongError, ask, https_proxy
 from tests import peers
 
 if TYPE_CHECKING:

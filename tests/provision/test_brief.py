@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.printable import MAX_BRIEF, brief
+from provision.base.printable import MAX_BRIEF, brief
 
 LONG = "x" * 90
 

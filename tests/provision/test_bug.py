@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from provision.bug import describe_bug, name_bug
-from provision.printable import printable
+from provision.base.bug import describe_bug, name_bug
+from provision.base.printable import printable
 
 PASSWORD = "hunter2hunter2"  # noqa: S105 - what must not be seen
 
@@ -47,4 +47,4 @@ def test_what_it_says_itself_is(error: Exception, reason: str) -> None:
 def test_a_bug_that_is_only_named_says_where_it_is() -> None:
     with pytest.raises(TypeError) as caught:
         printable(PASSWORD, limit=PASSWORD)  # type: ignore[arg-type]
-    assert name_bug(caught.value, "a run").startswith("a bug in a run: TypeError (provision/printable.py, line ")
+    assert name_bug(caught.value, "a run").startswith("a bug in a run: TypeError (provision/base/printable.py, line ")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from provision import decoding
-from provision.decoding import decoder_of
+from provision.base import decoding
+from provision.base.decoding import decoder_of
 from provision.fleet.facts import NodeFacts
 from provision.spec.model import StackSpec
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision import plain_tar
-from provision.plain_tar import MAX_HEADER_BYTES, open_plain, plain_members
+from provision.base import plain_tar
+from provision.base.plain_tar import MAX_HEADER_BYTES, open_plain, plain_members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

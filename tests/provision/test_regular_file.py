@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.base.regular_file import read_regular
 from provision.cluster.errors import KubeconfigError, StateFileError
 from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
 from provision.cluster.local.state_file import read_state
 from provision.payload.errors import PayloadError
 from provision.payload.store import MANIFEST, read_manifest
-from provision.regular_file import read_regular
 from provision.spec.errors import DeclarationError
 from provision.spec.load import load_declaration
 
 if TYPE_CHECKING:
-    from provision.errors import GrapnelError
+    from provision.base.errors import GrapnelError
 
 Reader = Callable[[Path], object]
 

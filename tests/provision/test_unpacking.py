@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.unpacking import BROKEN, MAX_MEMORY_BYTES, open_gzip, open_xz
+from provision.base.unpacking import BROKEN, MAX_MEMORY_BYTES, open_gzip, open_xz
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ class ActionModule(ControllerAction):
 def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
-    from provision.errors import GrapnelError  # noqa: PLC0415 - see above
+    from provision.base.errors import GrapnelError  # noqa: PLC0415 - see above
     from provision.fleet.load import assemble, read_inventory  # noqa: PLC0415 - see above
 
     try:
@@ -37,9 +37,9 @@ def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:
 
 def _declaration(file: str) -> Any:  # noqa: ANN401 - provision's types are unknown before `require_grapnel`
     """Return what the file says; without one the inventory says it all."""
-    from provision.spec.document import read_document  # noqa: PLC0415 - see above
     from provision.spec.load import Declaration, load_declaration  # noqa: PLC0415 - see above
     from provision.spec.model import GpuStack  # noqa: PLC0415 - see above
+    from provision.spec.text.document import read_document  # noqa: PLC0415 - see above
     from provision.spec.validate import convert  # noqa: PLC0415 - see above
 
     if file:

@@ -43,7 +43,7 @@ def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan or a failure: what is wrong with the facts of one node ends no other node's plan."""
     from provision.apply.planning.errors import LimitError  # noqa: PLC0415 - found only after `require_grapnel`
     from provision.apply.planning.limits import limit_this_process  # noqa: PLC0415 - see above
-    from provision.bug import describe_bug  # noqa: PLC0415 - see above
+    from provision.base.bug import describe_bug  # noqa: PLC0415 - see above
 
     doing = f"planning {name}"
     try:
@@ -58,13 +58,13 @@ def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
-    from provision.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
+    from provision.base.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
     from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
     from provision.node_plan import Role  # noqa: PLC0415 - see above
     from provision.payload.place import payload_folder  # noqa: PLC0415 - see above
     from provision.payload.store import load_payload  # noqa: PLC0415 - see above
     from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
-    from provision.planner.hand_edits import overwrite_edits  # noqa: PLC0415 - see above
+    from provision.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - see above
     from provision.planner.mig import expected_mig  # noqa: PLC0415 - see above
     from provision.planner.plan import plan_node  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above

@@ -48,7 +48,7 @@ def registered(task_vars: Mapping[str, Any], hosts: Iterable[str], name: str) ->
 
 def parsed_facts(given: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield the hosts with their facts, from what `facts` has returned for each; one with bad facts is left out."""
-    from provision.errors import GrapnelError  # noqa: PLC0415 - found only after `require_grapnel`
+    from provision.base.errors import GrapnelError  # noqa: PLC0415 - found only after `require_grapnel`
     from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
 
     for host, answer in given.items():

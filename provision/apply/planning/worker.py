@@ -13,9 +13,9 @@ from typing import BinaryIO
 from provision.apply.planning.errors import LimitError
 from provision.apply.planning.limits import limit_this_process
 from provision.apply.planning.wire import LENGTH, Answer, Question, Setup, encode_frame
-from provision.bug import describe_bug
-from provision.decoding import decoder_of
-from provision.errors import GrapnelError
+from provision.base.bug import describe_bug
+from provision.base.decoding import decoder_of
+from provision.base.errors import GrapnelError
 from provision.planner.plan import plan_node
 
 

@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.nodes.locks import Locks
     from provision.cluster.kubernetes.pods.pod_rules import PodRules
     from provision.cluster.machine import Machine
-    from provision.rollout.cluster import Change, Eviction, NodeProblem
+    from provision.rollout.interface.cluster import Change, Eviction, NodeProblem
+    from provision.rollout.interface.node_marks import MarkChange, NodeMarks
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
+    from provision.rollout.interface.tenancy import TenancyChange, TenancyOrder
     from provision.rollout.model import GpuPod, NodeView, Record
-    from provision.rollout.node_marks import MarkChange, NodeMarks
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
-    from provision.rollout.tenancy import TenancyChange, TenancyOrder
 
 _ATTEMPTS: Final = 5
 _ONE_BY_ONE: Final = 50  # up to so many Nodes are looked at once by themselves, where the cluster may have thousands

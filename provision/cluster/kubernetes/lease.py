@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
 
 DURATION_S: Final = 45  # after this long without a sign of life another engine may go on
 RENEW_S: Final = 10.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.rollout.node_marks import MarkChange, NodeMarks
+    from provision.rollout.interface.node_marks import MarkChange, NodeMarks
 
 _FEW: Final = 8  # up to so many Nodes are read one by one
 _ATTEMPTS: Final = 5

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from provision.base.printable import printable
 from provision.cluster.kubernetes.nodes.others import OWN_REASON
-from provision.printable import printable
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:

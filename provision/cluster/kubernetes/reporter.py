@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.apply.model import Note
+from provision.base.printable import brief
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.notices import NAMESPACE, Notice, Remark, conditions, event, event_name, heartbeats
-from provision.printable import brief
 from provision.rollout.errors import ClusterError
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import PhaseEntered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.kubernetes.objects import Node
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.progress import RolloutProgress
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.progress import RolloutProgress
+    from provision.rollout.interface.standing import Standing
 
 MAX_WAITING: Final = 2000
 PAUSE_S: Final = 0.1  # between two nodes: ten a second, of the hundreds that an API server takes

@@ -24,17 +24,17 @@ from provision.cluster.local.state_file import (
 from provision.cluster.pause import as_pause
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import document_of, record_of
-from provision.rollout.cluster import Eviction, EvictionOutcome, OneByOne
 from provision.rollout.errors import ConflictError, HeldError
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome, OneByOne
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import GpuPod, Record
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
 
 PUBLISH_S: Final = 1.0  # between two changes of what is published
 _ATTEMPTS: Final = 20

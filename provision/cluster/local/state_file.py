@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from provision import strict_json
+from provision.base import strict_json
+from provision.base.regular_file import read_regular
+from provision.base.strict_json import MalformedError
 from provision.cluster.errors import StateFileError
 from provision.cluster.pause import PauseDocument  # noqa: TC001 - msgspec resolves the annotation
 from provision.cluster.record import RecordDocument  # noqa: TC001 - msgspec resolves the annotation
-from provision.regular_file import read_regular
-from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

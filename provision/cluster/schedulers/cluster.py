@@ -16,8 +16,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.errors import ConflictError
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.model import ChangeKind, NodeView, Phase
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from provision.cluster.local.cluster import LocalCluster
     from provision.cluster.schedulers.scheduler import Scheduler, SchedulerNode
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import GpuPod, Record
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
 
 MAINTENANCE: Final = "maintenance"
 REGISTERS: Final = timedelta(minutes=2)  # for slurmd to register after a boot: ssh answers before it has started

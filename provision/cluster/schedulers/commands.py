@@ -12,9 +12,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from provision.base.printable import printable
 from provision.cluster.errors import SchedulerError
 from provision.cluster.schedulers.scheduler import SchedulerNode
-from provision.printable import printable
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Job, Phase
 

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
-from provision.printable import printable
+from provision.base.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

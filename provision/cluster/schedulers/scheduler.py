@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
     from provision.rollout.model import Job, NodeView
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.errors import GrapnelError
-from provision.spec.excerpt import few
+from provision.base.errors import GrapnelError
+from provision.spec.text.excerpt import few
 from provision.stacks.writer import FINALIZER
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.model import Day
-from provision.spec.time_zones import find_zone, moment_of
+from provision.spec.values.time_zones import find_zone, moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     """Return the actions of this moment; the same snapshot always gives the same ones."""
     census = take_census(snapshot, policy.soak, now)
-    domains, hours = Domains(snapshot.nodes, snapshot.domains, snapshot.looked), opening_hours(census.nodes, policy, now)
+    domains, hours = (
+        Domains(snapshot.nodes, snapshot.domains, snapshot.looked),
+        opening_hours(census.nodes, policy, now),
+    )
     actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
     left = (*census.unable, *census.failed, *census.replaced)
     waiting.update((node.name, node.obstacle) for node in left if node.obstacle)

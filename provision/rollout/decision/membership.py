@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from provision.rollout.model import ChangeKind, Phase
-from provision.spec.shares import count_of
+from provision.spec.values.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.rollout.standing import Members
+from provision.rollout.interface.standing import Members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from provision.rollout.decision.calendar import calendar_of
 from provision.spec.model import Gate, Rollout
-from provision.spec.shares import count_of
+from provision.spec.values.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from provision.rollout.decision.calendar import Calendar
-    from provision.rollout.pause import Pause
+    from provision.rollout.interface.pause import Pause
     from provision.spec.model import Wave, Zones
 
 

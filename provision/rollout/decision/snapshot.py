@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.decision.domains import Looked
-    from provision.rollout.gates import GateState
+    from provision.rollout.interface.gates import GateState
+    from provision.rollout.interface.pause import Pause
     from provision.rollout.model import Origin
-    from provision.rollout.pause import Pause
 
 LOST_TIMEOUT: Final = timedelta(minutes=30)
 

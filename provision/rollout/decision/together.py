@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
-from provision.spec.excerpt import few
+from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

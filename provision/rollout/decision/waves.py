@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.census import Census
     from provision.rollout.decision.policy import Policy, WavePolicy
     from provision.rollout.decision.snapshot import NodeState, Snapshot
-    from provision.rollout.gates import GateState
+    from provision.rollout.interface.gates import GateState
 
 _NAMED: Final = 3
 

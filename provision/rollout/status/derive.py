@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.undoing import is_declared
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.status import situations
 from provision.rollout.status.estimate import Measures, left_of_fleet, measure
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import NodeView, Record
-    from provision.rollout.standing import Standing
     from provision.rollout.status.model import Seen
     from provision.rollout.status.reported import Reported
     from provision.rollout.status.situations import Situation

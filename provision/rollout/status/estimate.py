@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.forecast import WaveForecast
+from provision.rollout.interface.forecast import WaveForecast
 from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Record
-    from provision.rollout.standing import Standing
 
 ORDER: Final = tuple(phase for phase in Phase if not phase.is_over and phase is not Phase.ROLLBACK)
 _OPTIONAL: Final = frozenset({Phase.JOBS})  # not every node waits for jobs

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import NodeView, Record
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
     from provision.rollout.status.reported import Reported
     from provision.rollout.status.situations import Situation
     from provision.spec.model import Driver, Plugin

@@ -14,7 +14,7 @@ import pytest
 from provision.cluster.kubernetes.lease import holder_now
 from provision.controller.uninstall.workload import Workload
 from provision.jobs.manifest import label_of
-from provision.rollout.cluster import EvictionOutcome
+from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.model import NodeView
 from tests.attack.cluster import naive
 from tests.attack.cluster.identities import MERGE, OURS, THEIRS, Identity, path_of

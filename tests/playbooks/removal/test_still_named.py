@@ -14,9 +14,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
 
-from provision.render import containerd, crio, docker
-from provision.render.base_spec import render_base_spec
-from provision.render.kubernetes_engines import BASE_TEMPLATE, Written, render_kubernetes_drop_in, render_template
+from provision.render.engines import containerd, crio, docker
+from provision.render.engines.base_spec import render_base_spec
+from provision.render.engines.kubernetes_engines import (
+    BASE_TEMPLATE,
+    Written,
+    render_kubernetes_drop_in,
+    render_template,
+)
 from tests.playbooks.fakes import Systemd
 from tests.playbooks.removal.node import ALL, set_up, teach_packages
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from provision.apply.context import Planner
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 COLLECTION = Path("/collection")
 WANTED = ("driver", "runtime")

@@ -12,8 +12,8 @@ from provision.apply.converge import assess
 from provision.apply.errors import CanceledError
 from provision.apply.fleet import apply_all
 from provision.apply.model import Failure, NodeResult, Status
+from provision.base.errors import GrapnelError
 from provision.cli.debug import show_bugs
-from provision.errors import GrapnelError
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_packages
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from provision.driver import repository
 from provision.driver.catalogue import find_distribution
 from provision.fleet.facts import AvailablePackage
 from provision.node_plan import Problem, Role, Roles
-from provision.planner.driver_choice import request_packages
+from provision.planner.drivers.choice import request_packages
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from tests.provision.apply.fakes import COLLECTION, Watcher
 from tests.provision.samples import as_json, edit_file, make_facts, make_stack, plan, replace

@@ -11,7 +11,7 @@ import pytest
 from provision.cli.apply import apply_nodes
 from provision.cli.plan import show_plans
 from provision.rollout.errors import ClusterError
-from provision.rollout.tenancy import NO_KUBERNETES, TenancyChange, TenancyOrder
+from provision.rollout.interface.tenancy import NO_KUBERNETES, TenancyChange, TenancyOrder
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of
 from tests.provision.rollout.fakes import NEW, FakeCluster
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from provision.apply.model import NodeResult, Status
+from provision.base.errors import UsageError
 from provision.cli import apply as apply_verb
 from provision.cli import plan as plan_verb
 from provision.cli.apply import apply_nodes, exit_code
 from provision.cli.plan import show_plans
 from provision.cluster import Machine
-from provision.errors import UsageError
 from provision.payload.place import payload_folder
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of
 

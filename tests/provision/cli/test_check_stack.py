@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.base.errors import UsageError
 from provision.cli.apply import claim_of
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cluster import LocalCluster, Machine
 from provision.cluster.errors import KubeconfigError
-from provision.errors import UsageError
 from provision.fleet.endpoint import Endpoint
 from provision.fleet.model import Fleet, FleetNode
 from provision.spec.model import GpuStack

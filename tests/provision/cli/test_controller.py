@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from provision.base.errors import ExitCode
 from provision.cli import main
 from provision.cli.controller import run_beside_signals
-from provision.errors import ExitCode
 from provision.rollout.errors import LeaseLostError
 
 

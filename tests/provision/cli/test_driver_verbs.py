@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.removal import Part
+from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.cluster import open_scope, with_unnamed
 from provision.cli.driver_verb import change_drivers, show_verb, verb_arguments
 from provision.cli.options import load_fleet
-from provision.errors import GrapnelError
-from provision.rollout.pause import Pause
-from provision.rollout.removing import Removing
-from provision.rollout.verb_plan import DriverVerb, Extent
+from provision.rollout.interface.pause import Pause
+from provision.rollout.verbs.plan import DriverVerb, Extent
+from provision.rollout.verbs.removing import Removing
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from provision.rollout.verb_plan import AnyVerb
+    from provision.rollout.verbs.plan import AnyVerb
     from provision.runner import RunRequest
 
 REMOVE = Removing(parts=frozenset({Part.DRIVER}))

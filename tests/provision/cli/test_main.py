@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision import __version__
+from provision.base.errors import GrapnelError
 from provision.cli import VERBS, main
-from provision.errors import GrapnelError
 
 if TYPE_CHECKING:
     import argparse

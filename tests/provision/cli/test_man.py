@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from provision.base.errors import ExitCode
 from provision.cli import VERBS, whole_parser
 from provision.cli.completion import arguments_of
 from provision.cli.exit_codes import OF_VERBS
 from provision.cli.man import ENVIRONMENT, _below, _text, page
-from provision.errors import ExitCode
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.apply import apply_nodes
 from provision.cluster import LocalCluster, state_file_path
-from provision.errors import GrapnelError
 from provision.fleet.sources import inventory_key
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of
 from tests.provision.rollout.fakes import NEW, NOON, record
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.base.errors import GrapnelError, UsageError
 from provision.cli import main
 from provision.cli.reboot import parse_moment, reboot_nodes, show_plan
-from provision.errors import GrapnelError, UsageError
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from tests.provision.apply.fakes import context, scope_of
 from tests.provision.rollout.fakes import OLD, record
 from tests.provision.rollout.reboots import Machines

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from provision.base.errors import GrapnelError
 from provision.cli import apply as apply_verb
 from provision.cli import main
 from provision.cli.apply import apply_nodes
 from provision.cli.recording import Run, recorded
-from provision.errors import GrapnelError
 from provision.fleet.model import Fleet
 from provision.spec.model import GpuStack, StackSpec
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of

@@ -14,8 +14,8 @@ from provision.cli.cluster_removal import with_classes
 from provision.cli.driver_verb import change_drivers, show_verb
 from provision.fleet.load import load
 from provision.rollout.errors import ClusterError
-from provision.rollout.node_marks import MarkChange
-from provision.rollout.removing import Removing
+from provision.rollout.interface.node_marks import MarkChange
+from provision.rollout.verbs.removing import Removing
 from tests.provision.apply.fakes import cluster_of, context, scope_of
 from tests.provision.cli.test_remove import Nodes, answer, nodes_with, said
 from tests.provision.rollout.fakes import NEW

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from provision.base.errors import GrapnelError, UsageError
 from provision.cli.serve import parse_address, read_token, serve, settings_of
 from provision.cli.status import configure
-from provision.errors import GrapnelError, UsageError
 from tests.provision.status_page.fleets import FakeReader, fleet
 
 ROOT = Path(__file__).parents[3]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from provision.base.errors import UsageError
 from provision.cli import main
 from provision.cli.simulate import read_failures
-from provision.errors import UsageError
 from provision.simulate.scenario import Faults
 
 SAMPLES = Path(__file__).parents[3] / "docs" / "contracts" / "simulation-fleet" / "good"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from provision.base.errors import UsageError
 from provision.cli import main
 from provision.cli.status import show_status, watch_status
 from provision.cluster import LocalCluster, state_file_path
-from provision.errors import UsageError
 from provision.fleet.sources import inventory_key
 from provision.rollout.errors import UnreachableError
+from provision.rollout.interface.standing import Members
 from provision.rollout.model import Phase
-from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
 from provision.rollout.status.reported import Drift, User
 from provision.runs.history import History, LastResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
     from provision.rollout.model import NodeView
 
 SCHEMA = json.loads(CONTRACTS.joinpath("status", "schema.json").read_text())

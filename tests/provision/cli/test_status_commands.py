@@ -13,8 +13,8 @@ from provision.cli import main
 from provision.cli.status import show_status
 from provision.cluster import LocalCluster, state_file_path
 from provision.fleet.sources import inventory_key
-from provision.rollout.pause import Pause
-from provision.rollout.standing import Members
+from provision.rollout.interface.pause import Pause
+from provision.rollout.interface.standing import Members
 from provision.runs.remedies import Invocation
 from tests.provision.cli.test_status import DONE, FAILED, SCHEMA, FakeReader, read, seen
 from tests.provision.rollout.fakes import view

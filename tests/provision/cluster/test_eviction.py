@@ -8,7 +8,7 @@ from provision.cluster.errors import ForbiddenError
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import Answer
 from provision.cluster.kubernetes.pods.eviction import evict
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 

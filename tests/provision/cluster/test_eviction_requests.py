@@ -13,7 +13,7 @@ from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.pods.evictions.answer import Answer, GivenUp, Unanswered, UnderWay, read_answer
 from provision.cluster.kubernetes.pods.evictions.objects import EvictionRequest, Progress
 from provision.cluster.kubernetes.pods.evictions.requests import EvictionRequests
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, answer, refusal
 

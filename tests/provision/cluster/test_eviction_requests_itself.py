@@ -17,7 +17,7 @@ from provision.cluster.kubernetes.nodes.marks import UPGRADE
 from provision.cluster.kubernetes.nodes.others import SKIP
 from provision.cluster.kubernetes.pods.pod_rules import TAINT
 from provision.cluster.node_requests import KubernetesRequests
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.requests import abandon
 from tests.provision.cluster.foreseen import steps_between

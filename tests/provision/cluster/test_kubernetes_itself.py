@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster import Machine
-from provision.rollout.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.errors import ConflictError, RuntimeClassError
+from provision.rollout.interface.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 from tests.provision.cluster.stage import wait_until
 

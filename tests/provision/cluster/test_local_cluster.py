@@ -15,8 +15,8 @@ import pytest
 from provision.cluster import LocalCluster, state_file_path
 from provision.cluster.errors import StateFileError
 from provision.cluster.local.state_file import read_state
-from provision.rollout.cluster import Cluster, Eviction, EvictionOutcome
 from provision.rollout.errors import ConflictError, HeldError
+from provision.rollout.interface.cluster import Cluster, Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod, NodeView, Phase
 from tests.provision.cluster.samples import RECORD
 

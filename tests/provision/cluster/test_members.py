@@ -17,8 +17,8 @@ from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import Engine
 from provision.rollout.errors import HeldError
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Job, NodeView, Origin, Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.step import StepOutcome
 from provision.spec.model import Commands, Scheduler, SchedulerKind, Slurm, StackSpec
 from tests.provision.cluster.test_scheduled_cluster import FakeScheduler
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.model import Observer
-    from provision.rollout.cluster import Cluster
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.cluster import Cluster
+    from provision.rollout.interface.progress import RolloutProgress
 
 SLURM = StackSpec(scheduler=Scheduler(kind=SchedulerKind.SLURM, slurm=Slurm(command=("ssh", "slurm1"))))
 COMMANDS = Commands(drain=("a", "{node}"), is_drained=("b", "{node}"), resume=("c", "{node}"))

@@ -16,7 +16,7 @@ from provision.cluster.kubernetes.watch.mirror import NodeCopy, NodeMirror, PodC
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
 
 RULES = PodRules(resources=frozenset())
 KEYS = [("jobs", "a"), ("jobs", "b"), ("web", "a")]

@@ -12,8 +12,8 @@ from provision.cluster.reader import StateFileReader
 from provision.cluster.schedulers.cluster import ScheduledCluster
 from provision.cluster.schedulers.scheduler import SchedulerNode
 from provision.rollout.errors import UnreachableError
+from provision.rollout.interface.standing import Standing
 from provision.rollout.model import NodeView, Phase
-from provision.rollout.standing import Standing
 from provision.rollout.status.model import Seen, Tenant
 from tests.provision.cluster.test_scheduled_cluster import FakeScheduler
 from tests.provision.rollout.fakes import MINUTE, NOON, record, view
@@ -21,7 +21,7 @@ from tests.provision.rollout.fakes import MINUTE, NOON, record, view
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
 
 STANDING = Standing(
     began=NOON, time=NOON, at_once=1, soak=timedelta(0), out=frozenset({"k1"}), waiting={"s1": "waits for k1: swap"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from provision.cluster.kubernetes.nodes.names import match_nodes
 from provision.cluster.kubernetes.objects import Node
 from provision.cluster.machine import Machine
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 from tests.provision.cluster.samples import node
 
 WHERE = "cluster x"

@@ -15,7 +15,7 @@ from provision.cluster.kubernetes.nodes.node_marks import MARKS, compare_marks, 
 from provision.cluster.kubernetes.objects import Node
 from provision.cluster.kubernetes.watch.mirror import essence
 from provision.rollout.errors import ConflictError
-from provision.rollout.node_marks import MarkChange, NodeMarks, declared_marks
+from provision.rollout.interface.node_marks import MarkChange, NodeMarks, declared_marks
 from tests.provision.cluster.fakes import ScriptedServer, answer, refusal
 from tests.provision.samples import make_stack
 

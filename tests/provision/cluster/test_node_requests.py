@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.base.errors import UsageError
 from provision.cluster import LocalCluster
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.nodes.marks import NVIDIA_STATE, UPGRADE
 from provision.cluster.kubernetes.nodes.others import SKIP
 from provision.cluster.node_requests import KubernetesRequests, StateFileRequests
 from provision.cluster.record import decode_record, encode_record
-from provision.errors import UsageError
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import Phase
 from provision.rollout.requests import abandon, retry, skip, uncordon, unskip

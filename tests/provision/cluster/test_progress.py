@@ -11,7 +11,7 @@ import pytest
 
 from provision.cluster.errors import RecordError
 from provision.cluster.progress import MAX_BYTES, MAX_REASONS, decode_progress, encode_progress
-from provision.rollout.standing import Members, Standing
+from provision.rollout.interface.standing import Members, Standing
 from tests.provision.cluster.samples import NOW
 from tests.schema import require_schema
 

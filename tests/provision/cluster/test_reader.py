@@ -20,8 +20,8 @@ from provision.cluster.machine import Machine
 from provision.cluster.progress import encode_progress
 from provision.cluster.reader import LIST_S, KubernetesReader, StateFileReader
 from provision.cluster.record import encode_record
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import HeldError
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.status.advice import unled
 from provision.rollout.status.derive import fleet_status

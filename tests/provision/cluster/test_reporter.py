@@ -19,8 +19,8 @@ from provision.cluster.kubernetes.objects import Metadata, Node
 from provision.cluster.kubernetes.permissions import TELLING
 from provision.cluster.kubernetes.reporter import MAX_WAITING, NodeReporter
 from provision.rollout.errors import UnreachableError
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
 from tests.provision.cluster.fakes import answer, refusal
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_progress import STANDING

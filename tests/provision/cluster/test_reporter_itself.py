@@ -8,8 +8,8 @@ import pytest
 
 from provision.cluster.kubernetes.nodes.others import UPGRADE_CONDITION
 from provision.cluster.kubernetes.notices import LIFECYCLE
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import PhaseEntered
 
 if TYPE_CHECKING:
     from tests.provision.cluster.stage import Stage

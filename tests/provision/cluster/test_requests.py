@@ -15,8 +15,8 @@ from provision.cluster.local.state_file import editing, read_state
 from provision.cluster.pause import MAX_TEXT, PAUSE, decode_pause, encode_pause
 from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses
 from provision.rollout.errors import ClusterError
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from tests.provision.cluster.fakes import Clock, LeaseServer
 from tests.provision.cluster.samples import RECORD
 from tests.provision.contracts.schemas import CONTRACTS

@@ -10,8 +10,8 @@ import pytest
 from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.schedulers.cluster import REGISTERS, ScheduledCluster, reason_of
 from provision.cluster.schedulers.scheduler import SchedulerNode
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ConflictError
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Job, NodeView, Phase
 from tests.provision.rollout.fakes import NEW, record
 

@@ -10,7 +10,7 @@ import pytest
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.tenancy.served import look
 from provision.render.kueue import KUEUE_KINDS
-from provision.rollout.tenancy import TenancyOrder
+from provision.rollout.interface.tenancy import TenancyOrder
 from provision.spec.model import Tenancy
 from tests.provision.cluster.fakes import answer, refusal
 

@@ -16,7 +16,7 @@ from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.kubernetes.permissions import QUEUES, TENANCY_GRANT, TENANTS
 from provision.cluster.kubernetes.tenancy.keeper import TenancyKeeper
-from provision.rollout.tenancy import TenancyOrder
+from provision.rollout.interface.tenancy import TenancyOrder
 from provision.spec.model import Tenancy
 from provision.spec.validate import convert
 from tests.provision.cluster.stage import wait_until
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.rollout.tenancy import TenancyChange
+    from provision.rollout.interface.tenancy import TenancyChange
     from tests.provision.cluster.stage import Stage
 
 _NUMBERS = itertools.count(1)

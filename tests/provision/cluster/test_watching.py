@@ -17,8 +17,8 @@ from provision.cluster.kubernetes.api.transport import Transport
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.cluster.kubernetes.watch.informer import FEW
-from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.errors import ConflictError, UnreachableError
+from provision.rollout.interface.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.model import NodeView, Phase
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.kubernetes.watch.informer import FEW
-from provision.rollout.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.errors import UnreachableError
+from provision.rollout.interface.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.model import NodeView
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until

@@ -14,8 +14,8 @@ from provision.cluster.record import encode_record
 from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts
 from provision.controller.blockers import LATE_S, Blockers, blockers_of, is_lifted, returned
 from provision.controller.nodes import NodeBook, see
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from tests.provision.controller.samples import node, record, seen
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from provision.controller.rounds import HoldingRunner
 from provision.rollout.errors import ClusterError
-from provision.rollout.instructions import Instructions
+from provision.rollout.interface.instructions import Instructions
 from provision.runner import RunFinished, RunRequest, RunStatus
 from tests.provision.apply.fakes import FakeFleet, FakeNode
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from provision.base.errors import ExitCode
 from provision.cli import main
 from provision.cli.status import configure, open_reader
 from provision.cluster.kubernetes.permissions import VIEW_GRANT
-from provision.errors import ExitCode
 from provision.status_page.feed import Feed
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import operator

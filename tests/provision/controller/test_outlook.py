@@ -10,9 +10,9 @@ import pytest
 
 from provision.controller.fingerprint import Part, differences, of_node, of_payload, of_spec, of_stack, of_try, part
 from provision.controller.outlook import ASKED, DRIFTED, JOINS, NEVER, Comes, Moment, Outlook, outlook_of
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from tests.provision.controller.fleet import PAYLOAD
 from tests.provision.controller.samples import record, seen
 from tests.provision.rollout.fakes import NOON, view

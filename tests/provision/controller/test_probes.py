@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.base.errors import GrapnelError
+from provision.base.serving import Limits
 from provision.controller.counts import Counts, StackCounts
 from provision.controller.metrics import render_controller
 from provision.controller.probes import Probes
-from provision.errors import GrapnelError
-from provision.serving import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from provision.controller.board import Board, combine
 from provision.controller.choice import choose
 from provision.controller.fingerprint import of_node, of_try
 from provision.controller.standings import DRIFTED, NEXT, SILENT, stands
+from provision.rollout.interface.standing import Members, Standing
 from provision.rollout.model import Phase
-from provision.rollout.standing import Members, Standing
 from provision.stacks.derive import NodeIs, Stands
 from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.rollout.fakes import MINUTE, NOON

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.controller.tenants import AGAIN_S, SOON_S, TenancyDesk
-from provision.spec.label_selector import LabelSelector
 from provision.spec.model import StackSpec
 from provision.spec.validate import convert
+from provision.spec.values.label_selector import LabelSelector
 from provision.stacks.model import Stack
 from tests.provision.cluster.fakes import Clock
 from tests.provision.cluster.stage import wait_until

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.base.errors import GrapnelError
 from provision.cluster.kubernetes import lease, uninstalling
 from provision.cluster.kubernetes.objects import Metadata
 from provision.cluster.kubernetes.uninstall_mark import UNINSTALLING
@@ -18,7 +19,6 @@ from provision.controller import loop
 from provision.controller.uninstall import ending
 from provision.controller.uninstall.ending import Ending
 from provision.controller.uninstall.workload import Deployment, DeploymentSpec, DeploymentStatus, Pod
-from provision.errors import GrapnelError
 from provision.stacks.writer import FINALIZER
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 

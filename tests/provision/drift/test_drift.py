@@ -8,8 +8,8 @@ import pytest
 
 from provision.drift import Comparison, Kind, Subject, differences_of, group
 from provision.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
-from provision.planner.hand_edits import overwrite_edits
-from provision.render.containerd import DROP_IN_PATH
+from provision.planner.engines.hand_edits import overwrite_edits
+from provision.render.engines.containerd import DROP_IN_PATH
 from tests.provision.planner.test_drift import DRIFT, PIN_PATH
 from tests.provision.samples import (
     configured,

@@ -8,7 +8,7 @@ from provision.drift import Origin, differences_of, origins
 from provision.fleet.errors import FactsError
 from provision.fleet.facts import NodeFacts, parse_facts
 from provision.fleet.traces import FileTrace, PackageTrace, ServiceTrace, Traces
-from provision.render.containerd import DROP_IN_PATH
+from provision.render.engines.containerd import DROP_IN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     as_json,

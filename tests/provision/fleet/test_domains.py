@@ -9,11 +9,11 @@ import pytest
 from provision.fleet.domains import judge_domain, members_by_group
 from provision.fleet.endpoint import Endpoint
 from provision.fleet.model import FleetNode
-from provision.spec.findings import Severity
+from provision.spec.text.findings import Severity
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
-    from provision.spec.remark import Remark
+    from provision.spec.rules.remark import Remark
 
 RACKS = {"domains": {"groups": ["rack1", "rack2"]}, "maxUnavailable": 4, "maxParallel": 4}
 

@@ -6,8 +6,8 @@ from provision.fleet.endpoint import Endpoint
 from provision.fleet.inventory import Host
 from provision.fleet.levels import Contribution, Variable, merge_node, said
 from provision.fleet.model import FleetNode, Level, Origin
-from provision.spec.document import read_document
 from provision.spec.model import Capability, Repository, StackSpec
+from provision.spec.text.document import read_document
 
 
 def group(name: str, content: object) -> Contribution:

@@ -13,14 +13,14 @@ from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import parse_inventory
 from provision.fleet.load import assemble, load
 from provision.spec.errors import DeclarationError
-from provision.spec.excerpt import render_findings
-from provision.spec.findings import Severity
 from provision.spec.load import load_declaration
+from provision.spec.text.excerpt import render_findings
+from provision.spec.text.findings import Severity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.errors import GrapnelError
+    from provision.base.errors import GrapnelError
     from provision.fleet.model import Fleet
 
 HEAD = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.errors import ExitCode
 from provision.gpu_operator.convert import LABEL
 from tests.provision.cluster.stage import wait_until
 from tests.provision.controller.fleet import World

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.errors import GrapnelError
+from provision.base.errors import GrapnelError
 from provision.notify.metrics_file import MetricsFile
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import record, state, view

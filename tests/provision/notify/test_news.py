@@ -11,9 +11,9 @@ import pytest
 
 from provision.notify.listeners import Listeners
 from provision.notify.news import Newsroom, encode
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
+from provision.rollout.interface.standing import Members
 from provision.rollout.model import Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
-from provision.rollout.standing import Members
 from tests.provision.contracts.schemas import CONTRACTS, render_schema
 from tests.provision.rollout.fakes import NOON
 from tests.provision.rollout.status.test_derive import standing
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from provision.notify.news import Message
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.progress import RolloutProgress
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.progress import RolloutProgress
+    from provision.rollout.interface.standing import Standing
 
 WAVES = (Members("wave 1 of 2 (canary)", ("n1",)), Members("wave 2 of 2", ("n2", "n3")))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.fleet.facts import Engine, NodeFacts
-from provision.render import containerd, crio, docker
+from provision.render.engines import containerd, crio, docker
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     RUNNING,

@@ -12,8 +12,8 @@ from provision.fleet.kernel_facts import KernelState
 from provision.fleet.kubelet_facts import KubeletState
 from provision.fleet.mig_facts import MigGpu, MigState
 from provision.node_plan import Problem, Roles
-from provision.planner.driver_choice import request_packages
-from provision.planner.kernel_module import TARGET
+from provision.planner.drivers.choice import request_packages
+from provision.planner.drivers.kernel_module import TARGET
 from provision.planner.node_daemon import UNIT_PATH
 from provision.render.kubelet_record import KUBELET_RECORD_PATH
 from provision.render.mig_layout import MIG_LAYOUT_PATH

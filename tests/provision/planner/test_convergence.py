@@ -19,9 +19,9 @@ from provision.fleet.facts import (
     Service,
 )
 from provision.node_plan import NodePlan
-from provision.planner.kernel_module import RELOAD_MARK
+from provision.planner.drivers.kernel_module import RELOAD_MARK
 from provision.planner.node_daemon import UNIT_PATH
-from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from provision.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (

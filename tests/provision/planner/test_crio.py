@@ -6,9 +6,9 @@ import pytest
 
 from provision.fleet.facts import Engine, NodeFacts
 from provision.node_plan import Disruption
-from provision.render.crio import DROP_IN_PATH
+from provision.render.engines.crio import DROP_IN_PATH
+from provision.render.engines.hooks_d import HOOK_FILE_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
-from provision.render.hooks_d import HOOK_FILE_PATH
 from tests.provision.samples import (
     PAYLOAD,
     RUNNING,

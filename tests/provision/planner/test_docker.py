@@ -10,10 +10,10 @@ import pytest
 from provision.fleet.facts import AvailablePackage, Engine, NodeFacts
 from provision.node_plan import Action, Disruption
 from provision.planner.part import RESTART_MARKS
-from provision.render.docker import MAIN_PATH
-from provision.render.docker_gpus import GPUS_PATH, render_gpus_program
+from provision.render.engines.docker import MAIN_PATH
+from provision.render.engines.docker_gpus import GPUS_PATH, render_gpus_program
+from provision.render.engines.hooks_d import PODMAN_HOOK_FILE_PATH
 from provision.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
-from provision.render.hooks_d import PODMAN_HOOK_FILE_PATH
 from tests.provision.samples import (
     PAYLOAD,
     RUNNING,

@@ -13,7 +13,7 @@ from provision.fleet.facts import (
 )
 from provision.node_plan import Disruption
 from provision.planner.node_daemon import UNIT_PATH
-from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,

@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 import pytest
 
 from provision.fleet.facts import Engine, NodeFacts
-from provision.planner.hand_edits import overwrite_edits
-from provision.render import crio
-from provision.render.containerd import DROP_IN_PATH
+from provision.planner.engines.hand_edits import overwrite_edits
+from provision.render.engines import crio
+from provision.render.engines.containerd import DROP_IN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     RUNNING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provision.fleet.facts import NodeFacts, Service
-from provision.planner.runtime import HOOK_UNIT
+from provision.planner.engines.runtime import HOOK_UNIT
 from tests.provision.samples import PAYLOAD, RUNNING, configured, make_facts, plan, replace, steps
 
 

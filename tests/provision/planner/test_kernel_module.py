@@ -10,7 +10,7 @@ from provision.driver_change import ModuleTarget
 from provision.fleet.driver_facts import DriverState
 from provision.fleet.facts import DeviceHolder
 from provision.node_plan import Action, Disruption, Role, Roles
-from provision.planner.kernel_module import RELOAD_MARK, TARGET
+from provision.planner.drivers.kernel_module import RELOAD_MARK, TARGET
 from tests.provision.samples import (
     GPU,
     configured,

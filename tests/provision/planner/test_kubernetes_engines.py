@@ -10,11 +10,11 @@ import pytest
 
 from provision.fleet.facts import Engine, Service
 from provision.node_plan import Disruption
-from provision.planner.hand_edits import overwrite_edits
-from provision.render.containerd import BASE_SPEC_PATH
+from provision.planner.engines.hand_edits import overwrite_edits
+from provision.render.engines.containerd import BASE_SPEC_PATH
+from provision.render.engines.kubernetes_engines import BASE_TEMPLATE
+from provision.render.engines.mark import without_block
 from provision.render.hook_config import HOOK_CONFIG_PATH
-from provision.render.kubernetes_engines import BASE_TEMPLATE
-from provision.render.mark import without_block
 from tests.provision.samples import (
     RUNNING,
     edit_file,

@@ -8,7 +8,7 @@ import pytest
 
 from provision.fleet.facts import DeviceHolder
 from provision.node_plan import Action, Disruption
-from provision.planner.kernel_module import TARGET
+from provision.planner.drivers.kernel_module import TARGET
 from provision.render.modprobe import OPTIONS_PATH
 from tests.provision.samples import (
     GPU,

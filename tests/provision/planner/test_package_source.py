@@ -13,7 +13,7 @@ from provision.fleet.driver_facts import Kernel
 from provision.fleet.facts import AvailablePackage, InstalledPackage, OperatingSystem
 from provision.planner.bundled import compare_with_bundle, declared_bundle
 from provision.planner.collection import choose_collected
-from provision.planner.driver_versions import versions_for
+from provision.planner.drivers.versions import versions_for
 from tests.provision.planner.test_bundled import DEBIAN, STACK, bare, bundle_with, collected, cut_off
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace
 

@@ -14,8 +14,8 @@ from provision.fleet.facts import (
 from provision.node_plan import Action, Disruption, NodePlan, Role
 from provision.planner.node_daemon import UNIT_PATH
 from provision.planner.plan import plan_node
-from provision.render.base_spec import HOOK_PATH
-from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.render.engines.base_spec import HOOK_PATH
+from provision.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from provision.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (

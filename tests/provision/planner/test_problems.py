@@ -14,7 +14,7 @@ from provision.fleet.facts import (
     Service,
 )
 from provision.node_plan import Role, Roles
-from provision.render.containerd import MAIN_PATH
+from provision.render.engines.containerd import MAIN_PATH
 from tests.provision.samples import (
     GPU,
     available,

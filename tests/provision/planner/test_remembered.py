@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from provision.driver import catalogue, closure
 from provision.fleet.facts import Engine as FoundEngine
-from provision.planner import engines
-from provision.render import base_spec, containerd, hook_config
+from provision.planner.engines import known as engines
+from provision.render import hook_config
+from provision.render.engines import base_spec, containerd
 from provision.spec.model import Engine
 from tests.provision.samples import RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 

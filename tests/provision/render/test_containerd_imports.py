@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from provision.render.containerd import ContainerdFiles, render_containerd
+from provision.render.engines.containerd import ContainerdFiles, render_containerd
 from provision.render.errors import EngineConfigError
 
 CRI = '[plugins."io.containerd.grpc.v1.cri"'

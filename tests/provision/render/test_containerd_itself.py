@@ -12,8 +12,8 @@ import pytest
 from lab import golang
 from lab.cri.engine import packages, unpack
 from lab.golang.programs import NEWEST_CONTAINERD_VERSION
-from provision.render.base_spec import base_spec
-from provision.render.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
+from provision.render.engines.base_spec import base_spec
+from provision.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
 from provision.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provision.render.docker import WRAPPER_PATH, render_docker
+from provision.render.engines.docker import WRAPPER_PATH, render_docker
 from provision.render.errors import EngineConfigError
 
 OURS = {"nvidia": {"path": WRAPPER_PATH}}

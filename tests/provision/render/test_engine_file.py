@@ -11,8 +11,8 @@ import tomlkit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provision.render import containerd, crio, docker
-from provision.render.engine_file import MAX_CHARACTERS, is_match, shown, version_numbers
+from provision.render.engines import containerd, crio, docker
+from provision.render.engines.engine_file import MAX_CHARACTERS, is_match, shown, version_numbers
 from provision.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

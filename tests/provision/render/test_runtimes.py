@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from provision.render.containerd import render_containerd
-from provision.render.crio import render_crio
-from provision.render.docker import render_docker
+from provision.render.engines.containerd import render_containerd
+from provision.render.engines.crio import render_crio
+from provision.render.engines.docker import render_docker
+from provision.render.engines.runtimes import is_injector, is_ordinary
 from provision.render.errors import EngineConfigError
-from provision.render.runtimes import is_injector, is_ordinary
 
 CRI = '[plugins."io.containerd.grpc.v1.cri"'
 RUNTIMES = f"{CRI}.containerd.runtimes"

@@ -24,8 +24,8 @@ from provision.apply.model import (
     Status,
     Upgrade,
 )
+from provision.base.printable import MAX_SHOWN, printable, printable_json, printable_lines
 from provision.node_plan import Action, Disruption, NodePlan, Problem
-from provision.printable import MAX_SHOWN, printable, printable_json, printable_lines
 from provision.report.console import Text, make_console
 from provision.report.document import plans_document
 from provision.report.live import LiveView
@@ -35,8 +35,8 @@ from provision.report.results import render_results
 from provision.report.rollout import render_rollout
 from provision.report.terminal import show
 from provision.rollout.decision.prepare import Prepared
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone, TaskStarted
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.rollout.fakes import pod, state, view
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions
 
     from provision.report.console import Console
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 FORGED = "victim                                                               as declared"
 CONTROLS = {

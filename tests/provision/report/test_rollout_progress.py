@@ -16,14 +16,14 @@ from provision.report.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
-from provision.rollout.gates import GateState
+from provision.rollout.interface.gates import GateState
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Job, Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import TaskStarted
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
 
 if TYPE_CHECKING:
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 STORY: list[RolloutProgress] = [
     Note("", "cluster test does not answer: trying again"),

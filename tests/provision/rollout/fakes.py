@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.decision.snapshot import Holder, NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError, HeldError
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 from provision.rollout.step import StepOutcome
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from provision.apply.model import Observer
     from provision.rollout.decision.policy import Policy
     from provision.rollout.errors import ClusterError
+    from provision.rollout.interface.node_marks import MarkChange, NodeMarks
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.progress import RolloutObserver
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Origin
-    from provision.rollout.node_marks import MarkChange, NodeMarks
-    from provision.rollout.pause import Pause
-    from provision.rollout.progress import RolloutObserver
-    from provision.rollout.standing import Standing
 
 OLD, NEW = "535.261.03", "535.309.01"
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

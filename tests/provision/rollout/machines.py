@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from provision.apply.model import Failure, NodeResult, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.rollout.adapters import Adapters
-from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.model import Phase
-from provision.rollout.verb_plan import DriverVerb, Extent, VerbPlan, plan_verb
+from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
+from provision.rollout.verbs.plan import DriverVerb, Extent, VerbPlan, plan_verb
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, record

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.rollout.decision.outcome import RolloutResult
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 
 def fleet(*names: str) -> FakeCluster:

@@ -12,9 +12,9 @@ import msgspec
 
 from provision.fleet.driver_facts import PendingReboot
 from provision.rollout.adapters import Adapters
-from provision.rollout.driver_verbs import execute_verb
-from provision.rollout.reboot_plan import SINCE, RebootPlan, RebootRequest, plan_reboots
-from provision.rollout.reboot_steps import reboot_steps
+from provision.rollout.verbs.driver_verbs import execute_verb
+from provision.rollout.verbs.reboot_plan import SINCE, RebootPlan, RebootRequest, plan_reboots
+from provision.rollout.verbs.reboot_steps import reboot_steps
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import context
 from tests.provision.rollout.fakes import CALM, OLD, Clock, FakeCluster, FakeNode, pod

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Failure, Note, Status
-from provision.rollout.driver_verbs import VerbSteps
 from provision.rollout.model import Origin, Phase
-from provision.rollout.node_steps import NodeSteps
-from provision.rollout.reboot_steps import RebootSteps
 from provision.rollout.states import stepped
 from provision.rollout.step import StepOutcome
-from provision.rollout.verb_plan import DriverVerb
+from provision.rollout.steps.node_steps import NodeSteps
+from provision.rollout.verbs.driver_verbs import VerbSteps
+from provision.rollout.verbs.plan import DriverVerb
+from provision.rollout.verbs.reboot_steps import RebootSteps
 from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 from tests.provision.apply.fakes import Watcher, context, plan_staged, raw_facts
 from tests.provision.rollout.fakes import NEW, NOON, OLD, record, state, view

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.decision.together import why_apart, with_domains
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 from provision.spec.model import Domains, Wave
 from tests.provision.rollout.fakes import (

@@ -13,11 +13,11 @@ from provision.apply.removal import Part
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.fleet.facts import Installation
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster import NodeProblem
-from provision.rollout.driver_verbs import execute_verb, verb_steps
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
-from provision.rollout.removing import Removing
-from provision.rollout.verb_plan import DriverVerb, VerbPlan, plan_verb
+from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
+from provision.rollout.verbs.plan import DriverVerb, VerbPlan, plan_verb
+from provision.rollout.verbs.removing import Removing
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, pod, record, view
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from provision.fleet.facts import NodeFacts
     from provision.rollout.model import NodeView, Record
-    from provision.rollout.verb_plan import AnyVerb
+    from provision.rollout.verbs.plan import AnyVerb
     from provision.runner import Event, RunRequest
 
 BACK, REMOVE = DriverVerb.BACK, Removing(parts=frozenset({Part.DRIVER}))

@@ -13,8 +13,8 @@ from provision.apply.model import Status
 from provision.rollout.decision.outcome import RolloutResult, results_of
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.errors import ConflictError
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import PhaseEntered
 from tests.provision.rollout.fakes import (
     MINUTE,
     NEW,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import FakeCluster, FakeNode, pod, record
 from tests.provision.rollout.process import Rollout, statuses

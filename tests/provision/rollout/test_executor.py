@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import Note
-from provision.rollout.executor import Event, StepEnded, ThreadExecutor
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
+from provision.rollout.steps.executor import Event, StepEnded, ThreadExecutor
 
 if TYPE_CHECKING:
     from provision.apply.model import Observer

@@ -12,7 +12,7 @@ from provision.rollout.decision.patience import LONG
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.snapshot import Decision, NodeState, RunStep, Snapshot, Write
 from provision.rollout.engine import Engine
-from provision.rollout.gates import GateState
+from provision.rollout.interface.gates import GateState
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import MINUTE, NOON, Clock, FakeCluster, FakeNode, FakeSteps, record, state, view
 

@@ -20,9 +20,9 @@ from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import Engine
-from provision.rollout.instructions import Instructions
+from provision.rollout.interface.instructions import Instructions
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Phase
-from provision.rollout.progress import PhaseEntered
 from tests.provision.rollout.fakes import (
     MINUTE,
     NEW,
@@ -42,7 +42,7 @@ from tests.provision.rollout.moves import move
 if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 NEWER = "570.10"
 FIRST = DrainPolicy(waits=True)  # nodes wait for jobs, of which there are none

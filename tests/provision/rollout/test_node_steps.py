@@ -18,8 +18,8 @@ from provision.fleet.mig_facts import MigGpu, MigState
 from provision.fleet.release_result import parse_release_result
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
-from provision.rollout.node_steps import NodeSteps, is_verified, render_expectation, render_mig
 from provision.rollout.step import StepOutcome
+from provision.rollout.steps.node_steps import NodeSteps, is_verified, render_expectation, render_mig
 from provision.runner import RunStatus
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain, plan_staged
 from tests.provision.rollout.fakes import NEW

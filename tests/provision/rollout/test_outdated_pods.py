@@ -10,8 +10,8 @@ from provision.apply.model import Note
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.leaving import to_restart
 from provision.rollout.decision.snapshot import Evict, Write
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import ChangeKind, Phase
-from provision.rollout.progress import PhaseEntered
 from tests.provision.rollout.fakes import MINUTE, NOON, OLD, FakeCluster, FakeNode, pod, record, state, view
 from tests.provision.rollout.moves import ended, move
 from tests.provision.rollout.process import Rollout, statuses

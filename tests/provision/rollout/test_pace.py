@@ -11,14 +11,14 @@ import pytest
 
 from provision.cluster.errors import ForbiddenError
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError
 from provision.rollout.evictions import ASK_AGAIN, ASKED_AT_ONCE
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.progress import NodeWaits, RolloutProgress
 from provision.rollout.model import Phase
 from provision.rollout.pace import BURST, SOON_S, Pace
-from provision.rollout.progress import NodeWaits, RolloutProgress
 from tests.provision.rollout.fakes import NOON, Clock, FakeCluster, FakeSteps, make_engine, pod, record, state, view
 from tests.provision.rollout.process import fleet, states_of
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
 
-    from provision.rollout.executor import Event
     from provision.rollout.model import GpuPod, NodeView
     from provision.rollout.step import Steps
+    from provision.rollout.steps.executor import Event
 
 
 def turns(pace: Pace, now: datetime, seconds: float, *, each_s: float = 0.0) -> int:

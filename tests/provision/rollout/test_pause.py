@@ -12,9 +12,9 @@ from provision.rollout.decision.decide import decide
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.prepare import Prepared, only_in_flight
 from provision.rollout.decision.snapshot import Decision, NodeState, Snapshot, Write
+from provision.rollout.interface.pause import Pause
+from provision.rollout.interface.progress import NodeWaits
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
-from provision.rollout.progress import NodeWaits
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, FakeSteps, record, state, view
 from tests.provision.rollout.process import Rollout, fleet, statuses
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from provision.rollout.decision.places import domains_of, waves_of
 from provision.rollout.decision.policy import Policy, WavePolicy
-from provision.rollout.standing import Members
+from provision.rollout.interface.standing import Members
 from tests.provision.rollout.fakes import state
 
 POLICY = Policy(waves=(WavePolicy(title="canary"), WavePolicy(title="nobody's"), WavePolicy(title="rest")))

@@ -11,9 +11,9 @@ from provision.apply.model import Assessment, Failure, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.fleet.facts import KernelModule
 from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, record, view

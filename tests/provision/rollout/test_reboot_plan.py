@@ -9,9 +9,16 @@ import pytest
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.fleet.driver_facts import DriverRun, DriverState, Kernel, ModuleFile, PendingReboot
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Phase
-from provision.rollout.reboot_plan import RebootPlan, RebootRequest, another_change, plan_reboots, why_needed, why_not
+from provision.rollout.verbs.reboot_plan import (
+    RebootPlan,
+    RebootRequest,
+    another_change,
+    plan_reboots,
+    why_needed,
+    why_not,
+)
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, record, view
 from tests.provision.samples import make_facts, make_module, make_stack, replace
 

@@ -12,10 +12,10 @@ from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.errors import ConflictError
 from provision.rollout.execution import Job, execute
-from provision.rollout.instructions import Instructions
+from provision.rollout.interface.instructions import Instructions
 from provision.rollout.model import Phase
-from provision.rollout.node_steps import NodeSteps
 from provision.rollout.returns import forget_returns
+from provision.rollout.steps.node_steps import NodeSteps
 from tests.provision.apply.fakes import FakeFleet, cluster_of, context, facts_of
 from tests.provision.apply.fakes import FakeNode as Machine
 from tests.provision.apply.test_rollout_verbs import apply

@@ -8,7 +8,7 @@ import pytest
 
 from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.model import ChangeKind, Phase
-from provision.rollout.verb_plan import Extent, plan_verb
+from provision.rollout.verbs.plan import Extent, plan_verb
 from tests.provision.rollout.fakes import NEW, OLD, record
 from tests.provision.samples import make_stack
 

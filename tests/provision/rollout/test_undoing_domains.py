@@ -14,8 +14,8 @@ from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult, Write
 from provision.rollout.model import Phase
-from provision.rollout.removing import Removing
-from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
+from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
+from provision.rollout.verbs.removing import Removing
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
 from tests.provision.rollout.machines import (
     BEFORE,

@@ -12,8 +12,8 @@ import pytest
 from provision.apply.model import Status
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Origin, Phase
-from provision.rollout.node_steps import NodeSteps
 from provision.rollout.step import StepOutcome
+from provision.rollout.steps.node_steps import NodeSteps
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, raw_facts
 from tests.provision.rollout.fakes import NEW, OLD

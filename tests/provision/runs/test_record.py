@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, cast
 
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, NodeTask, Note, PassStarted, Status
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone, TaskStarted
 from provision.runs import events as happened
 from provision.runs.events import decode
@@ -16,7 +16,7 @@ from provision.runs.record import RunRecord
 from tests.provision.apply.fakes import facts_of, plan_packages
 
 if TYPE_CHECKING:
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 
 class Ticking:

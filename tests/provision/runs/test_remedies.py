@@ -8,7 +8,7 @@ import pytest
 
 from provision.cli import whole_parser
 from provision.node_plan import Problem
-from provision.rollout.pause import RESUME
+from provision.rollout.interface.pause import RESUME
 from provision.rollout.status.advice import led, unled
 from provision.rollout.status.situations import GIVE_UP, SITUATIONS
 from provision.runs.remedies import Invocation, command_for

@@ -15,7 +15,7 @@ from provision.report.terminal import show
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
-from provision.rollout.gates import GateState
+from provision.rollout.interface.gates import GateState
 from provision.rollout.model import Maintenance, Phase
 from provision.simulate import foresee as foreseen
 from provision.simulate.foresee import foresee
@@ -24,7 +24,7 @@ from tests.provision.rollout.fakes import MINUTE, NOON, OLD, pod, record, state,
 
 if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.forecast import Forecast
+    from provision.rollout.interface.forecast import Forecast
 
 TOOK = {
     Phase.CORDON: 1.0,

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from provision.spec.errors import DeclarationError
-from provision.spec.excerpt import render_findings
 from provision.spec.load import load_alone
 from provision.spec.schema import render_schema
 from provision.spec.template import render_template
+from provision.spec.text.excerpt import render_findings
 from tests.schema import require_schema
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/gpustack"

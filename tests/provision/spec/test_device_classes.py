@@ -9,9 +9,9 @@ import pytest
 
 from provision.spec.beside import Beside
 from provision.spec.classes_beside import MAX_BYTES
-from provision.spec.device_rules import BUILT_IN
 from provision.spec.model import DeviceClass, StackSpec
 from provision.spec.ready_classes import find_ready
+from provision.spec.rules.devices import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
 CONTRACT = ROOT / "docs/contracts/device-class"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from provision.spec.document import UNREADABLE, Document
-from provision.spec.findings import Severity, dotted
 from provision.spec.known_part import as_far_as_known, known_part
 from provision.spec.model import StackSpec
-from provision.spec.rules import judge
+from provision.spec.rules.every import judge
+from provision.spec.text.document import UNREADABLE, Document
+from provision.spec.text.findings import Severity, dotted
 from provision.spec.validate import examine
 
 

@@ -7,11 +7,11 @@ import json
 import msgspec
 import pytest
 
-from provision.spec.document import read_document
-from provision.spec.excerpt import render_findings
 from provision.spec.load import SPEC
 from provision.spec.model import API_VERSION, KIND, GpuStack, StackSpec
 from provision.spec.template import render_template
+from provision.spec.text.document import read_document
+from provision.spec.text.excerpt import render_findings
 from provision.spec.validate import convert, examine, nearest
 
 

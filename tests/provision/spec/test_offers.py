@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from provision.spec.findings import dotted
 from provision.spec.model import Plugin, StackSpec
-from provision.spec.offers import judge_offers, offered
+from provision.spec.rules.offers import judge_offers, offered
+from provision.spec.text.findings import dotted
 from provision.spec.validate import convert
 
 GPU = "nvidia.com/gpu"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.errors import ExitCode
 from provision.spec.errors import DeclarationError
 from provision.spec.load import read_file
 from provision.spec.other_tools import recognize

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from provision.spec.findings import Severity, dotted
 from provision.spec.model import StackSpec
-from provision.spec.rules import judge
+from provision.spec.rules.every import judge
+from provision.spec.text.findings import Severity, dotted
 from provision.spec.validate import convert
 
 VERSION = {"driver": {"version": "550.163.01"}}

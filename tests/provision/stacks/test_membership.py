@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.spec.label_selector import LabelSelector, Requirement
+from provision.spec.values.label_selector import LabelSelector, Requirement
 from provision.stacks.membership import members
 from provision.stacks.model import Unreadable
 from tests.provision.stacks.samples import stack

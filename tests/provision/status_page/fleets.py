@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from provision.rollout.interface.standing import Members, Standing
 from provision.rollout.model import NodeView, Phase, Record
-from provision.rollout.standing import Members, Standing
 from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD
 

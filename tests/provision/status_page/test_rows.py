@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen

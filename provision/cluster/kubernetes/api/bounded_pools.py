@@ -15,7 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import pool_classes_by_scheme
 
-from provision.asking import Deadline
+from provision.base.asking import Deadline
 
 if TYPE_CHECKING:
     import socket

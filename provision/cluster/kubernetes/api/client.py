@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
+from provision.base.decoding import decoder_of
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api.exchange import Answer, Request, StatusError
 from provision.cluster.kubernetes.objects import Metadata, Page, Status, WatchEvent
 from provision.cluster.kubernetes.permissions import grant_of, missing_permission
-from provision.decoding import decoder_of
 from provision.rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:

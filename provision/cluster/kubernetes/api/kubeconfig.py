@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from provision import decoding
+from provision.base import decoding
+from provision.base.regular_file import read_regular
 from provision.cluster.errors import KubeconfigError
-from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.printable import printable
+from provision.base.printable import printable
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.objects import Node

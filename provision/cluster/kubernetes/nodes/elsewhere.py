@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.nodes.maintenances import Maintenances
     from provision.cluster.kubernetes.nodes.pools import Pools
     from provision.cluster.kubernetes.objects import Node
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
     from provision.rollout.model import Maintenance
 
 _Words = tuple[str, "Maintenance | None", str]  # who holds the node, its maintenance, and a remark

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.base.decoding import decoder_of
 from provision.cluster.kubernetes.api.exchange import Request
 from provision.cluster.kubernetes.nodes.maintenances import MAINTENANCES, NodeMaintenance
 from provision.cluster.kubernetes.nodes.polled import Polled
 from provision.cluster.kubernetes.objects import Metadata, Page
-from provision.decoding import decoder_of
 from provision.spec.model import Tool
 
 if TYPE_CHECKING:

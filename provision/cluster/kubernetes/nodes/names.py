@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.machine import Machine
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

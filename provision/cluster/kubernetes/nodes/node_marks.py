@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.base.decoding import decoder_of
 from provision.cluster.kubernetes.objects import Taint
-from provision.decoding import decoder_of
-from provision.rollout.node_marks import MarkChange, NodeMarks
+from provision.rollout.interface.node_marks import MarkChange, NodeMarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

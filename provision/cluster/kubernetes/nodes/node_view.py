@@ -23,7 +23,7 @@ from provision.cluster.kubernetes.nodes.others import (
 )
 from provision.cluster.kubernetes.pods.gpu_pods import NO_PODS, NodePods
 from provision.cluster.record import decode_record
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.interface.cluster import NodeProblem
 
 POOLS: Final = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools"
 # Set by NVIDIA's maintenance operator on a pool that it has paused (Mellanox/maintenance-operator,

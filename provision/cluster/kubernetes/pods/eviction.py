@@ -10,7 +10,7 @@ import msgspec
 
 from provision.cluster.kubernetes.api.client import CONFLICT, FORBIDDEN, NOT_FOUND, PASSING
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.label_selector import LabelSelector, parse_selector
 from provision.spec.model import DaemonSets, Entitlement, EvictionRequests, Leaving
+from provision.spec.values.label_selector import LabelSelector, parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.decoding import decoder_of
+from provision.base.decoding import decoder_of
 from provision.render.cluster_object import TENANCY_LABEL
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from provision.render.cluster_object import TENANCY_LABEL
 from provision.render.kueue import KUEUE_KINDS, render_kueue
 from provision.render.tenancy import KINDS, render_tenancy
 from provision.rollout.errors import ClusterError
-from provision.rollout.tenancy import TenancyChange
+from provision.rollout.interface.tenancy import TenancyChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.kubernetes.objects import Status
     from provision.render.cluster_object import ClusterObject, ObjectKind
-    from provision.rollout.tenancy import TenancyOrder
+    from provision.rollout.interface.tenancy import TenancyOrder
 
 _FIELD_CONFLICT: Final = "FieldManagerConflict"
 _ATTEMPTS: Final = 3

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.client import Api
     from provision.render.cluster_object import ObjectKind
-    from provision.rollout.tenancy import TenancyOrder
+    from provision.rollout.interface.tenancy import TenancyOrder
 
 GANGS: Final = PRIORITY.group
 # What shows it: PodGroups, in whichever version of the group (v1alpha2 in Kubernetes 1.36, v1beta1 and v1alpha3 in

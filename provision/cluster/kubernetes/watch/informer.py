@@ -16,8 +16,8 @@ from provision.cluster.kubernetes.objects import Node, Pod
 from provision.cluster.kubernetes.pods.gpu_pods import pod_use
 from provision.cluster.kubernetes.watch.mirror import NodeCopy, NodeMirror, PodCopy, PodMirror
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView, Phase
 
 if TYPE_CHECKING:

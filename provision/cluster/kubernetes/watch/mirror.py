@@ -15,7 +15,7 @@ from provision.cluster.kubernetes.nodes.marks import AS_DECLARED, LOOKED_AT, UPG
 from provision.cluster.kubernetes.nodes.node_marks import MARKS
 from provision.cluster.kubernetes.objects import Metadata, NodeStatus
 from provision.cluster.kubernetes.pods.gpu_pods import node_pods
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 
 if TYPE_CHECKING:
     import threading

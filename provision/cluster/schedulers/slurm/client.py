@@ -24,8 +24,8 @@ from provision.cluster.schedulers.slurm.states import (
     why_held,
     why_not_ready,
 )
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import UnreachableError
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Job
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

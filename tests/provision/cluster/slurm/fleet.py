@@ -14,13 +14,13 @@ from provision.cluster.schedulers.cluster import ScheduledCluster
 from provision.cluster.schedulers.program import Program
 from provision.cluster.schedulers.slurm.client import LIMIT_BYTES, SlurmScheduler
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import NodeView, Origin, Phase
-from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lab.slurm import SlurmMachine
     from provision.apply.model import Observer
     from provision.rollout.decision.outcome import RolloutResult
-    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.interface.progress import RolloutProgress
 
 OLD: Final = "535.261.03"
 NEW: Final = "550.163.01"

@@ -13,8 +13,8 @@ from provision.cluster.errors import ForbiddenError, SchedulerError
 from provision.cluster.schedulers.program import Program, Ran
 from provision.cluster.schedulers.scheduler import SchedulerNode
 from provision.cluster.schedulers.slurm.client import SlurmScheduler
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import UnreachableError
+from provision.rollout.interface.cluster import NodeProblem
 from tests.provision.rollout.fakes import view
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from provision.cluster.machine import Machine
 from provision.cluster.schedulers.slurm.answers import SlurmNode
 from provision.cluster.schedulers.slurm.names import match_slurm_nodes
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
 
 
 def node(name: str, host: str, address: str) -> SlurmNode:

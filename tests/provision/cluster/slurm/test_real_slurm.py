@@ -18,8 +18,8 @@ from lab.slurm import SlurmMachine
 from provision.cli import main
 from provision.cluster import state_file_path
 from provision.fleet.sources import inventory_key
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import UnreachableError
+from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView, Phase
 from tests.provision.cluster.slurm.fleet import Rollout, Steps, connect
 

@@ -9,7 +9,7 @@ from provision.apply.model import Status
 from provision.rollout.errors import LeaseLostError
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.transitions import is_legal
-from provision.spec.shares import count_of
+from provision.spec.values.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

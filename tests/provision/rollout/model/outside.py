@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout import requests
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from provision.rollout.requests import Found
 from provision.simulate.clock import VirtualTime
 from provision.simulate.cluster import SimulatedCluster, SimulatedLease

@@ -14,7 +14,6 @@ from provision.apply.model import Failure, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.fleet.facts import FileState, NodeFacts
 from provision.rollout.adapters import Adapters
-from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import in_their_places
@@ -22,10 +21,11 @@ from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Engine
 from provision.rollout.errors import HeldError, UnreachableError
-from provision.rollout.gates import GateState
-from provision.rollout.instructions import Instructions
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.interface.gates import GateState
+from provision.rollout.interface.instructions import Instructions
 from provision.rollout.model import Phase
-from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
+from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
 from provision.simulate.executor import VirtualExecutor
 from provision.spec.model import Scheduler
 from tests.provision.rollout.model.invariants import Invariants, hold, is_unfinished
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.interface.progress import RolloutObserver
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Origin
-    from provision.rollout.progress import RolloutObserver
-    from provision.rollout.standing import Standing
     from provision.rollout.step import StepOutcome
     from provision.simulate.cluster import SimulatedCluster
     from provision.simulate.machine import Machine

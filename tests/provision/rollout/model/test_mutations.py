@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.rollout import verb_plan
 from provision.rollout.decision import advance, census, decide
 from provision.rollout.decision.admission import NOTHING, Admission
 from provision.rollout.decision.domains import Domains
@@ -17,6 +16,7 @@ from provision.rollout.decision.zones import ZoneLimits
 from provision.rollout.engine import Engine
 from provision.rollout.model import Phase, Record
 from provision.rollout.states import entered, stepped
+from provision.rollout.verbs import plan as verb_plan
 from provision.simulate.cluster import SimulatedCluster
 from tests.provision.rollout.model.events import Event, drawn
 from tests.provision.rollout.model.policies import NEWER

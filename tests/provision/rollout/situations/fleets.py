@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.engine import Engine
-from provision.rollout.progress import PhaseEntered
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant
 from provision.simulate.chance import Chance
@@ -24,9 +24,9 @@ from tests.provision.rollout.model.process import KilledError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from provision.rollout.interface.progress import RolloutProgress
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Phase
-    from provision.rollout.progress import RolloutProgress
-    from provision.rollout.standing import Standing
     from provision.rollout.status.model import FleetStatus
     from provision.simulate.machine import Machine
     from provision.simulate.world import World

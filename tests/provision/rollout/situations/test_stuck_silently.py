@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
 from provision.rollout.status import situations
 from provision.spec.model import Blackout, Wave, Window
 from tests.provision.rollout.situations.fleets import NEW, OLD, Fleet, fleet

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.rollout.cluster import NodeProblem
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.interface.pause import Pause
+from provision.rollout.interface.standing import Members, Standing
 from provision.rollout.model import ChangeKind, Phase
-from provision.rollout.pause import Pause
-from provision.rollout.standing import Members, Standing
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant, WaveStatus

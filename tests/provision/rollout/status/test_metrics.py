@@ -13,10 +13,10 @@ from lab import promtool
 from provision.cluster.kubernetes.nodes.maintenances import NOT_REQUESTED
 from provision.cluster.kubernetes.nodes.others import MARKS, why_held
 from provision.rollout.decision.calendar import calendar_of
-from provision.rollout.gates import GateState
+from provision.rollout.interface.gates import GateState
+from provision.rollout.interface.pause import Pause
+from provision.rollout.interface.standing import Members
 from provision.rollout.model import Phase
-from provision.rollout.pause import Pause
-from provision.rollout.standing import Members
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import CLASSES, OTHER, reason_class, render_metrics

@@ -13,7 +13,7 @@ from provision.cluster.kubernetes.pods.budgets import render_selector
 from provision.cluster.kubernetes.pods.eviction import evict
 from provision.cluster.kubernetes.pods.evictions.replacement import Impossible, Leave, Restart, Step, Wait, next_step
 from provision.cluster.kubernetes.pods.evictions.workloads import Deployment, Replica, ReplicaSet
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api

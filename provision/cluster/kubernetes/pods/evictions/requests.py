@@ -30,7 +30,7 @@ from provision.cluster.kubernetes.pods.evictions.objects import (
     Progress,
     render_request,
 )
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable

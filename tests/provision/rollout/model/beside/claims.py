@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.controller.choice import Order
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.status.model import NodeStatus
     from provision.simulate.cluster import SimulatedLease
     from provision.stacks.derive import Stands

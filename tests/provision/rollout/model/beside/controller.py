@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.cluster import Held
     from provision.controller.choice import Order
     from provision.controller.marker import Mark
-    from provision.rollout.pause import Pause
-    from provision.rollout.standing import Standing
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Standing
     from provision.stacks.derive import Stands
     from tests.provision.rollout.model.beside.fleet import Beside
 

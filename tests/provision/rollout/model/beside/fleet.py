@@ -24,9 +24,9 @@ from tests.provision.rollout.model.process import KilledError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Phase
     from provision.rollout.requests import Change
-    from provision.rollout.standing import Standing
     from provision.simulate.cluster import SimulatedCluster
     from provision.simulate.machine import Machine
     from provision.simulate.world import Budget, World

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.errors import CanceledError
 from provision.apply.fleet import settled
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
+from provision.base.errors import GrapnelError
 from provision.controller.lane import Lane, _Running
 from provision.controller.rounds import Outcome, needs_rollout
-from provision.errors import GrapnelError
 from provision.node_plan import Disruption, NodePlan
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.outcome import RolloutResult, results_of
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from provision.controller.choice import Order
     from provision.controller.lane import LaneTenure
+    from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.progress import RolloutObserver
+    from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Origin, Record
-    from provision.rollout.pause import Pause
-    from provision.rollout.progress import RolloutObserver
-    from provision.rollout.standing import Standing
     from provision.simulate.machine import Machine
     from tests.provision.rollout.model.beside.controller import VirtualController
     from tests.provision.rollout.model.beside.objects import NodeWorld

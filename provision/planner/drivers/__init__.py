@@ -1,0 +1,1 @@
+"""Plans a node's driver: which one, its packages, its kernel module."""

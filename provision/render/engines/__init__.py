@@ -1,0 +1,1 @@
+"""Renders what container engines read: configurations, handlers, hook files."""

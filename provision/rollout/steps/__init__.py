@@ -1,0 +1,1 @@
+"""Does the work on one node that a phase asks for."""

@@ -1,0 +1,1 @@
+"""Checks rules across keys: what each key allows alone, but not together, and what is doubtful."""

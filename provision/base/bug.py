@@ -9,7 +9,7 @@ from typing import Final
 
 from provision.base.printable import printable
 
-_PACKAGE: Final = PurePath(__file__).parent
+_PACKAGE: Final = PurePath(__file__).parents[1]
 _LONGEST_REASON: Final = 120
 _LONGEST_READ: Final = 4096
 # What an exception quotes may be a value of a node's file; the type of an object is not.

@@ -155,7 +155,7 @@ def test_help_imports_a_dozen_modules_of_ours_and_none_of_others() -> None:
     )
     imported = set(done.stderr.split()) - {"__main__"}
     assert {name.partition(".")[0] for name in imported} == {"provision"}
-    assert len(imported) < 12
+    assert len(imported) <= 12
     assert not {f"provision.cli.{verb}" for verb in VERBS} & imported
 
 

@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GRAPNEL: Final = (sys.executable, "-P", "-c", "import sys; from provision.cli import main; sys.exit(main())")
+ARGPARSE: Final = "import argparse; p = argparse.ArgumentParser(); p.add_argument('x'); p.parse_args(['1'])"
 TAB: Final = """
 source "$1"; COMP_WORDS=(grapnel apply --pa) COMP_CWORD=2
 _shtab_grapnel grapnel --pa apply; printf '%s\\n' "${COMPREPLY[@]}"
 """
 STARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "python -c pass": (sys.executable, "-P", "-c", "pass"),
+    "python, argparse": (sys.executable, "-P", "-c", ARGPARSE),
     "grapnel --help": (*GRAPNEL, "--help"),
     "grapnel version": (*GRAPNEL, "--version"),
     "grapnel check --help": (*GRAPNEL, "check", "--help"),
+    "grapnel plan --help": (*GRAPNEL, "plan", "--help"),
 }
 START_LIMIT_MS: Final = 100
 _TITLES: Final = "{:34} {:>20}   {}"

@@ -1,8 +1,8 @@
 """The `grapnel` command: one module per verb, one way to report failure.
 
-A verb has a line in `verbs.py` and a module with `configure(parser)` and `run(args) -> int`. It is imported only when
-its verb is asked for, so that `--help` and `check` start quickly: keep heavy imports inside functions. What a verb does
-belongs in the other parts; here are words, options and exit codes.
+A verb has a line in `verbs.py`, its options in `arguments.py`, and a module with `run(args) -> int`. The module is
+imported only when its verb is to run, so that all help and `check` start quickly. What a verb does belongs in the other
+parts; here are words, options and exit codes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,20 @@ import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.cli.arguments import ARGUMENTS
 from provision.cli.ending import ending_on_signals
 from provision.cli.exit_codes import epilog_of
-from provision.cli.options import common_arguments, load_fleet
 from provision.cli.terminal import print_error, print_traceback, say
-from provision.cli.verbs import VERBS
+from provision.cli.verbs import GROUPS, MODULES, VERBS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-__all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
+__all__ = ["VERBS", "main"]
 
 
 class Verb(Protocol):
     """A verb's module."""
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add the verb's options."""
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the verb and return the exit code."""
@@ -40,7 +37,7 @@ class Verb(Protocol):
 
 def import_verb(name: str) -> Verb:
     """Return the module of a verb."""
-    verb = cast("Verb", importlib.import_module(f"provision.cli.{name}"))
+    verb = cast("Verb", importlib.import_module(f"provision.cli.{MODULES.get(name, name)}"))
     gc.freeze()  # what is imported stays to the end: to look for garbage in it takes a sixth of a short verb's own time
     return verb
 
@@ -75,12 +72,15 @@ def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = imp
 
 def _dispatch(arguments: list[str], load: Callable[[str], Verb]) -> int:
     verb = verb_of(arguments)
-    parser = build_parser(dict.fromkeys(VERBS) if verb is None else {verb: load(verb)})
+    parser = build_parser(VERBS if verb is None else (verb,), whole=verb is not None)
     try:
         args = parser.parse_args(arguments)
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
         return int(stop.code or ExitCode.DONE)
-    return int(args.run(args))
+    if args.overview is not None:  # no verb was said, or of a verb with actions no action
+        args.overview.print_help(sys.stderr)
+        return ExitCode.USAGE
+    return int(load(args.verb).run(args))
 
 
 def verb_of(arguments: Sequence[str]) -> str | None:
@@ -99,12 +99,25 @@ def _unknown_verb(word: str) -> UsageError:
     return UsageError(f"unknown verb '{word}'", hint=hint)
 
 
-class _WholeLines(argparse.HelpFormatter):
-    """Makes room for the longest verb, whose indentation argparse forgets, so that no verb has a line of its own."""
+class _Overview(argparse.HelpFormatter):
+    """Tells the verbs in their groups, none of them with a line for its name alone."""
 
     def format_help(self) -> str:
-        self._action_max_length += self._indent_increment
+        self._action_max_length += self._indent_increment  # of the verbs, which argparse forgets
         return super().format_help()
+
+    def _format_action(self, action: argparse.Action) -> str:
+        verbs = {each.dest: each for each in self._iter_indented_subactions(action)}
+        if not verbs:
+            return super()._format_action(action)
+        self._indent()
+        groups = [
+            f"{' ' * self._indent_increment}{title}:\n{''.join(map(super(_Overview, self)._format_action, members))}"
+            for title, names in GROUPS.items()
+            if (members := [verbs[name] for name in names if name in verbs])
+        ]
+        self._dedent()
+        return "\n".join(groups)
 
 
 class _ShowVersion(argparse.Action):
@@ -118,32 +131,33 @@ class _ShowVersion(argparse.Action):
         parser.exit()
 
 
-def build_parser(verbs: Mapping[str, Verb | None]) -> argparse.ArgumentParser:
-    """Return the parser that knows these verbs; of one without its module it knows the summary alone."""
+def build_parser(verbs: Collection[str], *, whole: bool) -> argparse.ArgumentParser:
+    """Return the parser that knows these verbs; where it is not to be ``whole``, no more of each than its summary."""
     parser = argparse.ArgumentParser(
         prog="grapnel",
         description="Turns Linux machines into GPU nodes from one declaration.",
         epilog="`grapnel VERB --help` shows the options of a verb.",
-        formatter_class=_WholeLines,
+        formatter_class=_Overview,
         allow_abbrev=False,
     )
     parser.add_argument(
         "--version", action=_ShowVersion, nargs=0, help="show the versions of grapnel and of what nodes would get"
     )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
-    subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for name, verb in verbs.items():
+    parser.set_defaults(overview=parser)
+    subparsers = parser.add_subparsers(title="verbs", metavar="VERB")
+    for name in verbs:
         subparser = subparsers.add_parser(name, help=VERBS[name], description=VERBS[name], allow_abbrev=False)
-        if verb is not None:
-            verb.configure(subparser)
+        if whole:
+            subparser.set_defaults(overview=None, verb=name)
+            ARGUMENTS[name](subparser)
             subparser.epilog = epilog_of(name)
-            subparser.set_defaults(run=verb.run)
     return parser
 
 
 def whole_parser() -> argparse.ArgumentParser:
     """Return the parser that knows every verb: for what is written about all of them."""
-    return build_parser({name: import_verb(name) for name in VERBS})
+    return build_parser(VERBS, whole=True)
 
 
 def _reader_went_away() -> int:

@@ -15,9 +15,9 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
-from provision.cli.node_request import ask, foresee, open_requests, request_arguments
+from provision.cli.node_request import ask, foresee, open_requests
 from provision.cli.options import load_fleet
-from provision.cli.plan import build_context, run_arguments
+from provision.cli.plan import build_context
 from provision.report.console import make_console
 from provision.report.live import open_view
 from provision.rollout.requests import Step, abandon, uncordon
@@ -36,18 +36,6 @@ FOLLOW_S: Final = 2.0
 # Two renewals of the lease: by the second, an engine has observed the nodes again, and published what it is at.
 SETTLED: Final = timedelta(seconds=20)
 _PLANNED: Final = "nothing is changed: this is what would be done, and what is said then"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    request_arguments(parser)
-    run_arguments(parser)
-    parser.add_argument(
-        "--uncordon",
-        action="store_true",
-        help="also have their node daemons offer the GPUs again, and let them take pods; nothing is verified",
-    )
-    parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
-    parser.add_argument("--yes", action="store_true", help="do not ask before --uncordon")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,19 +23,6 @@ if TYPE_CHECKING:
 _DOING: Final = "a run on this node"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--request",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="what to do, with what to seal the log with beside it: docs/contracts/node-job",
-    )
-    parser.add_argument(
-        "--host-pid", type=int, default=1, metavar="PID", help="a process of the host, as seen from here (default: 1)"
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Run what was asked for, and print its events, sealed; whatever they say, the run has been told.
 

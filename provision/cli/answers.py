@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING
 from provision.cli.terminal import say
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
     from provision.report.answer_document import AnswerPause
     from provision.rollout.interface.pause import Pause
     from provision.rollout.requests import Step
-
-
-def answer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--json`; `Answers` is made of it."""
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON (docs/contracts/answer)")
 
 
 @dataclass(slots=True)

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.apply.gate import needs_staging
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
-from provision.cli.listening import metrics_argument, open_listeners
-from provision.cli.options import common_arguments, load_fleet
-from provision.cli.person import person
+from provision.cli.arguments import PARALLEL
+from provision.cli.cluster import declared_gates, open_scope, with_unnamed
+from provision.cli.listening import open_listeners
+from provision.cli.options import load_fleet
 from provision.cli.plan import (
-    assess_fleet,
     build_context,
-    bundle_argument,
-    force_argument,
-    run_arguments,
+    look_ahead,
     show_overview,
-    with_tenancy,
 )
-from provision.cli.recording import UNRECORDED, recorded, recording_arguments
-from provision.cli.terminal import outlasting, print_error, say
+from provision.cli.recording import UNRECORDED, recorded
+from provision.cli.terminal import outlasting, person, print_error, say
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper
 from provision.report.console import make_console
@@ -43,54 +38,27 @@ from provision.rollout.steps.node_steps import NodeSteps
 from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Assessment, NodeResult
     from provision.cli.cluster import Scope
-    from provision.cli.plan import ContextBuilder
+    from provision.cli.plan import ContextBuilder, Seen
     from provision.cli.recording import Run
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.interface.pause import Pause
 
-PARALLEL: Final = 5
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    common_arguments(parser)
-    run_arguments(parser)
-    force_argument(parser)
-    bundle_argument(parser)
-    cluster_arguments(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
-    parser.add_argument(
-        "--parallel",
-        type=positive,
-        metavar="N",
-        help="how many nodes to look at, stage, or change where they stand at once; how many leave service together "
-        f"is declared: rollout.maxParallel, maxUnavailable (default: {PARALLEL})",
-    )
-    parser.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="end when only a window or a gate is waited for, instead of waiting for it",
-    )
-    metrics_argument(parser)
-    recording_arguments(parser)
-    parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
-
-
-def positive(text: str) -> int:
-    """Return a number of at least 1 that a person wrote."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
-
 
 def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Plan, ask, change what differs, and show the result of every node."""
-    consent = args.yes or args.check
+    saved = None
+    if args.plan is not None:
+        from provision.cli import saved_plan  # noqa: PLC0415 - start-up time
+
+        saved = saved_plan.read_plan(args)
+    consent = args.yes or args.check or saved is not None
     if not consent and not sys.stdin.isatty():
         raise UsageError(
             "apply asks before it changes machines, and standard input is not a terminal", hint="add --yes"
@@ -104,8 +72,11 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
             scope = open_scope(args, fleet, context.declarations.stacks, addresses)
             scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
             parallel = args.parallel or min(PARALLEL, len(scope.stacks))
+            require = None if saved is None else saved_plan.holder(args, saved, scope)
             waits = not args.no_wait
-            return apply_nodes(context, scope, parallel=parallel, consent=consent, waits=waits, record=run)
+            return apply_nodes(
+                context, scope, parallel=parallel, consent=consent, waits=waits, record=run, require=require
+            )
 
         return recorded(args, fleet, "apply", work)
 
@@ -125,13 +96,15 @@ def apply_nodes(  # noqa: PLR0913 - what a command line says
     consent: bool,
     waits: bool = True,
     record: Run = UNRECORDED,
+    require: Seen | None = None,
 ) -> int:
-    """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code."""
+    """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code.
+
+    ``require`` is asked before anything is shown, and raises where that is not to be applied.
+    """
     console, began = make_console(outlasting(record.people)), time.monotonic()
     pause = None if context.playbooks.check else find_pause(scope)
-    with cancel_on_signals() as cancel:
-        answers, prepared = assess_fleet(context, scope, cancel)
-        prepared = with_tenancy(prepared, scope)
+    answers, prepared = look_ahead(context, scope, require)
     prepared = prepared if pause is None else only_in_flight(prepared, pause)
     prepared = replace(prepared, policy=replace(prepared.policy, waits=waits))
     record.planned(answers)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from provision.fleet.model import Fleet
     from provision.spec.model import Driver
 
-FLAVOURS: Final = {each.value: each for each in (KernelModule.OPEN, KernelModule.PROPRIETARY, KernelModule.NONE)}
 _MakeCollector = Callable[[str, "NodeFacts"], Collector]
 
 
@@ -114,7 +113,7 @@ class Creation:
         if name not in collectors:
             raise BundleError(f"{node} has {name}, and nobody collects for it", hint="name a node that does: --from")
         if self.args.flavour:
-            declared = msgspec.structs.replace(declared, kernel_module=FLAVOURS[self.args.flavour])
+            declared = msgspec.structs.replace(declared, kernel_module=KernelModule(self.args.flavour))
         sources = collectors[name].with_sources(declared)
         for version in self._versions(node, declared):
             change = choose_collected(sources, facts, declared, version=version, kernels=self.args.kernels)

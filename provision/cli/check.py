@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable_json
-from provision.cli.options import common_arguments, inventories_of
+from provision.cli.options import inventories_of
 from provision.cli.terminal import print_findings, say, wants_colour
 from provision.spec.errors import DeclarationError
 
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "grapnel.dev/check/v1alpha1"
 _ALL = ""  # --explain without a node
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the file, `--explain` and `--json` to the common options."""
-    parser.add_argument("declaration", nargs="?", type=Path, metavar="FILE", help="the same as --file")
-    common_arguments(parser)
-    parser.add_argument(
-        "--explain",
-        nargs="?",
-        const=_ALL,
-        metavar="NODE",
-        help="show every value, which level set it, and what is derived later; of one node, or of all",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -49,22 +49,6 @@ class Scope:
     stack: str = "default"
 
 
-def cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--kubeconfig`, `--context` and `--no-cluster`; `open_scope` reads them."""
-    parser.add_argument(
-        "--kubeconfig",
-        type=Path,
-        metavar="FILE",
-        help="kubeconfig of the nodes' cluster (default: $KUBECONFIG, ~/.kube/config)",
-    )
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
-    parser.add_argument(
-        "--no-cluster",
-        action="store_true",
-        help="no scheduler is told: nothing is cordoned, drained or evicted, whatever the declaration says",
-    )
-
-
 def cluster_words(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the options that select the same cluster, those alone that were given."""
     kubeconfig = ("--kubeconfig", str(args.kubeconfig)) if args.kubeconfig else ()

@@ -10,20 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode
-from provision.cli.options import debug_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SHELLS: Final = ("bash", "zsh", "fish")
 _FOLDER: Final = "DIR"  # the metavar of every option that names one
 _PATH: Final = "PATH"  # that of inventories, which need not be paths
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the shell."""
-    parser.add_argument("shell", choices=SHELLS, help="the shell that completes")
-    debug_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import provision
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.apply import positive
 
 if TYPE_CHECKING:
     import argparse
@@ -25,64 +24,6 @@ if TYPE_CHECKING:
     from provision.notify.listeners import Listeners
     from provision.spec.model import StackSpec
     from provision.stacks.secret_hosts import SecretHosts
-
-PARALLEL: Final = 20
-NAMESPACE: Final = "grapnel-system"
-PROBES: Final = "0.0.0.0:8080"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--image",
-        default=os.environ.get("GRAPNEL_IMAGE"),
-        metavar="IMAGE",
-        help="the image of Jobs on nodes: the one that this process runs in (default: $GRAPNEL_IMAGE)",
-    )
-    parser.add_argument(
-        "--pull-secret", action="append", default=[], metavar="NAME", help="a Secret for that image's registry"
-    )
-    parser.add_argument(
-        "--namespace",
-        default=os.environ.get("POD_NAMESPACE", NAMESPACE),
-        help=f"where Jobs are made (default: $POD_NAMESPACE, {NAMESPACE})",
-    )
-    parser.add_argument(
-        "--holder",
-        default=os.environ.get("POD_NAME"),
-        metavar="NAME",
-        help="what the lease calls this process (default: $POD_NAME)",
-    )
-    parser.add_argument(
-        "--node",
-        default=os.environ.get("NODE_NAME", ""),
-        metavar="NAME",
-        help="the Node that this process runs on, so that its GpuStack can say so (default: $NODE_NAME)",
-    )
-    parser.add_argument(
-        "--secret-hosts",
-        action="append",
-        default=[],
-        metavar="SECRET=HOST,...",
-        help="where tokens and keys below /etc/grapnel/controller/SECRET may be used: HOST or HOST:PORT; nowhere else",
-    )
-    parser.add_argument(
-        "--parallel",
-        type=positive,
-        default=PARALLEL,
-        metavar="N",
-        help=f"how many nodes of a stack are changed in place, or looked at, at once (default: {PARALLEL})",
-    )
-    parser.add_argument(
-        "--probes",
-        default=PROBES,
-        metavar="ADDRESS:PORT",
-        help=f"where /healthz, /readyz and /metrics are served (default: {PROBES})",
-    )
-    parser.add_argument(
-        "--payload", type=Path, metavar="DIR", help="archives for nodes (default: those of this installation)"
-    )
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="outside of a pod: how to reach the cluster")
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,8 +10,8 @@ from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.base.errors import ExitCode
-from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import build_context, run_arguments
+from provision.cli.options import load_fleet
+from provision.cli.plan import build_context
 from provision.driver.preflight import Finding, Severity, findings
 from provision.products.recognise import problem_of, recognise
 from provision.report.console import make_console
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
     from provision.spec.model import StackSpec
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` to the options of `plan`."""
-    common_arguments(parser)
-    run_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

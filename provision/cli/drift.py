@@ -11,8 +11,8 @@ from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.base.errors import ExitCode
-from provision.cli.options import common_arguments, fleet_words, load_fleet
-from provision.cli.plan import build_context, bundle_argument, run_arguments
+from provision.cli.options import fleet_words, load_fleet
+from provision.cli.plan import build_context
 from provision.drift import group
 from provision.report.console import make_console
 from provision.report.drift import render_drift
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from provision.apply.context import ApplyContext
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` to the options of `plan`."""
-    common_arguments(parser)
-    run_arguments(parser)
-    bundle_argument(parser)
-    parser.set_defaults(force=True)  # an edited file is a difference here, and no obstacle: nothing is overwritten
-    parser.add_argument("--json", action="store_true", help="print the differences as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,14 +15,13 @@ from provision.apply.model import Failure, Status
 from provision.apply.removal import Part, gather_removals
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.apply import claim_of, exit_code, holder_of
-from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
+from provision.cli.cluster import open_scope, with_unnamed
 from provision.cli.cluster_removal import left_behind, notes_of, plan_of_cluster, with_classes
-from provision.cli.listening import metrics_argument, open_listeners
-from provision.cli.options import common_arguments, load_fleet
-from provision.cli.person import person
-from provision.cli.plan import build_context, run_arguments, with_identity
-from provision.cli.recording import UNRECORDED, recorded, recording_arguments
-from provision.cli.terminal import outlasting, print_error, say
+from provision.cli.listening import open_listeners
+from provision.cli.options import load_fleet
+from provision.cli.plan import build_context, with_identity
+from provision.cli.recording import UNRECORDED, recorded
+from provision.cli.terminal import outlasting, person, print_error, say
 from provision.cluster.machine import Machine
 from provision.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
@@ -56,16 +55,6 @@ SET_UP_AGAIN: Final = (
     "the next `grapnel apply` sets up again what is declared for {nodes}: take them out of the inventory, or declare "
     "driver.enabled, runtime.enabled and plugin.enabled as they shall be"
 )
-
-
-def verb_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that both verbs have."""
-    common_arguments(parser)
-    run_arguments(parser)
-    cluster_arguments(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
-    metrics_argument(parser)
-    recording_arguments(parser)
 
 
 def run_verb(

@@ -41,20 +41,34 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.FAILED: "not written; with --from-inventory also: a node could not be looked at",
     },
     "check": {ExitCode.DONE: "no error; there may be warnings", ExitCode.FAILED: "errors were found"},
+    "explain": {ExitCode.DONE: "shown", ExitCode.FAILED: "there is no such key"},
     "plan": {
         ExitCode.DONE: "every node has a plan",
         ExitCode.FAILED: "a node has none, or its plan is refused",
         ExitCode.CHANGES: "with --exit-code: every node has a plan, and there is something to change",
+    },
+    "doctor": {
+        ExitCode.DONE: "nothing stands in the way of a driver change",
+        ExitCode.FAILED: "something does, or a node could not be looked at",
     },
     "simulate": {
         ExitCode.DONE: "the roll-out comes to its end with every seed",
         ExitCode.FAILED: "it stops with a seed",
     },
     "stage": {ExitCode.DONE: "every driver is staged, or need not be", ExitCode.FAILED: "one is not"},
-    "apply": _CHANGED,
+    "apply": {
+        **_CHANGED,
+        ExitCode.FAILED: "a node is not, nobody consented, or a saved plan is not what would be done now",
+    },
+    "reboot": _CHANGED,
     "status": {
         ExitCode.DONE: "every node is in service, or gets there by itself",
         ExitCode.FAILED: "a node needs somebody, or the state cannot be read",
+    },
+    "drift": {
+        ExitCode.DONE: "every node is as declared",
+        ExitCode.FAILED: "a node could not be compared, or cannot be brought to its declaration",
+        ExitCode.CHANGES: "every node could be compared, and one differs",
     },
     "report": {ExitCode.DONE: "written, whatever the run came to", ExitCode.FAILED: "there is no such run"},
     "pause": _NOTED,
@@ -66,21 +80,13 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.FAILED: "refused for a node, one could not be put back into service, or nobody consented",
     },
     "rollback": _CHANGED,
-    "reboot": _CHANGED,
     "remove": _CHANGED,
-    "doctor": {
-        ExitCode.DONE: "nothing stands in the way of a driver change",
-        ExitCode.FAILED: "something does, or a node could not be looked at",
-    },
-    "drift": {
-        ExitCode.DONE: "every node is as declared",
-        ExitCode.FAILED: "a node could not be compared, or cannot be brought to its declaration",
-        ExitCode.CHANGES: "every node could be compared, and one differs",
-    },
     "bundle": {
         ExitCode.DONE: "written, or every byte is as it should be",
         ExitCode.FAILED: "not written, or damaged",
     },
+    "completion": _WRITTEN,
+    "version": {ExitCode.DONE: "shown; parts that are missing are said", ExitCode.FAILED: "it could not be read"},
     "controller": {
         ExitCode.DONE: "stopped, and what it had begun goes on with the next one",
         ExitCode.FAILED: "it cannot lead, or leads no longer",
@@ -93,8 +99,6 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.DONE: "no controller runs any more, and nothing is in flight",
         ExitCode.FAILED: "the controller goes on; what is in the way is named",
     },
-    "completion": _WRITTEN,
-    "version": {ExitCode.DONE: "shown; parts that are missing are said", ExitCode.FAILED: "it could not be read"},
 }
 
 

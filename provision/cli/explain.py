@@ -1,23 +1,30 @@
-"""Renders `grapnel check --explain`: every value, who set it, what that overrode, and what is derived later.
+"""Renders `grapnel explain`: what a key of the declaration means, from its schema; and `grapnel check --explain`.
 
-With a node, its own table; without one, a table for each set of nodes that the levels treat alike.
+The latter is every value, who set it, what that overrode, and what is derived later: with a node, its own table;
+without one, a table for each set of nodes that the levels treat alike.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+import textwrap
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
 
-from provision.base.errors import UsageError
+import msgspec
+
+from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable
 from provision.cli.terminal import paint
 from provision.driver.derivation import derive
 from provision.fleet.model import Level
+from provision.spec.model import StackSpec
 from provision.spec.text.excerpt import few
 from provision.spec.validate import nearest
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from provision.driver.derivation import Derivation
@@ -27,6 +34,116 @@ SCHEMA: Final = "grapnel.dev/explain/v1alpha1"
 _HEAD: Final = ("KEY", "VALUE", "SET BY", "INSTEAD OF")
 _PLAIN: Final = re.compile(r"[A-Za-z/][^\s:#,\[\]{}]*\Z")
 _WIDEST: Final = 60  # of a text: a key in armor has thousands of characters
+_PAGE: Final = 100  # columns
+_NEAR: Final = 3
+_KINDS: Final = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "object": "a mapping",
+    "string": "a text",
+}
+_LIMITS: Final = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "minItems": "entries, at least",
+    "pattern": "written as",
+}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what a key means, with the keys below it; without one, the sections."""
+    print(explain_key(args.key), end="")
+    return ExitCode.DONE
+
+
+def explain_key(asked: str) -> str:
+    """Return what a key means, as "driver.version" or with "spec." in front. Raises GrapnelError for none."""
+    schema = msgspec.json.schema(StackSpec)
+    top = _resolved({"$ref": "#/$defs/StackSpec"}, schema)
+    known = dict(_walk(top, schema, ""))
+    key = asked.removeprefix("spec").removeprefix(".")
+    if not key:
+        return "".join(_below_key("", known))
+    if (found := {name.lower(): name for name in known}.get(key.lower())) is None:
+        near = _near(key, list(known))
+        hint = f"did you mean {' or '.join(near)}?" if near else "`grapnel explain` lists the sections"
+        raise GrapnelError(f"the declaration has no key '{asked}'", hint=hint)
+    return "".join((*_about(found, known[found], schema), *_below_key(found, known)))
+
+
+def _near(key: str, known: Sequence[str]) -> list[str]:
+    """Return the keys that were probably meant: by the whole of a path, by its last word, or by a word alone."""
+    ends = {name: name.rpartition(".")[2].lower() for name in known}
+    alike = get_close_matches(key.rpartition(".")[2].lower(), {*ends.values()}, n=1, cutoff=0.7)
+    by_end = [name for name, end in ends.items() if end in alike]
+    whole = get_close_matches(key, known, n=_NEAR, cutoff=0.7)
+    return list(dict.fromkeys([*whole, *by_end] if "." in key else by_end or whole))[:_NEAR]
+
+
+def _about(key: str, member: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    yield f"spec.{key}: {_kind(member, schema)}\n"
+    yield textwrap.fill(member["description"], _PAGE, initial_indent="  ", subsequent_indent="  ") + "\n"
+    lines = []
+    if "default" in member and not isinstance(member["default"], dict):
+        lines.append(f"default: {_show(member['default'])}")
+    told = list(_alternatives(member, schema))
+    if allowed := list(dict.fromkeys(word for each in told for word in each.get("enum", ()))):
+        lines.append(f"allowed: {', '.join(map(_show, allowed))}")
+    for name, words in _LIMITS.items():
+        lines += [f"{words}: {each[name]}" for each in told if name in each]
+    lines += [f"for example: {_show(example)}" for each in told for example in each.get("examples", ())[:1]]
+    yield from (f"  {line}\n" for line in dict.fromkeys(lines))
+
+
+def _below_key(key: str, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    prefix = f"{key}." if key else ""
+    below = {name: each for name, each in known.items() if name.startswith(prefix) and "." not in name[len(prefix) :]}
+    width = max((len(name) - len(prefix) for name in below), default=0)
+    if key and below:
+        yield "\n"
+    for name, each in below.items():
+        first = f"  {name[len(prefix) :].ljust(width)}  "
+        yield textwrap.fill(each["description"], _PAGE, initial_indent=first, subsequent_indent=" " * len(first)) + "\n"
+    if below:
+        costs = "`grapnel plan` shows what a change of it costs nodes"
+        yield f"\n`grapnel explain {prefix}KEY` says more of one; {costs}.\n"
+
+
+def _walk(
+    section: Mapping[str, Any], schema: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every key with its schema; those of entries of a list or a mapping stand below the key that has them."""
+    for name, member in section.get("properties", {}).items():
+        yield f"{prefix}{name}", {"description": _resolved(member, schema).get("description", ""), **member}
+        for each in _alternatives(member, schema):
+            yield from _walk(each, schema, f"{prefix}{name}.")
+
+
+def _alternatives(member: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield what a value may be, and what entries of it may be."""
+    known = _resolved(member, schema)
+    yield known
+    inner = [*known.get("anyOf", ()), *(known[name] for name in ("items", "additionalProperties") if known.get(name))]
+    for each in inner:
+        if isinstance(each, dict):
+            yield from _alternatives(each, schema)
+
+
+def _kind(member: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    known = _resolved(member, schema)
+    if "anyOf" in known:
+        return " or ".join(dict.fromkeys(_kind(each, schema) for each in known["anyOf"]))
+    if "enum" in known:
+        return "one of the words below"
+    return _KINDS[known["type"]] + (f", each entry {_kind(known['items'], schema)}" if known.get("items") else "")
+
+
+def _resolved(member: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in member:
+        return member
+    return {**schema["$defs"][member["$ref"].rpartition("/")[2]], **member}
 
 
 def find_node(fleet: Fleet, name: str) -> FleetNode:

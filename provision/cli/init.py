@@ -3,44 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.options import DECLARATION, debug_argument
 
 if TYPE_CHECKING:
     import argparse
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the file, `--force`, and where machines are found."""
-    parser.add_argument(
-        "file", nargs="?", type=Path, default=DECLARATION, metavar="FILE", help="what to write (default: %(default)s)"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    parser.add_argument(
-        "--from-inventory",
-        action="append",
-        default=[],
-        metavar="INVENTORY",
-        help="look at these machines, and declare what they are already; may be repeated; beside FILE, "
-        "FILE-groups.yaml has what differs between them",
-    )
-    parser.add_argument(
-        "--from-gpu-operator",
-        action="append",
-        default=[],
-        metavar="SOURCE",
-        help="write the GpuStacks of what NVIDIA's GPU operator was told: a file with its ClusterPolicy, NVIDIADrivers "
-        "and ConfigMaps, - for standard input, or the word cluster; may be repeated",
-    )
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach that cluster")
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
-    parser.add_argument("--limit", default="", metavar="PATTERN", help="only these hosts, as in ansible --limit")
-    parser.add_argument("--payload", type=Path, metavar="DIR", help="archives for nodes, as for plan")
-    parser.add_argument("--json", action="store_true", help="print what was found, and could not be said, as JSON")
-    debug_argument(parser)
+    from pathlib import Path
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.cluster.kubernetes.nodes.others import UPGRADE_CONDITION
@@ -12,22 +11,12 @@ from provision.notify.listeners import Listeners, Webhooks
 from provision.spec.model import NodeConditions
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from provision.cli.cluster import Scope
     from provision.notify.listeners import Listener
     from provision.spec.model import Notify
-
-
-def metrics_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the file that is kept for whoever reads metrics."""
-    parser.add_argument(
-        "--metrics-file",
-        type=Path,
-        metavar="FILE.prom",
-        help="keep metrics there for node_exporter's textfile collector",
-    )
 
 
 def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = None) -> Listeners:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from provision.base.errors import ExitCode
-from provision.cli.answers import Answers, answer_arguments
-from provision.cli.cluster import cluster_arguments
-from provision.cli.options import debug_argument, declaration_argument, inventory_argument
+from provision.base.errors import ExitCode, UsageError
+from provision.cli.options import named_nodes
 from provision.cli.places import find_places
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Mapping
 
+    from provision.cli.answers import Answers
     from provision.cluster.node_requests import NodeRequests
     from provision.rollout.requests import Decide
 
@@ -39,21 +38,13 @@ class Asking:
         return Asking({node: each for node, each in self.requests.items() if node in nodes}, self.scheduled)
 
 
-def request_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the nodes and what finds them."""
-    parser.add_argument("nodes", nargs="+", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
-    declaration_argument(parser)
-    inventory_argument(parser)
-    debug_argument(parser)
-    cluster_arguments(parser)
-    answer_arguments(parser)
-
-
 def open_requests(args: argparse.Namespace) -> Asking:
     """Return the nodes that are named, hosts or groups of the inventory, and where their state lives."""
     from provision.cluster.node_requests import KubernetesRequests, StateFileRequests  # noqa: PLC0415 - start-up time
 
-    places = find_places(args, *args.nodes)
+    if not (nodes := named_nodes(args)):
+        raise UsageError("say which nodes", hint=f"grapnel {args.verb} NODE...")
+    places = find_places(args, *nodes)
     requests: dict[str, NodeRequests] = {}
     if places.api is not None and places.in_cluster:
         kubernetes = KubernetesRequests(places.api, places.in_cluster, places.machines)

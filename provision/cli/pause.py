@@ -1,49 +1,29 @@
-"""`grapnel pause`: keeps further nodes from being upgraded."""
+"""`grapnel pause` keeps further nodes from being upgraded, and `grapnel resume` ends that."""
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode
-from provision.cli.answers import Answers, answer_arguments
-from provision.cli.cluster import cluster_arguments
-from provision.cli.options import debug_argument, declaration_argument, inventory_argument
-from provision.cli.person import person
+from provision.cli.answers import Answers
 from provision.cli.places import find_places
+from provision.cli.terminal import person
+from provision.cluster import open_api
+from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses
+from provision.fleet.errors import InventoryError
+from provision.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
+    import argparse
+
     from provision.cluster.requests import PausePlace
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    pause_arguments(parser)
-    parser.add_argument("--reason", default="", type=reason, metavar="TEXT", help="why, for everybody who meets it")
-
-
-def reason(text: str) -> str:
-    """Return a reason as one line that is not too long to be shown."""
-    from provision.cluster.pause import MAX_TEXT  # noqa: PLC0415 - start-up time
-
-    line = " ".join(text.split())
-    if len(line) > MAX_TEXT:
-        raise argparse.ArgumentTypeError(f"it has {len(line)} characters, and {MAX_TEXT} may be")
-    return line
-
-
-def pause_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is paused: a cluster, or the machines of an inventory that has none."""
-    declaration_argument(parser)
-    inventory_argument(parser)
-    debug_argument(parser)
-    cluster_arguments(parser)
-    answer_arguments(parser)
-
-
 def run(args: argparse.Namespace) -> int:
-    """Pause, and say what that means."""
-    return pause(open_place(args), args.reason, as_json=args.json)
+    """Do what the verb is called, and say what that means."""
+    place = open_place(args)
+    return resume(place, as_json=args.json) if args.verb == "resume" else pause(place, args.reason, as_json=args.json)
 
 
 def open_place(args: argparse.Namespace) -> PausePlace:
@@ -51,11 +31,6 @@ def open_place(args: argparse.Namespace) -> PausePlace:
 
     Where the nodes belong to several places, it is kept in all of them: a rollout may be about some nodes only.
     """
-    from provision.cluster import open_api  # noqa: PLC0415 - start-up time
-    from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses  # noqa: PLC0415 - start-up time
-    from provision.fleet.errors import InventoryError  # noqa: PLC0415 - start-up time
-    from provision.spec.errors import DeclarationError  # noqa: PLC0415 - start-up time
-
     try:
         places = find_places(args)
     except (DeclarationError, InventoryError):
@@ -81,4 +56,16 @@ def pause(place: PausePlace, why: str, *, as_json: bool = False) -> int:
         "nodes that are out of service are finished, and no other begins: a running apply heeds it within 10 s,"
     )
     answers.say("waits, and goes on after `grapnel resume`. `grapnel status` shows how the nodes stand")
+    return answers.end(ExitCode.DONE)
+
+
+def resume(place: PausePlace, *, as_json: bool = False) -> int:
+    """End the pause, and say which it was."""
+    before = place.resume()
+    answers = Answers("resume", as_json, place.name, before=before)
+    if before is None:
+        answers.say(f"upgrades of {place.name} are not paused")
+        return answers.end(ExitCode.DONE)
+    answers.say(f"upgrades of {place.name} go on; they were paused {before}")
+    answers.say("a running apply heeds it within 10 s; where none runs, `grapnel apply` begins one")
     return answers.end(ExitCode.DONE)

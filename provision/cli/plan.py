@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import provision
 from provision.apply.bundles import Bundles
@@ -24,8 +24,8 @@ from provision.apply.runfiles import Runfiles
 from provision.base.errors import ExitCode, GrapnelError
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
-from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
-from provision.cli.options import common_arguments, load_fleet
+from provision.cli.cluster import declared_gates, open_scope, with_unnamed
+from provision.cli.options import load_fleet
 from provision.cluster.machine import Machine
 from provision.fleet.endpoint import network_endpoints
 from provision.fleet.sources import inventory_key
@@ -61,53 +61,6 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.interface.cluster import Cluster
 
-_SIGNERS: Final = (
-    "use only bundles that are signed by one of these, an allowed_signers file (default: $GRAPNEL_SIGNERS)"
-)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    common_arguments(parser)
-    run_arguments(parser)
-    bundle_argument(parser)
-    force_argument(parser)
-    cluster_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
-    parser.add_argument("--diff", action="store_true", help="show how files would change; no secrets")
-    parser.add_argument(
-        "--exit-code", action="store_true", help=f"exit with {ExitCode.CHANGES} when there is something to change"
-    )
-
-
-def run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that verbs share beyond the choice of nodes; `build_context` reads them."""
-    parser.set_defaults(bundle=None, signers=None, force=False, most_artifacts=None, early=None)
-    parser.add_argument(
-        "--payload",
-        type=Path,
-        metavar="DIR",
-        help="archives for nodes (default: $GRAPNEL_PAYLOAD, dist/payload beside the declaration, those of a release)",
-    )
-    parser.add_argument(
-        "--keep-artifacts", type=Path, metavar="DIR", help="keep Ansible's output and events of every run in DIR"
-    )
-
-
-def bundle_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--bundle`; `build_context` reads it."""
-    parser.add_argument(
-        "--bundle",
-        type=Path,
-        metavar="FILE",
-        help="plan and stage all drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
-    )
-    signers_argument(parser)
-
-
-def signers_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--signers`; `signers_file` reads it."""
-    parser.add_argument("--signers", type=Path, metavar="FILE", help=_SIGNERS)
-
 
 def signers_file(args: argparse.Namespace, environment: Mapping[str, str]) -> Path | None:
     """Return the file of those who may sign bundles, None where bundles need not be signed."""
@@ -115,13 +68,11 @@ def signers_file(args: argparse.Namespace, environment: Mapping[str, str]) -> Pa
     return args.signers or (Path(given) if given else None)
 
 
-def force_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--force`; `build_context` reads it."""
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="overwrite what somebody edited of grapnel's in an engine's configuration; the edited file is kept",
-    )
+class Seen(Protocol):
+    """Sees what is planned before anybody else does; it may raise GrapnelError."""
+
+    def __call__(self, answers: Mapping[str, Assessment | Failure], prepared: Prepared) -> None:
+        """See it."""
 
 
 class ContextBuilder(Protocol):
@@ -146,7 +97,14 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))
     runs = runs_folder(os.environ, inventory_key(fleet.inventories, Path.cwd()))
     last = Durations(runs).read()
-    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code, with_files=args.diff, last=last)
+
+    save = None
+    if args.out is not None:
+        from provision.cli.saved_plan import saver  # noqa: PLC0415 - start-up time
+
+        save = saver(args, scope)
+    words = {"as_json": args.json, "tell_changes": args.exit_code, "with_files": args.diff}
+    return show_plans(context, scope, **words, last=last, save=save)
 
 
 def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyword
@@ -157,11 +115,10 @@ def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyw
     tell_changes: bool,
     with_files: bool = False,
     last: Mapping[str, float] = NOTHING_KNOWN,
+    save: Seen | None = None,
 ) -> int:
-    """Gather facts and print the plans; return the exit code."""
-    with cancel_on_signals() as cancel:
-        answers, prepared = assess_fleet(context, scope, cancel)
-        prepared = with_tenancy(prepared, scope)
+    """Gather facts and print the plans, and have them saved; return the exit code."""
+    answers, prepared = look_ahead(context, scope, save)
     if as_json:
         print(_document(answers, prepared, scope, with_files=with_files))
     else:
@@ -211,6 +168,18 @@ def _exit_code(answers: Mapping[str, Assessment | Failure], prepared: Prepared, 
     if prepared.refusals or any(result is not None and not result.is_good for result in results):
         return ExitCode.FAILED
     return ExitCode.CHANGES if tell_changes and prepared.is_change else ExitCode.DONE
+
+
+def look_ahead(
+    context: ApplyContext, scope: Scope, tell: Seen | None = None
+) -> tuple[Mapping[str, Assessment | Failure], Prepared]:
+    """Return what an apply would begin with, for nodes and cluster, after ``tell`` has seen it."""
+    with cancel_on_signals() as cancel:
+        answers, prepared = assess_fleet(context, scope, cancel)
+        prepared = with_tenancy(prepared, scope)
+    if tell is not None:
+        tell(answers, prepared)
+    return answers, prepared
 
 
 def assess_fleet(

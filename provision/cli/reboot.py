@@ -16,11 +16,11 @@ from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, NodeResult
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.apply import claim_of, exit_code, find_pause, holder_of
-from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
-from provision.cli.listening import metrics_argument, open_listeners
-from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import build_context, foresee_refusals, run_arguments, with_identity
-from provision.cli.recording import UNRECORDED, recorded, recording_arguments
+from provision.cli.cluster import declared_gates, open_scope
+from provision.cli.listening import open_listeners
+from provision.cli.options import load_fleet, named_nodes
+from provision.cli.plan import build_context, foresee_refusals, with_identity
+from provision.cli.recording import UNRECORDED, recorded
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine
 from provision.fleet.resolve import resolve_nodes
@@ -50,33 +50,9 @@ if TYPE_CHECKING:
     from provision.rollout.verbs.reboot_plan import RebootPlan
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    common_arguments(parser)
-    run_arguments(parser)
-    cluster_arguments(parser)
-    metrics_argument(parser)
-    recording_arguments(parser)
-    parser.add_argument("nodes", nargs="*", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
-    parser.add_argument(
-        "--needed", action="store_true", help="only nodes that need a reboot: a newer kernel, /run/reboot-required"
-    )
-    parser.add_argument(
-        "--since",
-        metavar="TIME",
-        help="leave nodes alone that grapnel has rebooted after this, such as 2026-11-23T14:00:00Z (default: 24 hours "
-        "ago)",
-    )
-    parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
-    parser.add_argument("--yes", action="store_true", help="do not ask before rebooting machines")
-    parser.add_argument(
-        "--no-wait", action="store_true", help="end when only a window or a gate is waited for, instead of waiting"
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Reboot the nodes that are named, or that need it; return the exit code."""
-    if args.limit:
-        raise UsageError("reboot names its nodes without --limit", hint=f"{COMMAND} NODE...")
+    args.nodes = named_nodes(args)
     if not args.nodes and not args.needed:
         raise UsageError("say which nodes", hint=f"{COMMAND} NODE..., or {COMMAND} --needed")
     if not args.yes and not args.plan and not sys.stdin.isatty():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
@@ -12,8 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 import provision
 from provision.base.errors import ExitCode, GrapnelError
-from provision.cli.person import person
-from provision.cli.terminal import say
+from provision.cli.terminal import person, say
 from provision.fleet.sources import inventory_key
 from provision.report.console import make_console
 from provision.report.live import open_view
@@ -27,9 +25,10 @@ from provision.runs.errors import RunsError
 from provision.runs.events import SCHEMA, Began
 from provision.runs.model import State
 from provision.runs.record import RunRecord, Unrecorded, utc_now
-from provision.runs.store import KEEP_DAYS, KEEP_RUNS, Shelf, runs_folder
+from provision.runs.store import Shelf, runs_folder
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.console import Console
@@ -44,25 +43,6 @@ if TYPE_CHECKING:
 MOST_ARTIFACTS: Final = 300  # of a run: 13 kB each; more only of playbooks that fail
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 _UNSAID: Final = frozenset({"--json", "--yes"})  # options that say nothing about what was done
-
-
-def recording_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` and how long runs are kept; `recorded` reads them."""
-    parser.add_argument(
-        "--json", action="store_true", help="print what happened as JSON at the end (docs/contracts/run-report)"
-    )
-    parser.add_argument(
-        "--keep-runs", type=_number, default=KEEP_RUNS, metavar="N", help="runs to keep (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--keep-days", type=_number, default=KEEP_DAYS, metavar="N", help="days to keep them (default: %(default)s)"
-    )
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 100_000:  # noqa: PLR2004 - what a date can be moved by
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
-    return int(text)
 
 
 class Run:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.apply.removal import ALL_PARTS, Part
-from provision.cli.driver_verb import run_verb, verb_arguments
+from provision.cli.driver_verb import run_verb
 from provision.rollout.verbs.removing import Removing
 
 if TYPE_CHECKING:
     import argparse
-
-_HELP: Final = {
-    Part.DRIVER: "packages, holds, pins, package sources, settings, staged drivers and grapnel-driver itself",
-    Part.RUNTIME: "what the container engine was given, and an engine that grapnel installed",
-    Part.DAEMON: "the node daemon with its settings and state",
-    Part.HOOK: "the hook with its settings and the driver inventory",
-    Part.NODE: "settings of the node that belong to none of these",
-}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    verb_arguments(parser)
-    parts = parser.add_argument_group("parts, all without any of these")
-    for part, text in _HELP.items():
-        parts.add_argument(f"--{part}", action="store_true", help=text)
-    parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
 
 
 def run(args: argparse.Namespace) -> int:

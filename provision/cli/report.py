@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError
-from provision.cli.options import debug_argument, inventories_of, inventory_argument
+from provision.cli.options import inventories_of
 from provision.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -16,20 +16,6 @@ if TYPE_CHECKING:
 
     from provision.runs.model import RunReport
     from provision.runs.store import RunFolder, Shelf
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", nargs="?", metavar="RUN", help="name of a run, or how it begins (default: the last one)"
-    )
-    inventory_argument(parser)
-    debug_argument(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="where to write the page, - for standard output"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print it as JSON (docs/contracts/run-report)")
-    form.add_argument("--list", action="store_true", help="list the runs that are kept")
 
 
 def run(args: argparse.Namespace) -> int:

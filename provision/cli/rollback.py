@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
-from provision.cli.driver_verb import run_verb, verb_arguments
+from provision.cli.driver_verb import run_verb
 from provision.cli.node_request import Asking, ask
 from provision.cli.options import inventories_of
-from provision.cli.person import person
+from provision.cli.terminal import person
 from provision.rollout.verbs.plan import DriverVerb, Extent
 
 if TYPE_CHECKING:
@@ -19,23 +19,6 @@ if TYPE_CHECKING:
 
     from provision.cli.plan import ContextBuilder
     from provision.cluster.kubernetes.api.client import Api
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    verb_arguments(parser)
-    parser.add_argument(
-        "nodes",
-        nargs="*",
-        metavar="NODE",
-        help="hosts or groups of the inventory, as in --limit (default: all that were changed to the declared driver); "
-        "without an inventory, Nodes of a cluster whose controller returns them",
-    )
-    parser.add_argument("--no-waves", action="store_true", help="all at once, as far as maxParallel and others allow")
-    parser.add_argument(
-        "--further", action="store_true", help="return nodes that have returned already one driver further"
-    )
-
-    parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
 
 
 def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:

@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.cli.arguments import PAGE
 from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from provision.rollout.status.model import Reader
     from provision.rollout.status.words import Last
     from provision.runs.remedies import Invocation
     from provision.status_page.server import Settings
 
-DEFAULT: Final = "127.0.0.1:8470"
 MIN_TOKEN: Final = 16
 _MAX_PORT: Final = 65535
-
-
-def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the page; `serve` reads them."""
-    group = parser.add_argument_group("live page")
-    group.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="the token that the page asks for (elsewhere than on loopback: "
-        "one is made up and printed)",
-    )  # fmt: skip
-    group.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate of the page, with its chain, in PEM")
-    group.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
-    group.add_argument(
-        "--behind-proxy",
-        action="store_true",
-        help="serve without TLS elsewhere than on loopback: a proxy in front has it",
-    )
-    group.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a name under which the page is reached; may be repeated",
-    )
 
 
 def serve(
@@ -107,7 +84,7 @@ def parse_address(text: str) -> tuple[str, int]:
     address, colon, port = text.rpartition(":")
     address = address.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
     if not port.isdecimal() or int(port) > _MAX_PORT or not address:
-        raise UsageError(f"--serve: '{text}' is not ADDRESS:PORT", hint=f"such as {DEFAULT}")
+        raise UsageError(f"--serve: '{text}' is not ADDRESS:PORT", hint=f"such as {PAGE}")
     return address, int(port)
 
 

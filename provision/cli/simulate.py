@@ -6,12 +6,11 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.cluster import cluster_arguments
-from provision.cli.options import common_arguments, load_fleet
+from provision.cli.arguments import MANY, RATES, SEEDS
+from provision.cli.options import load_fleet
 
 if TYPE_CHECKING:
     import argparse
@@ -19,41 +18,7 @@ if TYPE_CHECKING:
 
     from provision.simulate.scenario import Faults, Scenario
 
-SEEDS: Final = 10
 TELL_EACH_S: Final = 2.0
-MANY: Final = 1000  # nodes from which one seed is played unless more are asked for
-RATES: Final = {
-    "swap": "swap",
-    "verify": "verify",
-    "lost": "lost",
-    "pods": "pods",
-    "hardware": "ill_per_day",
-}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the fleet, what goes wrong, and the seeds."""
-    parser.add_argument(
-        "fleet", nargs="?", type=Path, metavar="FLEET.yaml", help="the fleet (docs/contracts/simulation-fleet)"
-    )
-    parser.add_argument(
-        "--from-cluster",
-        action="store_true",
-        help="simulate the nodes of the inventory, with the pods, records and policy that they have now",
-    )
-    common_arguments(parser)
-    cluster_arguments(parser)
-    parser.add_argument(
-        "--failures",
-        metavar="RATES",
-        help=f"what goes wrong instead, such as swap=1%%,hardware=0.5%%; of {', '.join(RATES)}; hardware is per day",
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed, which is shown (default: 1)")
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help=f"how many seeds are compared (default: {SEEDS}; 1 from {MANY} nodes on)"
-    )
-    parser.add_argument("--start", type=_moment, metavar="TIME", help="when it begins, such as 2026-11-24T22:00+01:00")
-    parser.add_argument("--json", action="store_true", help="print it as JSON (docs/contracts/simulation)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -138,9 +103,3 @@ def read_failures(text: str, before: Faults) -> Faults:
             raise UsageError(f"'{part.strip()}' is not a rate of failures", hint=hint)
         found = replace(found, **{RATES[kind]: share})
     return found
-
-
-def _moment(text: str) -> datetime:
-    """Read a time; one without a zone is of this machine's."""
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)

@@ -73,7 +73,18 @@ def run(args: argparse.Namespace, document: Document | None) -> ClusterPlan:
 
 def _require_no_machines(args: argparse.Namespace) -> None:
     """Refuse options that are about machines of an inventory. Raises UsageError."""
-    named = ("inventory", "limit", "diff", "force", "bundle", "signers", "no_cluster", "payload", "keep_artifacts")
+    named = (
+        "out",
+        "inventory",
+        "limit",
+        "diff",
+        "force",
+        "bundle",
+        "signers",
+        "no_cluster",
+        "payload",
+        "keep_artifacts",
+    )
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(args, name, None)]
     if given:
         raise UsageError(

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
-from provision.cli.apply import PARALLEL, claim_of, exit_code, positive
-from provision.cli.cluster import cluster_arguments, open_scope
-from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments
-from provision.cli.recording import UNRECORDED, recorded, recording_arguments
+from provision.cli.apply import claim_of, exit_code
+from provision.cli.arguments import PARALLEL
+from provision.cli.cluster import open_scope
+from provision.cli.options import load_fleet
+from provision.cli.plan import assess_fleet, build_context
+from provision.cli.recording import UNRECORDED, recorded
 from provision.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
 from provision.report.results import render_results
@@ -27,17 +28,6 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.cli.cluster import Scope
     from provision.cli.recording import Run
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    common_arguments(parser)
-    run_arguments(parser)
-    bundle_argument(parser)
-    cluster_arguments(parser)
-    recording_arguments(parser)
-    parser.add_argument(
-        "--parallel", type=positive, metavar="N", help=f"how many nodes to stage at once (default: {PARALLEL})"
-    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.cluster import cluster_arguments, cluster_words
-from provision.cli.options import DECLARATION, common_arguments, fleet_words, inventories_of, load_fleet
-from provision.cli.serve import DEFAULT, serve, serve_arguments
+from provision.cli.cluster import cluster_words
+from provision.cli.options import DECLARATION, fleet_words, inventories_of, load_fleet
+from provision.cli.serve import serve
 from provision.rollout.errors import UnreachableError
 from provision.runs.remedies import BARE, Invocation
 
@@ -31,24 +31,6 @@ if TYPE_CHECKING:
 
 FOLLOW_S: Final = 2.0
 RUNS_S: Final = 60.0  # between two looks at the runs that are kept
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of what is read, and of how it is shown."""
-    common_arguments(parser)
-    cluster_arguments(parser)
-    parser.add_argument("--node", metavar="NODE", help="everything that is known of one node")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print it as JSON (docs/contracts/status)")
-    form.add_argument("--watch", action="store_true", help="show changes as they come, until the upgrade has ended")
-    form.add_argument(
-        "--serve",
-        nargs="?",
-        const=DEFAULT,
-        metavar="ADDRESS:PORT",
-        help=f"serve a live page for browsers (default: {DEFAULT})",
-    )
-    serve_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

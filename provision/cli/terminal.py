@@ -1,12 +1,14 @@
 """Prints failures and findings: plain words, with colour only where a person is watching.
 
 Whatever is printed without ``rich`` is printed here, so that nothing of it reaches the terminal but visible characters.
+Who sits there is named here as well, for others who read it: on a lease, in a pause, in a saved plan.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
@@ -102,3 +104,15 @@ class _Outlasting:
         os.close(nowhere)
         with contextlib.suppress(OSError):  # nobody may read that either
             say("grapnel: nobody reads the output any more: going on; `grapnel status` shows how it stands", sys.stderr)
+
+
+def person() -> str:
+    """Return who runs the command and where, such as ``ada@laptop``."""
+    return f"{os.environ.get('USER') or _account()}@{os.uname().nodename}"
+
+
+def _account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container that runs as any user
+        return str(os.getuid())

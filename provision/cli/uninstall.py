@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError
-from provision.cli.apply import positive
 
 if TYPE_CHECKING:
     import argparse
-
-NAMESPACE: Final = "grapnel-system"
-MINUTES: Final = 3
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--deployment", required=True, metavar="NAME", help="the Deployment of the controller")
-    parser.add_argument(
-        "--namespace",
-        default=os.environ.get("POD_NAMESPACE", NAMESPACE),
-        help=f"where it is (default: $POD_NAMESPACE, {NAMESPACE})",
-    )
-    parser.add_argument(
-        "--wait",
-        type=positive,
-        default=MINUTES,
-        metavar="MINUTES",
-        help=f"how long to wait for what is in flight (default: {MINUTES})",
-    )
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="outside of a pod: how to reach the cluster")
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import provision
 from provision.base.errors import ExitCode, GrapnelError
-from provision.cli.options import DECLARATION, debug_argument, declaration_argument
+from provision.cli.options import DECLARATION
 from provision.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -23,14 +23,6 @@ SCHEMA: Final = "grapnel.dev/version/v1alpha1"
 COLLECTION: Final = "grapnel.node"
 _VERSION: Final = re.compile(r"^version:\s*(\S+)", re.MULTILINE)
 _DIGITS: Final = 12  # of a digest, as in the names of the archives
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add where the payload is looked for, and `--json`."""
-    declaration_argument(parser)
-    parser.add_argument("--payload", type=Path, metavar="DIR", help="archives for nodes (default: as for plan)")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
-    debug_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

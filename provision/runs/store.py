@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from provision.runs.events import RunEvent
 
-KEEP_RUNS: Final = 100
-KEEP_DAYS: Final = 90
 MAX_LINE: Final = 4 * 1024 * 1024
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-([a-z]+)-[0-9a-f]{4}")

@@ -45,9 +45,6 @@ class Verb:
     def __init__(self, facts: bytes) -> None:
         self._facts = facts
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        apply.configure(parser)
-
     def run(self, args: argparse.Namespace) -> int:
         return apply.run(args, self._build)
 

@@ -11,8 +11,8 @@ import pytest
 from provision.apply.model import NodeResult, Status
 from provision.base.errors import UsageError
 from provision.cli import apply as apply_verb
-from provision.cli import plan as plan_verb
 from provision.cli.apply import apply_nodes, exit_code
+from provision.cli.arguments import ARGUMENTS
 from provision.cli.plan import show_plans
 from provision.cluster import Machine
 from provision.payload.place import payload_folder
@@ -93,9 +93,9 @@ def test_apply_asks(
     assert fleet.applied() == applied
 
 
-def arguments(verb: object, *words: str) -> argparse.Namespace:
+def arguments(verb: str, *words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    verb.configure(parser)  # type: ignore[attr-defined]  # a verb's module
+    ARGUMENTS[verb](parser)
     return parser.parse_args(list(words))
 
 
@@ -103,13 +103,13 @@ def test_apply_without_a_terminal_needs_yes(monkeypatch: pytest.MonkeyPatch) -> 
     with Path("/dev/null").open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         with pytest.raises(UsageError, match="standard input is not a terminal"):
-            apply_verb.run(arguments(apply_verb))
+            apply_verb.run(arguments("apply"))
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x"])
 def test_parallel_is_a_number_above_zero(number: str) -> None:
     with pytest.raises(SystemExit):
-        arguments(apply_verb, f"--parallel={number}")
+        arguments("apply", f"--parallel={number}")
 
 
 @pytest.mark.parametrize(
@@ -140,5 +140,5 @@ def test_payload_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_options_of_plan() -> None:
-    args = arguments(plan_verb, "--json", "--exit-code", "--payload", "p")
+    args = arguments("plan", "--json", "--exit-code", "--payload", "p")
     assert (args.json, args.exit_code, args.payload) == (True, True, Path("p"))

@@ -9,7 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from provision.cli.drift import apply_command, configure, show_drift
+from provision.cli.arguments import ARGUMENTS
+from provision.cli.drift import apply_command, show_drift
 from tests.provision.apply.fakes import WANTED, FakeFleet, FakeNode, context
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "contracts" / "drift" / "schema.json"
@@ -46,7 +47,7 @@ def test_exit_code(nodes: list[FakeNode], code: int, capsys: pytest.CaptureFixtu
 )
 def test_what_mends_sees_the_same_fleet(arguments: list[str], expected: str) -> None:
     parser = argparse.ArgumentParser()
-    configure(parser)
+    ARGUMENTS["drift"](parser)
 
     arguments_read = parser.parse_args(arguments)
 

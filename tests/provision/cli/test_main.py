@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from provision import __version__
 from provision.base.errors import GrapnelError
 from provision.cli import VERBS, main
+from provision.cli.verbs import GROUPS
 
 if TYPE_CHECKING:
     import argparse
@@ -30,9 +32,6 @@ class FakeVerb:
     """A verb with a given outcome."""
 
     end: BaseException | int
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--debug", action="store_true")
 
     def run(self, _args: argparse.Namespace) -> int:
         if isinstance(self.end, BaseException):
@@ -115,9 +114,35 @@ def test_help_tells_every_verb_with_its_summary_and_loads_none(
     assert all([verb, summary] in lines for verb, summary in VERBS.items())
 
 
-def test_without_a_verb_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([], load=refuse) == 2
-    assert "VERB" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "whole"), [([], ["--help"]), (["--debug"], ["--help"]), (["bundle"], ["bundle", "--help"])]
+)
+def test_without_a_verb_the_help_is_told(
+    arguments: list[str], whole: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was one line of usage, which names no verb."""
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert main(whole) == 0
+    assert (told.out, told.err) == ("", capsys.readouterr().out)
+
+
+def test_help_and_the_page_tell_the_verbs_in_the_same_groups(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["--help"])
+    parts = capsys.readouterr().out.split("\nverbs:\n")[1].split("\n\n")[:-1]
+    lines = [re.split(r" {2,}|:\n {4}|\n {4}", part.strip()) for part in parts]
+    told = [(each[0], dict(zip(each[1::2], each[2::2], strict=True))) for each in lines]
+    assert told == list(GROUPS.items())
+
+    table = (ROOT / "docs/command-line.md").read_text().split("\n## Verbs\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    paged: dict[str, dict[str, str]] = {}
+    for *group, verb, text in rows:
+        paged.setdefault(group[0] if group else list(paged)[-1], {})[verb.strip("`")] = text
+    assert list(paged.items()) == [(title, dict(verbs)) for title, verbs in GROUPS.items()]
 
 
 def test_version_is_told_without_loading_any_verb(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,10 +163,12 @@ def test_checking_a_file_imports_no_heavy_library() -> None:
 
 
 @pytest.mark.slow
-def test_help_imports_a_dozen_modules_of_ours_and_none_of_others() -> None:
-    """Every verb was imported for the overview, with all that it needs: half a second."""
+def test_all_help_imports_few_modules_of_ours_and_none_of_others() -> None:
+    """A verb was imported for its help, with all that it needs: 190 modules and a third of a second for plan."""
     script = (
-        "import sys; from provision.cli import main; main(['--help'])\n"
+        "import sys; from provision.cli import VERBS, main\n"
+        "codes = {main([*verb, '--help']) for verb in ([], *([each] for each in VERBS))}\n"
+        "assert codes == {0}, codes\n"
         "print(*(name for name in sys.modules if name.split('.')[0] not in sys.stdlib_module_names), file=sys.stderr)"
     )
     done = subprocess.run(
@@ -155,7 +182,7 @@ def test_help_imports_a_dozen_modules_of_ours_and_none_of_others() -> None:
     )
     imported = set(done.stderr.split()) - {"__main__"}
     assert {name.partition(".")[0] for name in imported} == {"provision"}
-    assert len(imported) <= 12
+    assert len(imported) <= 14
     assert not {f"provision.cli.{verb}" for verb in VERBS} & imported
 
 

@@ -66,6 +66,23 @@ def test_nodes_and_groups_are_skipped_without_a_declaration(
     assert "gpu-3: was not skipped" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("verb", ["skip", "retry", "abandon"])
+def test_nodes_may_be_named_as_with_other_verbs(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """After `grapnel plan --limit gpu-1` at night, `grapnel skip --limit gpu-1` was no command."""
+    said = []
+    for words in (["gpu-1", "gpu-2"], ["gpu-1", "gpu-2"], ["--limit", "gpu-1,gpu-2"]):
+        main([verb, *words])
+        said.append(capsys.readouterr())
+
+    assert said[2] == said[1]  # once more changes nothing
+    assert all(f"{node}: " in said[2].out + said[2].err for node in ("gpu-1", "gpu-2"))
+    assert main([verb]) == 2
+    assert f"hint: grapnel {verb} NODE..." in capsys.readouterr().err
+    assert main([verb, "gpu-1", "--limit", "gpu-2"]) == 2
+    assert "named by themselves and with --limit" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["skip", "retry", "abandon"])
 def test_a_misspelt_name_comes_with_the_nearest(
     verb: str, cluster: LocalCluster, capsys: pytest.CaptureFixture[str]

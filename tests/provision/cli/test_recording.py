@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 
 from provision.base.errors import GrapnelError
-from provision.cli import apply as apply_verb
 from provision.cli import main
 from provision.cli.apply import apply_nodes
 from provision.cli.recording import Run, recorded
@@ -45,7 +44,7 @@ def work(*, consent: bool = True, **nodes: FakeNode) -> Callable[[Run], int]:
 
 
 def do(work: Callable[[Run], int], *words: str) -> int:
-    return recorded(arguments(apply_verb, *words), NOBODY, "apply", work)
+    return recorded(arguments("apply", *words), NOBODY, "apply", work)
 
 
 def only(state: Path) -> Path:
@@ -164,11 +163,11 @@ def test_runs_are_kept_by_number(state: Path) -> None:
 
 
 def test_artifacts_are_kept_with_the_run_unless_a_person_has_a_place_for_them(state: Path, tmp_path: Path) -> None:
-    args = arguments(apply_verb, "--keep-artifacts", str(tmp_path / "mine"))
+    args = arguments("apply", "--keep-artifacts", str(tmp_path / "mine"))
     recorded(args, NOBODY, "apply", lambda _run: 0)
     assert args.keep_artifacts == tmp_path / "mine"
 
-    args = arguments(apply_verb)
+    args = arguments("apply")
     recorded(args, NOBODY, "apply", lambda _run: 0)
     assert args.keep_artifacts.name == "artifacts"
     assert args.keep_artifacts.parent in state.glob("*/2*")

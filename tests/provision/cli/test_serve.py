@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from provision.base.errors import GrapnelError, UsageError
+from provision.cli.arguments import ARGUMENTS
 from provision.cli.serve import parse_address, read_token, serve, settings_of
-from provision.cli.status import configure
 from tests.provision.status_page.fleets import FakeReader, fleet
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 def options(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    configure(parser)
+    ARGUMENTS["status"](parser)
     return parser.parse_args(words)
 
 

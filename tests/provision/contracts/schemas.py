@@ -27,6 +27,7 @@ from provision.report.drift_document import DriftDocument
 from provision.report.removal import RemovalDocument
 from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument
+from provision.rollout.decision.saved_plan import SavedPlan
 from provision.runs.events import RunEvent
 from provision.runs.model import RunReport
 
@@ -48,6 +49,7 @@ TYPES: dict[str, Any] = {
     "rollout-progress": ProgressDocument,
     "run-event": RunEvent,
     "run-report": RunReport,
+    "saved-plan": SavedPlan,
     "simulation": SimulationDocument,
     "status": StatusDocument,
 }

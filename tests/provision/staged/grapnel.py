@@ -33,7 +33,6 @@ class OnMachines:
     """A verb of the product, with the machines of the folder."""
 
     def __init__(self, verb: Verb) -> None:
-        self.configure = verb.configure
         self.run = partial(cast("Any", verb).run, build=build)
 
 

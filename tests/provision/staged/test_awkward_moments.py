@@ -73,6 +73,19 @@ def test_an_interruption_is_told_as_one_and_a_second_one_changes_nothing(fleet: 
     assert "4 nodes: 4 converged" in fleet.call("apply", "--yes")
 
 
+def test_a_saved_plan_is_applied_exactly_or_not_at_all(fleet: Fleet) -> None:
+    """Between a plan that somebody has approved and its apply, anything could change without a word."""
+    assert "`grapnel apply p.json` does exactly this" in fleet.call("plan", "-o", "p.json", "--limit", "rack1")
+    fleet.declare(NEW, **NO_KUBELET, rollout={"maxParallel": 2})
+    assert "n1, n2: declared otherwise: rollout.maxParallel" in fleet.call("apply", "p.json", code=1)
+    assert drivers(fleet) == [OLD] * 4
+
+    fleet.declare(NEW, **NO_KUBELET)
+    assert "2 nodes: 2 converged" in fleet.call("apply", "p.json")  # nobody is asked, and --limit is the plan's
+    assert drivers(fleet) == [NEW, NEW, OLD, OLD]
+    assert "n1, n2: no longer: upgrade driver" in fleet.call("apply", "p.json", code=1)
+
+
 def test_nobody_else_changes_the_same_machines_meanwhile_and_verbs_still_work(fleet: Fleet) -> None:
     fleet.machines.hold("n1", "apply")
     with fleet.running("apply", "--yes") as apply:

@@ -35,7 +35,7 @@ from provision.fleet.errors import FactsError
 from provision.fleet.fact import COMMAND, MESSAGE, Fact, tidy
 from provision.fleet.gpu_settings_facts import GpuSettingsState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.kernel_facts import KernelState  # noqa: TC001 - msgspec resolves the annotations
-from provision.fleet.kubelet_facts import KubeletState  # noqa: TC001 - msgspec resolves the annotations
+from provision.fleet.kubelet_facts import CgroupV1, KubeletState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.mig_facts import MigState  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.traces import Traces  # noqa: TC001 - msgspec resolves the annotations
 
@@ -261,6 +261,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     gpu_settings: GpuSettingsState | None = None
     kernel: KernelState | None = None
     kubelet: KubeletState | None = None
+    cgroup_v1: CgroupV1 | None = None
     product_files: Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=128)] = ()
     traces: Traces | None = None
 

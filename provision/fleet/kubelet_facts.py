@@ -1,4 +1,4 @@
-"""Defines the facts about a node's kubelet: whether it runs, and where it reads its settings."""
+"""Defines the facts about a node's kubelet: whether it runs, where it reads its settings, and on which cgroups."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ class KubeletState(Fact, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         tidy(self, "program", COMMAND)
+
+
+class CgroupV1(Fact, frozen=True, kw_only=True):
+    """A node with control groups of version 1, on which newer kubelets only start where they are told to.
+
+    ``kubelet`` is the version of its program, empty where that does not say; ``allowed``: its settings have
+    ``failCgroupV1: false``.
+    """
+
+    kubelet: grammar.Word = ""
+    allowed: bool = False

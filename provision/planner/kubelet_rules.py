@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ _GONE: Final = frozenset(
         "storage-driver-user",
     }
 )
+_V1_REFUSED: Final = (1, 35)  # KubeletConfiguration v1beta1: failCgroupV1 is true by default
 _EVICTION: Final = "memory.available"
 _USUAL_EVICTION: Final = "100Mi"  # KubeletConfiguration v1beta1: where evictionHard says nothing at all
 
@@ -67,6 +69,24 @@ def kubelet_warnings(facts: NodeFacts, state: KubeletState) -> tuple[Problem, ..
         "/var/lib/kubelet/kubeadm-flags.env)",
     )
     return (warning,)
+
+
+def cgroup_warnings(facts: NodeFacts) -> tuple[Problem, ...]:
+    """Return that a kubelet does not start on a node with cgroup v1, or will not once it is upgraded."""
+    found = facts.cgroup_v1
+    version = None if found is None else re.match(r"([0-9]{1,4})\.([0-9]{1,4})", found.kubelet)
+    if found is None or version is None or found.allowed:
+        return ()
+    refuses = (int(version[1]), int(version[2])) >= _V1_REFUSED
+    which = f"its kubelet {found.kubelet}" if refuses else "from Kubernetes 1.35 on, a kubelet"
+    return (
+        Problem(
+            code="cgroup-v1",
+            message=f"{facts.node.hostname} has cgroup v1, and {which} does not start there",
+            hint="boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1 on the kernel's command line), or write "
+            "failCgroupV1: false into the kubelet's configuration as long as there are releases that take it",
+        ),
+    )
 
 
 def _problems(

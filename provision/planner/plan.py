@@ -12,6 +12,7 @@ from provision.planner.drivers.holders import DAEMON_UNIT
 from provision.planner.engines.kubernetes_engines import find_engine
 from provision.planner.engines.runtime import plan_runtime
 from provision.planner.kubelet import plan_kubelet
+from provision.planner.kubelet_rules import cgroup_warnings
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.part import Part, is_restart_due
 from provision.planner.record import with_record
@@ -83,7 +84,7 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
         problems=tuple(dict.fromkeys(problems)),
         warnings=(
             *(each for part in parts for each in part.warnings),
-            *_released(facts, stack),
+            *_of_kubernetes(facts, stack),
             *_not_in_force(facts, stack, items),
             *others,
         ),
@@ -91,9 +92,14 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
     )
 
 
-def _released(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
+def _of_kubernetes(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
+    """Return why the kubelet of a node has no GPU to give."""
+    return (*cgroup_warnings(facts), *_released(facts)) if stack.plugin.enabled else ()
+
+
+def _released(facts: NodeFacts) -> tuple[Problem, ...]:
     """Say of a node that it offers no GPU: whoever released it may have forgotten it."""
-    if not facts.is_released or not stack.plugin.enabled:
+    if not facts.is_released:
         return ()
     return (
         Problem(

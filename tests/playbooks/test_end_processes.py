@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -91,3 +93,15 @@ def test_a_process_that_has_ended_already_is_no_error() -> None:
 )
 def test_only_processes_of_people_are_ended(changes: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - a column
     assert is_of_a_person(holder(1) | changes) is expected
+
+
+def test_on_a_kernel_that_cannot_hold_a_process_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RHEL 8's kernel has no pidfd_open: the module ended with a traceback."""
+
+    def refuse(_: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    with process(ENDS) as running:
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+        assert end_processes([holder(running.pid)], lambda: [holder(running.pid)], Clock(), 1) == []
+        assert running.poll() is None

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_kubelet, settings_files
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import (
+    read_cgroup_v1,
+    read_kubelet,
+    settings_files,
+)
 
 from tests.playbooks.fakes import Machine
 
@@ -204,3 +208,67 @@ def test_k0s_is_understood_while_it_is_stopped_in_the_middle_of_a_change(tmp_pat
         "/var/lib/k0s/kubelet-config.yaml",
         "/etc/k0s/kubelet.conf.d/99-grapnel.conf",
     ]
+
+
+V1 = "/sys/fs/cgroup/memory/tasks"
+CONFIG = "/var/lib/kubelet/config.yaml"
+
+
+def on_v1(tmp_path: Path, *flags: str, runs: bool = True, **files: str) -> Machine:
+    """Return a machine with cgroup v1 and a kubelet of its own."""
+    machine = Machine(tmp_path)
+    machine.write(V1)
+    machine.write("/usr/bin/kubelet", mode=0o755)
+    machine.teach("/usr/bin/kubelet --version", "Kubernetes v1.35.2\n")
+    machine.teach(f"{ASKED} kubelet.service", RUNS if runs else "LoadState=loaded\nActiveState=failed\nMainPID=0\n")
+    machine.write("/proc/77/cmdline", "\0".join(["/usr/bin/kubelet", *flags]) + "\0")
+    for path, text in files.items():
+        machine.write(path, text)
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("flags", "files", "allowed"),
+    [
+        pytest.param([f"--config={CONFIG}"], {CONFIG: "maxPods: 110\n"}, False, id="it is not told"),
+        pytest.param([f"--config={CONFIG}"], {CONFIG: "failCgroupV1: false\n"}, True, id="its file"),
+        pytest.param([f"--config={CONFIG}"], {CONFIG: '{"failCgroupV1": false}'}, True, id="its file as JSON"),
+        pytest.param([f"--config={CONFIG}"], {CONFIG: "# failCgroupV1: false\n"}, False, id="a remark"),
+        pytest.param(
+            [f"--config={CONFIG}", "--config-dir=/etc/k"],
+            {CONFIG: "failCgroupV1: false\n", "/etc/k/20.conf": "failCgroupV1: true\n"},
+            False,
+            id="a file that is read later",
+        ),
+        pytest.param(
+            ["--fail-cgroupv1=false"], {CONFIG: "failCgroupV1: true\n"}, True, id="a flag counts more than a file"
+        ),
+    ],
+)
+def test_a_kubelet_on_cgroup_v1_is_told_with_what_it_makes_of_it(
+    tmp_path: Path, flags: list[str], files: dict[str, str], *, allowed: bool
+) -> None:
+    machine = on_v1(tmp_path, *flags, **files)
+    assert read_cgroup_v1(machine.host, "") == {"kubelet": "1.35.2", "allowed": allowed}
+
+
+def test_the_file_of_kubeadm_counts_for_a_kubelet_that_does_not_run(tmp_path: Path) -> None:
+    machine = on_v1(tmp_path, runs=False, **{CONFIG: "failCgroupV1: false\n"})
+    assert read_cgroup_v1(machine.host, "") == {"kubelet": "1.35.2", "allowed": True}
+
+
+def test_where_there_is_no_cgroup_v1_or_no_kubelet_nothing_is_asked(tmp_path: Path) -> None:
+    unified = on_v1(tmp_path / "unified")
+    unified.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+    assert read_cgroup_v1(unified.host, "") is None
+    assert unified.calls == []
+
+    bare = Machine(tmp_path / "bare")
+    bare.write(V1)
+    bare.teach(ASKED, GONE)
+    assert read_cgroup_v1(bare.host, "") is None
+
+    inside = node(tmp_path / "inside", "k3s.service")
+    inside.write(V1)
+    inside.write("/usr/local/bin/kubelet", mode=0o755)
+    assert read_cgroup_v1(inside.host, "") is None

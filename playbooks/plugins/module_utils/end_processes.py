@@ -63,7 +63,7 @@ def _descriptors(pids: Iterable[int]) -> Iterator[dict[int, int]]:
     opened: dict[int, int] = {}
     try:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):  # it has ended; or the kernel is older than 5.3, and has no such call
                 opened[pid] = os.pidfd_open(pid)
         yield opened
     finally:

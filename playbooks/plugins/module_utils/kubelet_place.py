@@ -31,6 +31,11 @@ _KUBELITE = "snap.microk8s.daemon-kubelite.service"
 _KUBELITE_ARGS = "/var/snap/microk8s/current/args/kubelet"  # a flag a line
 _SNAP = (("${SNAP_DATA}", "/var/snap/microk8s/current"), ("${SNAP_COMMON}", "/var/snap/microk8s/common"))
 _WORDS = re.compile(r"""--([a-z][a-z0-9-]{0,63})[= ]["']?([^\s"';]*)""")
+_VERSION = re.compile(r"Kubernetes v([0-9][0-9A-Za-z.+-]{0,63})")
+_GROUPS = "/sys/fs/cgroup"
+_V1_ALLOWED = re.compile(r"""(?m)^[\s{,]*["']?failCgroupV1["']?\s*:\s*["']?(true|false)\b""")
+_USUAL_UNIT = "kubelet.service"
+_USUAL_CONFIG = "/var/lib/kubelet/config.yaml"  # kubeadm's
 _MAX_FLAGS = 256
 _MAX_DROP_INS = 32
 _TIMEOUT_S = 20.0
@@ -82,6 +87,27 @@ def read_kubelet(host: Host, unit: str) -> dict[str, Any] | None:
         "flags": sorted({name for name, _ in place.flags if _FLAG.fullmatch(name)})[:_MAX_FLAGS],
         "restart_due": is_restart_due(host, unit),
     }
+
+
+def read_cgroup_v1(host: Host, unit: str) -> dict[str, Any] | None:
+    """Return the facts ``cgroup_v1``: what its kubelet makes of a node that has not cgroup v2 alone; None elsewhere.
+
+    A kubelet asks the same of the file system (k8s.io/kubernetes, `IsCgroup2UnifiedMode`). One that a distribution runs
+    is told by that.
+    """
+    unit = unit if _UNIT.fullmatch(unit) else _USUAL_UNIT
+    if not host.names(_GROUPS) or host.path(f"{_GROUPS}/cgroup.controllers").is_file():
+        return None
+    properties = unit_state(host, unit)
+    place = read_place(host, properties.get("MainPID", ""))
+    program = place.program if place.program.startswith("/") else host.find_command("kubelet")
+    if not program or find_inside(host, unit, is_missing=properties.get("LoadState") != "loaded") is not None:
+        return None
+    version = _VERSION.search(host.run([program, "--version"], _TIMEOUT_S).stdout)
+    files = settings_files(host, {"config": place.config, "config_dir": place.config_dir}) or [_USUAL_CONFIG]
+    said = [each for path in files for each in _V1_ALLOWED.findall(host.read_text(path) or "")]
+    flag = place.flag("fail-cgroupv1")
+    return {"kubelet": version[1] if version else "", "allowed": (flag or (said or [""])[-1]) == "false"}
 
 
 def find_inside(host: Host, unit: str, *, is_missing: bool) -> Inside | None:

@@ -85,7 +85,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Ho
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
 from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings import read_kernel
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_kubelet, settings_files
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import (
+    read_cgroup_v1,
+    read_kubelet,
+    settings_files,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import read_kubelet_engine
 from ansible_collections.grapnel.node.plugins.module_utils.mig import read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import compare_again
@@ -171,6 +175,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "gpu_settings": read_gpu_settings(host),
         "kernel": read_kernel(host),
         "kubelet": kubelet,
+        "cgroup_v1": read_cgroup_v1(host, more.kubelet),
         "product_files": read_product_files(host),
         "traces": read_traces(host, clock, manager.NAME, watched, services) if more.traces else None,
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 HOOK_UNIT = "grapnel-inventory.path"  # the last of what comes with the hook
 _PROBLEM = "engine-config"
+_HOOK_KERNEL: Final = (5, 12)  # mount_setattr(2), of runtime_hook.container.kernel
 _SPARING = ("", "process", "none")  # KillMode of systemd.kill(5): what runs beside the main process goes on
 
 
@@ -43,6 +45,26 @@ def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[R
     """Return what lets containers of the node get GPUs through the engine."""
     if not stack.runtime.enabled:
         return Part()
+    part = _plan_runtime(facts, stack, payload)
+    problem = _kernel_problem(facts)
+    return part if problem is None else Part(part.items, (problem, *part.problems), warnings=part.warnings)
+
+
+def _kernel_problem(facts: NodeFacts) -> Problem | None:
+    """Say that the running kernel lacks what the hook mounts with: without this, the first container would."""
+    release = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", facts.node.kernel)
+    if release is None or (int(release[1]), int(release[2])) >= _HOOK_KERNEL:
+        return None
+    return Problem(
+        code="kernel-too-old",
+        message=f"{facts.node.hostname} runs Linux {facts.node.kernel}, and the hook needs "
+        f"{'.'.join(map(str, _HOOK_KERNEL))} or later: no container with a GPU would start",
+        hint="declare runtime.enabled: false for this node, which gets its driver then and leaves containers to other "
+        "products (CDI devices of grapnel's need the hook as well); or boot a later kernel",
+    )
+
+
+def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
     engine = find_engine(facts, stack.runtime.engine)
     if problem := kubelet_problem(facts, stack):
         return Part(_own(facts, stack, payload, engine), (problem,))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.fleet.facts import DeviceHolder
-from provision.fleet.kubelet_facts import KubeletState
+from provision.fleet.kubelet_facts import CgroupV1, KubeletState
 from provision.node_plan import Action, Disruption, Role
 from provision.render.kubelet_record import KUBELET_RECORD_PATH
 from tests.provision.samples import (
@@ -262,6 +262,24 @@ def test_a_flag_that_a_newer_kubelet_does_not_start_with_is_told_before_the_upgr
     assert not part.problems
     assert part.items
     assert not plan(node(flags=("config", "housekeeping-interval")), declared()).warnings
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (CgroupV1(kubelet="1.35.2"), "has cgroup v1, and its kubelet 1.35.2 does not start there"),
+        (CgroupV1(kubelet="1.34.4+x"), "has cgroup v1, and from Kubernetes 1.35 on, a kubelet does not start there"),
+        (CgroupV1(kubelet="1.37.2", allowed=True), None),
+        (CgroupV1(kubelet=""), None),
+        (None, None),
+    ],
+)
+def test_cgroup_v1_is_told_before_a_kubelet_does_not_start(state: CgroupV1 | None, told: str | None) -> None:
+    facts = replace(configured(), cgroup_v1=state)
+    found = plan(facts).warnings
+    assert [(each.code, each.message) for each in found] == ([] if told is None else [("cgroup-v1", f"n1 {told}")])
+    without = make_stack(plugin={"enabled": False})
+    assert "cgroup-v1" not in {each.code for each in plan(facts, without).warnings}
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,15 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "package-manager-interrupted",
         "dpkg on n1 was interrupted, so containerd cannot be installed",
     ),
+    "a kernel without the calls of the hook": (
+        lambda facts: replace(facts, node=replace(facts.node, kernel="4.18.0-553.el8_10.x86_64")),
+        {},
+        "kernel-too-old",
+        (
+            "n1 runs Linux 4.18.0-553.el8_10.x86_64, and the hook needs 5.12 or later: no container with a GPU would "
+            "start"
+        ),
+    ),
     "a Python that is too old for the daemon": (
         lambda facts: replace(facts, node=replace(facts.node, python="3.9")),
         {},
@@ -207,6 +216,25 @@ def test_an_engine_that_cannot_be_added_to_is_left_alone(change: Change, code: s
 
     assert [(problem.code, problem.message) for problem in result.problems] == [(code, message)]
     assert not [item for item in result.items if item.role is Role.RUNTIME]
+
+
+@pytest.mark.parametrize("kernel", ["5.12.0", "5.14.0-570.12.1.el9_6.x86_64", "10.0-rc1", "linux-next"])
+def test_a_kernel_that_has_them_is_no_problem(kernel: str) -> None:
+    facts = make_facts()
+    assert plan(replace(facts, node=replace(facts.node, kernel=kernel))).problems == ()
+
+
+@pytest.mark.parametrize("kernel", ["4.18.0-553.el8_10.x86_64", "5.3.18-150300.59.204-default", "5.11.22"])
+def test_without_the_hook_an_older_kernel_gets_its_driver(kernel: str) -> None:
+    """RHEL 8 and SLES 15 up to SP3: the hook's calls were missed by the first container."""
+    facts = configured()
+    facts = replace(facts, node=replace(facts.node, kernel=kernel))
+    assert [each.code for each in plan(facts).problems] == ["kernel-too-old"]
+
+    bare = replace(make_facts(), node=facts.node)
+    result = plan(bare, make_stack(runtime={"enabled": False}, plugin={"enabled": False}))
+    assert result.problems == ()
+    assert {item.role for item in result.items} == {Role.DRIVER}
 
 
 def test_a_failed_refresh_of_the_lists_is_part_of_the_hint() -> None:

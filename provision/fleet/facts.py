@@ -56,7 +56,11 @@ class OperatingSystem(Fact, frozen=True, kw_only=True):
 
 
 class NodeIdentity(Fact, frozen=True, kw_only=True):
-    """Which machine this is and what it runs; ``python`` is "major.minor" of ``/usr/bin/python3``."""
+    """Which machine this is and what it runs.
+
+    ``python`` is "major.minor" of ``/usr/bin/python3``; ``pythons`` those of all interpreters that grapnel's programs
+    can be started with, by path, none where the collection is older.
+    """
 
     hostname: grammar.Hostname
     machine_id: grammar.Word
@@ -64,6 +68,9 @@ class NodeIdentity(Fact, frozen=True, kw_only=True):
     kernel: grammar.Word
     architecture: grammar.Word
     python: grammar.PythonVersion
+    pythons: Annotated[dict[grammar.PythonPath, grammar.PythonVersion], Meta(max_length=16)] = msgspec.field(
+        default_factory=dict
+    )
     os: OperatingSystem
 
 
@@ -196,9 +203,10 @@ class Engine(Fact, frozen=True, kw_only=True):
 
 
 class Installation(Fact, frozen=True, kw_only=True):
-    """An installed part of grapnel: the digest of the archive that it came from."""
+    """An installed part of grapnel: the digest of the archive that it came from, and what starts its programs."""
 
     digest: grammar.Word
+    python: grammar.PythonPath = "/usr/bin/python3"
 
 
 class Inventory(Fact, frozen=True, kw_only=True):

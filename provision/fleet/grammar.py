@@ -20,6 +20,7 @@ Version = Annotated[str, Meta(pattern=rf"^(([0-9]{{1,9}}:)?[A-Za-z0-9][A-Za-z0-9
 # RFC 1123, and underscores as many machines have them.
 Hostname = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._-]*{_END}", max_length=253)]
 PythonVersion = Annotated[str, Meta(pattern=rf"^[0-9]{{1,2}}\.[0-9]{{1,3}}{_END}")]
+PythonPath = Annotated[str, Meta(pattern=rf"^/usr/bin/python3(\.[0-9]{{1,3}})?{_END}")]
 # Names that the kernel, systemd or os-release chose; some may be empty.
 Word = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9._+~:@-]*{_END}", max_length=128)]
 Label = Annotated[str, Meta(pattern=rf"^[ -~]*{_END}", max_length=128)]

@@ -104,7 +104,8 @@ def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
     return Problem(
         code="unsupported-python",
         message=f"{node.hostname} has Python {node.python}, and the node daemon needs {payload.python} or later",
-        hint="leave it out (plugin.enabled: false), or use a release of the distribution with a later /usr/bin/python3",
+        hint="/usr/bin/python3 starts it, whichever others are there: leave it out (plugin.enabled: false), or use a "
+        "release of the distribution with a later one",
     )
 
 

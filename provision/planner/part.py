@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from provision.node_plan import Action, Derived, FileContent, Item, Problem, Role
+from provision.payload.model import minor_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,8 @@ RESTART_MARKS = "/run/grapnel/restart"
 PACKAGE_MANAGER_LOCKED = "package-manager-locked"
 VERSION_NOT_CHOSEN = "version-not-chosen"
 _PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
+_PYTHON = "/usr/bin/python3"
+_OLDEST_PYTHON = (3, 9)  # of hook and driver program
 _RUNNING = {"active", "activating", "reloading"}
 
 Variables = TypeVar("Variables")
@@ -127,6 +130,22 @@ def is_running(facts: NodeFacts, unit: str) -> bool:
 def is_restart_due(facts: NodeFacts, unit: str) -> bool:
     """Tell whether an earlier apply was interrupted between changing what a service reads and restarting it."""
     return facts.file(f"{RESTART_MARKS}/{unit}") is not None
+
+
+def python_problems(facts: NodeFacts) -> tuple[Problem, ...]:
+    """Return that the hook and the driver's program cannot be started: without this, they would be found not to."""
+    node = facts.node
+    found = node.pythons.get(_PYTHON, "") if node.pythons else node.python
+    if found and minor_of(found) >= _OLDEST_PYTHON:
+        return ()
+    return (
+        Problem(
+            code="unsupported-python",
+            message=f"{node.hostname} has {f'Python {found}' if found else 'no Python'} as {_PYTHON}, and grapnel's "
+            "programs need 3.9 or later",
+            hint="use a release of the distribution with a later one; another Python beside it does not start them",
+        ),
+    )
 
 
 def package_manager_problems(facts: NodeFacts) -> tuple[Problem, ...]:

@@ -20,6 +20,10 @@ _LINE: Final = 200  # what fits says by itself what is wrong and where, as grapn
 _PYTHONS: Final = "[Errno "  # unless it passes on an error of Python's
 # ssh has closed its input and not ended yet: Ansible gives up a millisecond later, and leaves unread what ssh says.
 UNREAD: Final = "ssh ended before it was told what to run, and what it said was not read: `ssh` to it says why"
+_INSTALL: Final = (
+    "install a later one beside it, which Ansible finds by itself: `dnf install python3.11` on RHEL 8 and its kin, "
+    "`zypper install python311` on SLES 15"
+)
 _OF_CONNECTIONS: Final = (
     (
         r"remote host identification has changed.*?offending \S+ key in (?P<place>/\S+)",
@@ -39,6 +43,17 @@ _OF_CONNECTIONS: Final = (
     ),
     (r"data could not be sent to remote host", UNREAD),
 )
+# Of a module that Ansible starts with Python 3.6, and of one for which it finds no Python.
+_OF_PYTHON: Final = (
+    (
+        r"future feature annotations is not defined|ansible-core requires a minimum of python",
+        f"its Python is too old for Ansible, which needs 3.8: {_INSTALL}",
+    ),
+    (
+        r"the module interpreter '[^'\n]{1,200}' was not found",
+        f"it has no Python where Ansible looks for one: {_INSTALL}",
+    ),
+)
 _OF_DISKS: Final = (
     (
         rf"{_BEFORE}read-only file system{_AT}",
@@ -57,7 +72,8 @@ def recognize(texts: Sequence[str]) -> str:
     ``texts`` is what was said of one failure, what is shown otherwise first.
     """
     whole = "\n".join(texts)
-    return _find(_OF_CONNECTIONS, whole) or ("" if _is_told(texts[:1]) else _find(_OF_DISKS, whole))
+    known = _find((*_OF_CONNECTIONS, *_OF_PYTHON), whole)
+    return known or ("" if _is_told(texts[:1]) else _find(_OF_DISKS, whole))
 
 
 def _is_told(texts: Sequence[str]) -> bool:

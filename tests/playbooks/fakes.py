@@ -124,7 +124,7 @@ class Kernel:
             machine.teach(f"modprobe {name}", lambda name=name: self._load(name))
             machine.teach(f"rmmod {name}", lambda name=name: self._unload(name))
         machine.teach("modprobe --show-depends nvidia", self._show_file)
-        machine.teach("/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver mig", lambda: _finished(0, "{}"))
+        machine.teach("/usr/lib/grapnel/driver/grapnel-driver mig", lambda: _finished(0, "{}"))
         machine.teach("modinfo --field version /nvidia.ko", lambda: _finished(0, f"{self.on_disk}\n"))
         machine.teach("systemctl show --property Id,ActiveState", self._show_service)
         machine.teach(f"systemctl show --property LoadState --value {self.SERVICE}", "loaded\n")

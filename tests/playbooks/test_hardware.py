@@ -295,3 +295,50 @@ def test_a_package_database_that_cannot_be_read_is_an_error_and_not_an_empty_one
 
     with pytest.raises(HostError, match="/var/lib/dpkg/status cannot be read as a file of at most 64 MiB"):
         read_installed(machine.host)
+
+
+def add_python(machine: Machine, name: str, *, mode: int = 0o755) -> None:
+    machine.write(f"/usr/bin/{name}", "", mode=mode)
+
+
+def link_python(machine: Machine, target: str) -> None:
+    (machine.root / "usr/bin/python3").symlink_to(target)
+
+
+def test_the_interpreters_of_a_node_are_told_by_their_paths(machine: Machine) -> None:
+    """RHEL 9: its own 3.9, and the python3.11 that its AppStream has."""
+    add_python(machine, "python3.9")
+    add_python(machine, "python3.11")
+    link_python(machine, "python3.9")
+    machine.write("/usr/local/bin/python3.14", mode=0o755)
+
+    told = read_identity(machine.host)
+
+    assert told["pythons"] == {
+        "/usr/bin/python3": "3.9",
+        "/usr/bin/python3.11": "3.11",
+        "/usr/bin/python3.9": "3.9",
+    }
+    assert told["python"] == "3.9"  # whichever it is that Ansible runs the module with
+    assert machine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("python3.12", 0o644), ("python3.12", 0o775), ("python3.12", 0o757), ("python3.8", 0o755)]
+)
+def test_what_cannot_be_run_or_others_may_write_is_no_interpreter(machine: Machine, name: str, mode: int) -> None:
+    add_python(machine, name, mode=mode)
+    (machine.root / "usr/bin/python3.11").symlink_to("nowhere")
+    assert read_identity(machine.host)["pythons"] == {}
+
+
+def test_an_interpreter_whose_name_has_no_version_is_asked(machine: Machine) -> None:
+    """RHEL 8: alternatives lead to platform-python."""
+    machine.write("/usr/libexec/platform-python", mode=0o755)
+    (machine.root / "usr/bin").mkdir(parents=True, exist_ok=True)
+    link_python(machine, "../libexec/platform-python")
+    machine.teach("/usr/bin/python3 -IS -c", "3.6\n")
+    assert read_identity(machine.host)["pythons"] == {"/usr/bin/python3": "3.6"}
+
+    machine.teach("/usr/bin/python3 -IS -c", "", return_code=1, stderr="killed")
+    assert read_identity(machine.host)["pythons"] == {}

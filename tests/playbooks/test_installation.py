@@ -88,6 +88,23 @@ def test_a_hook_is_packed_before_it_is_current(node: Host, tmp_path: Path) -> No
     assert packed.stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("#!/usr/bin/python3.11 -IS", {"python": "/usr/bin/python3.11"}),
+        ("#!/usr/bin/python3 -IS", {}),
+        ("#!/usr/local/bin/python3.11 -IS", {}),
+    ],
+)
+def test_it_is_told_what_starts_a_part(node: Host, tmp_path: Path, line: str, told: dict[str, str]) -> None:
+    make = tmp_path / "grapnel-node"
+    make.write_text(f"{line}\nprint()\n")
+    with tarfile.open(tmp_path / "node.tar", "w") as archive:
+        archive.add(make, "grapnel-node")
+    install_part(node, "node", digest("a"), str(tmp_path / "node.tar"))
+    assert read_installations(node)["node"] == {"digest": digest("a"), **told}
+
+
 @pytest.mark.slow
 def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:
     for letter in "abc":
@@ -244,3 +261,16 @@ def test_an_error_of_the_disk_that_names_no_file_has_its_place(
     with pytest.raises(OSError, match=r"No space left on device: '/usr/lib/grapnel/releases'$"):
         install_part(node, "hook", digest("a"), archive)
     assert installed_digest(node, "hook") is None
+
+
+def test_a_launcher_whose_interpreter_is_gone_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an upgrade of the distribution: the module ended with a traceback."""
+    from ansible_collections.grapnel.node.plugins.module_utils import driver_program  # noqa: PLC0415 - see conftest
+
+    launcher = tmp_path / "grapnel-driver"
+    launcher.write_text("#!/nowhere/python3.9 -IS\n")
+    launcher.chmod(0o755)
+    monkeypatch.setattr(driver_program, "LAUNCHER", str(launcher))
+
+    with pytest.raises(driver_program.ProgramError, match="or the interpreter that it names: No such file"):
+        driver_program.read_status(driver_program.call_program)

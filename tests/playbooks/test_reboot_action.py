@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.loader import action_loader
 from ansible_collections.grapnel.node.plugins.action.reboot import ActionModule
 
-PROGRAM = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver reboot"
+PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver reboot"
 
 
 BOOT = "4f2a1c0e-6f0b-4b6e-9d0a-1f6f6c1b2a3d"
@@ -131,7 +132,25 @@ def test_a_node_in_that_boot_is_rebooted_and_looked_at_again() -> None:
 
     assert answer == {"changed": True, "rebooted": True, "elapsed": 31, "state": "running"}
     words = shlex.split(reboot.arguments["reboot_command"])
-    assert (words[:3], words[-1]) == (["/usr/bin/python3", "-IS", "-c"], BOOT)
+    assert (words[:2], words[-1]) == (["/bin/sh", "-c"], BOOT)
+
+
+def test_the_boot_that_is_to_end_is_looked_at_by_what_ends_it(tmp_path: Path) -> None:
+    """Without Python: RHEL 8 has no /usr/bin/python3."""
+    reboot = Reboot({"changed": True, "rebooted": True})
+    ask_once(reboot, THERE, GONE)
+    words = shlex.split(reboot.arguments["reboot_command"])
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text('#!/bin/sh\necho "$0 $@"\n')
+    systemctl.chmod(0o755)
+    running = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    # With the folder of the stand-in alone, no other systemctl can be found.
+    run = partial(subprocess.run, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    other, same = run(words), run([*words[:-1], running])
+
+    assert (other.returncode, other.stdout, other.stderr) == (1, "", "it was rebooted just now\n")
+    assert (same.returncode, same.stdout) == (0, f"{systemctl} --no-block reboot\n")
 
 
 @pytest.mark.parametrize(

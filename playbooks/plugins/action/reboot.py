@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 _ACTION = "ansible.builtin.reboot"
 _LOOK = "grapnel.node.reboot"  # the module of the same name
-_COMMAND = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver reboot"
+_COMMAND = "/usr/lib/grapnel/driver/grapnel-driver reboot"
 _ARGUMENTS = {"timeout_s": {"type": "int", "default": 1500}, "boot_id": {"type": "str", "default": ""}}
 _BOOT_ID = re.compile(r"[0-9a-f-]{1,64}")
 # In the same process as the reboot: between a look from here and the reboot, somebody else could have rebooted it.
 _ONCE = (
-    "import os, sys; "
-    "open('/proc/sys/kernel/random/boot_id').read().strip() == sys.argv[1] or sys.exit('it was rebooted just now'); "
-    "os.execvp('systemctl', ['systemctl', '--no-block', 'reboot'])"
+    'read -r boot </proc/sys/kernel/random/boot_id; [ "$boot" = "$0" ] && exec systemctl --no-block reboot; '
+    "echo 'it was rebooted just now' >&2; exit 1"
 )
 
 
@@ -44,7 +43,7 @@ class ActionModule(CheckedAction):
         before = self.execute(_LOOK, {"boot_id": boot}, task_vars)
         if before.get("failed") or before.get("rebooted") or self._task.check_mode:
             return before
-        done = self._reboot(shlex.join(["/usr/bin/python3", "-IS", "-c", _ONCE, boot]), timeout_s, task_vars)
+        done = self._reboot(shlex.join(["/bin/sh", "-c", _ONCE, boot]), timeout_s, task_vars)
         if done.get("failed"):
             return done
         after = self.execute(_LOOK, {"boot_id": boot}, task_vars)

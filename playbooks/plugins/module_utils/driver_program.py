@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage
 
 LAUNCHER = "/usr/lib/grapnel/driver/grapnel-driver"
-_COMMAND = ("/usr/bin/python3", "-IS", LAUNCHER)
 _SLACK_S = 60.0  # the program ends its own waiting before we end it
 _QUERY_TIMEOUT_S = 60.0
 _CHECK_TIMEOUT_S = 600.0  # it digests the set, and waits two minutes for somebody who changes packages
 _TIMED_OUT = 124
+_NOT_FOUND = 127
 _USAGE = 2
 
 Document = dict[str, Any]
@@ -40,7 +40,7 @@ def call_program(arguments: Sequence[str], given: bytes, timeout_s: float) -> Fi
     """Run the program with a document on its standard input."""
     try:
         done = subprocess.run(
-            [*_COMMAND, *arguments],
+            [LAUNCHER, *arguments],
             input=given,
             capture_output=True,
             timeout=timeout_s,
@@ -49,6 +49,8 @@ def call_program(arguments: Sequence[str], given: bytes, timeout_s: float) -> Fi
         )
     except subprocess.TimeoutExpired:
         return Finished(_TIMED_OUT, stderr=f"grapnel-driver {arguments[0]} took longer than {timeout_s:g} s")
+    except OSError as error:
+        return Finished(_NOT_FOUND, stderr=f"{LAUNCHER} or the interpreter that it names: {error.strerror}")
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 

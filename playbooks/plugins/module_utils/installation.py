@@ -18,6 +18,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.identity import SYSTEM_PYTHON
 from ansible_collections.grapnel.node.plugins.module_utils.units import unit_states
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _RELEASES = f"{_HOME}/releases"
 _INVENTORY = "/run/grapnel/inventory.json"
 _PARTS = ("driver", "hook", "node")
 _HOOK = "grapnel-hook"
+_STARTED_WITH = re.compile(rf"#!({re.escape(SYSTEM_PYTHON)}(?:\.[0-9]{{1,3}})?) ")  # the first line of a launcher
 _DIGEST_LENGTH = 12
 _UNITS = "/etc/systemd/system"
 _UNIT = re.compile(r"grapnel-[a-z-]+\.(?:service|path)")
@@ -44,9 +46,20 @@ class InstallationError(Exception):
 
 
 def read_installations(host: Host) -> dict[str, Any]:
-    """Return the facts ``installed``: the digest of each part."""
+    """Return the facts ``installed``: the digest of each part, and what starts it where that is not the usual one."""
     digests = {part: installed_digest(host, part) for part in _PARTS}
-    return {part: {"digest": digest} if digest else None for part, digest in digests.items()}
+    return {part: _installed(host, part, digest) if digest else None for part, digest in digests.items()}
+
+
+def _installed(host: Host, part: str, digest: str) -> dict[str, str]:
+    python = installed_python(host, part)
+    return {"digest": digest, **({"python": python} if python != SYSTEM_PYTHON else {})}
+
+
+def installed_python(host: Host, part: str) -> str:
+    """Return the interpreter that the launcher of an installed part names."""
+    named = _STARTED_WITH.match(host.read_text(f"{_HOME}/{part}/grapnel-{part}") or "")
+    return named[1] if named else SYSTEM_PYTHON
 
 
 def installed_digest(host: Host, part: str) -> str | None:

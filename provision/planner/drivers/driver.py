@@ -26,6 +26,7 @@ from provision.planner.part import (
     package_manager_problems,
     plan_deployment,
     plan_files,
+    python_problems,
 )
 from provision.spec.model import DriverSource
 
@@ -62,9 +63,8 @@ def plan_driver(
     foreign = _foreign_packages(facts, distribution)
     without = _without(facts, foreign)  # they have to go first, and what is planned comes after that
     part = _plan_driver(without, stack.driver, distribution, payload.driver, version_reason)
-    if not foreign:
-        return part
-    return replace(part, problems=(_foreign_problem(facts, foreign), *part.problems))
+    first = (*python_problems(facts), *([_foreign_problem(facts, foreign)] if foreign else []))
+    return replace(part, problems=(*first, *part.problems)) if first else part
 
 
 def _plan_driver(

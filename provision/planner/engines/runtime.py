@@ -22,6 +22,7 @@ from provision.planner.part import (
     plan_deployment,
     plan_files,
     plan_service,
+    python_problems,
 )
 from provision.render.engines.containerd import DROP_IN_FOLDER, MAIN_PATH, is_same_configuration
 from provision.render.engines.containerd_cni import FORMER, GONE_IN, PRESENT, former_cni_folders
@@ -46,22 +47,23 @@ def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[R
     if not stack.runtime.enabled:
         return Part()
     part = _plan_runtime(facts, stack, payload)
-    problem = _kernel_problem(facts)
-    return part if problem is None else Part(part.items, (problem, *part.problems), warnings=part.warnings)
+    problems = (*_kernel_problems(facts), *python_problems(facts))
+    return Part(part.items, (*problems, *part.problems), warnings=part.warnings) if problems else part
 
 
-def _kernel_problem(facts: NodeFacts) -> Problem | None:
+def _kernel_problems(facts: NodeFacts) -> tuple[Problem, ...]:
     """Say that the running kernel lacks what the hook mounts with: without this, the first container would."""
     release = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", facts.node.kernel)
     if release is None or (int(release[1]), int(release[2])) >= _HOOK_KERNEL:
-        return None
-    return Problem(
+        return ()
+    problem = Problem(
         code="kernel-too-old",
         message=f"{facts.node.hostname} runs Linux {facts.node.kernel}, and the hook needs "
         f"{'.'.join(map(str, _HOOK_KERNEL))} or later: no container with a GPU would start",
         hint="declare runtime.enabled: false for this node, which gets its driver then and leaves containers to other "
         "products (CDI devices of grapnel's need the hook as well); or boot a later kernel",
     )
+    return (problem,)
 
 
 def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:

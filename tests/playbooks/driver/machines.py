@@ -28,7 +28,7 @@ SERVICE = "nvidia-persistenced.service"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 NEEDS = {"nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset"}
 REVISION = "-2"
-LAUNCH = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver"
+LAUNCH = "/usr/lib/grapnel/driver/grapnel-driver"
 _LOOKS = ("modprobe --show", "modinfo", "systemctl show", "dkms status", "/usr/bin/nvidia-smi", "uname", "dpkg-query")
 
 
@@ -358,15 +358,15 @@ class FakeMachine:
                 self.running.add(name)
         return finished(0)
 
-    def _do_python3(self, words: list[str], moment: Callable[[], None]) -> Finished:
-        assert words[2] == "mig"
+    def _do_grapnel_driver(self, words: list[str], moment: Callable[[], None]) -> Finished:
+        assert words[0] == "mig"
         if self.mig_unreadable:
             return finished(1, stderr="the mig layout cannot be read: Driver/library version mismatch\n")
-        if not words[3:]:
+        if not words[1:]:
             return finished(0, json.dumps({gpu: [as_document(one) for one in self.mig[gpu]] for gpu in self.mig}))
         if self.loaded.get("nvidia") in self.mig_errors:
             return finished(1, stderr="error: GPU-0: this driver has no mig profile 9 for it\n")
-        note = "reboot.json" if words[3:] == ["restore", "--after-reboot"] else "restore.json"
+        note = "reboot.json" if words[1:] == ["restore", "--after-reboot"] else "restore.json"
         noted = json.loads((self.root / f"var/lib/grapnel/driver/{note}").read_text())["mig"]
         made = 0
         for gpu, cuts in noted.items():

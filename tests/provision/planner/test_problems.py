@@ -237,6 +237,27 @@ def test_without_the_hook_an_older_kernel_gets_its_driver(kernel: str) -> None:
     assert {item.role for item in result.items} == {Role.DRIVER}
 
 
+@pytest.mark.parametrize(
+    ("pythons", "told"),
+    [
+        ({"/usr/bin/python3": "3.6", "/usr/bin/python3.11": "3.11"}, "has Python 3.6 as /usr/bin/python3"),
+        ({"/usr/bin/python3.11": "3.11"}, "has no Python as /usr/bin/python3"),
+        ({"/usr/bin/python3": "3.9"}, None),
+        ({}, None),
+    ],
+)
+def test_a_python_that_cannot_start_the_programs_is_told_before_they_are_sent(
+    pythons: dict[str, str], told: str | None
+) -> None:
+    """Ansible finds python3.11 by itself, and the programs are started with /usr/bin/python3 all the same."""
+    facts = make_facts()
+    facts = replace(facts, node=replace(facts.node, python="3.11", pythons=pythons))
+    for sections in ({"runtime": {"enabled": False}}, {"driver": {"enabled": False}}):
+        found = plan(facts, make_stack(plugin={"enabled": False}, **sections)).problems
+        expected = [] if told is None else [f"n1 {told}, and grapnel's programs need 3.9 or later"]
+        assert [each.message for each in found] == expected
+
+
 def test_a_failed_refresh_of_the_lists_is_part_of_the_hint() -> None:
     manager = replace(make_facts().package_manager, lists_error="could not resolve the mirror")
 

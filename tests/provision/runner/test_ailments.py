@@ -229,3 +229,29 @@ def test_a_node_that_cannot_write_is_told_and_a_later_run_converges(stage: Stage
     assert ended["n2"].message.startswith(words)
     assert later["n2"].outcome is Outcome.CHANGED
     assert subprocess.run(["ls", target], capture_output=True, text=True, check=True).stdout.split() == ["n1", "n2"]
+
+
+@pytest.mark.functional
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(
+            'echo "SyntaxError: future feature annotations is not defined" >&2; exit 1',
+            "its Python is too old for Ansible, which needs 3.8: install a later one beside it",
+            id="Python 3.6",
+        ),
+        pytest.param(None, "it has no Python where Ansible looks for one: install a later one", id="no Python"),
+    ],
+)
+def test_a_node_whose_python_does_not_do_is_told_what_helps(stage: Stage, body: str | None, words: str) -> None:
+    """RHEL 8 and SLES 15: it was a traceback of Python's."""
+    python = stage.folder / "none" if body is None else script(stage.folder / "python", body)
+    bad = f"n2 ansible_connection=local ansible_python_interpreter={python}\n"
+
+    ended = {one.node: one for one in done(stage.run(stage.request("- ping:", inventory=f"n1 {LOCAL}\n{bad}")))}
+
+    assert ended["n1"].outcome is Outcome.OK
+    assert ended["n2"].outcome is Outcome.FAILED
+    assert ended["n2"].message.startswith(words)
+    assert "`dnf install python3.11`" in ended["n2"].message
+    assert "`zypper install python311`" in ended["n2"].message

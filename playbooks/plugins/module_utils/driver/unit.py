@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 
 LAUNCHER = "/usr/lib/grapnel/driver/grapnel-driver"
-LAUNCH = ("/usr/bin/python3", "-IS", LAUNCHER)
+LAUNCH = (LAUNCHER,)  # its first line names the interpreter
 BEFORE_RELEASE = "--before-release"
 _START_TIMEOUT_S = 60.0
 _QUERY_TIMEOUT_S = 20.0

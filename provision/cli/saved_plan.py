@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 import provision
+from provision.base import decoding
 from provision.base.errors import GrapnelError
 from provision.base.printable import printable_json
 from provision.base.regular_file import read_regular
@@ -49,7 +50,7 @@ def options_of(args: argparse.Namespace) -> Options:
     """Return the options that say what is planned."""
     said = {option.encode_name: getattr(args, option.name) for option in msgspec.structs.fields(Options)}
     words = {name: str(value) if isinstance(value, Path) else value for name, value in said.items()}
-    return msgspec.convert(words, Options)
+    return decoding.convert(words, Options)
 
 
 def read_plan(args: argparse.Namespace) -> SavedPlan:

@@ -15,6 +15,7 @@ import msgspec
 
 from provision.apply.model import Failure
 from provision.base import strict_json
+from provision.base.decoding import decoder_of
 from provision.base.errors import GrapnelError
 from provision.base.strict_json import MalformedError
 from provision.node_plan import Item, NodePlan, Role, role_variables
@@ -108,7 +109,7 @@ def read(data: bytes, name: str, version: str) -> SavedPlan:
     """Return the plan in a file of this name. Raises GrapnelError for none, and for one of another grapnel."""
     again = f"`grapnel plan -o {name}` saves one"
     try:
-        head = msgspec.json.decode(data, type=_Head)
+        head = decoder_of(_Head).decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise GrapnelError(
             f"{name} is no saved plan, or only a part of one: it is no JSON document", hint=again

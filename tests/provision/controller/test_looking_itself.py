@@ -13,7 +13,8 @@ import yaml
 
 from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.cli.status import configure, open_reader
+from provision.cli.arguments import ARGUMENTS
+from provision.cli.status import open_reader
 from provision.cluster.kubernetes.permissions import VIEW_GRANT
 from provision.status_page.feed import Feed
 from tests.provision.cluster.stage import wait_until
@@ -173,7 +174,7 @@ def test_status_and_its_page_show_the_stacks(world: World, shell: Shell) -> None
 
 def _arguments(world: World) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    configure(parser)
+    ARGUMENTS["status"](parser)
     return parser.parse_args(["--kubeconfig", str(world.stage.control_plane.kubeconfig)])
 
 

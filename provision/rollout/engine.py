@@ -11,12 +11,12 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from itertools import compress
-from operator import attrgetter, is_not, ne
+from operator import is_not
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Note
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.domains import Looked, members_of
+from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.places import domains_of, waves_of
 from provision.rollout.decision.snapshot import (
@@ -40,7 +40,7 @@ from provision.rollout.steps.executor import StepEnded
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from provision.apply.model import NodeResult
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 RETRIES: Final = 10  # of one node in one process
-_IS_IN_FLIGHT: Final = attrgetter("is_in_flight")
-_IS_BUSY: Final = attrgetter("is_busy")
 LOOK_AGAIN: Final = timedelta(seconds=2)  # between two searches for the pods of processes on one node
 
 
@@ -80,7 +78,6 @@ class Engine:
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
         self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began, adapters.poll_s)
-        self._looked: Looked = {}
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._told: Mapping[str, str] = {}
         self._evictions = Evictions(adapters.cluster)
@@ -184,7 +181,7 @@ class Engine:
 
     def _wind_down(self) -> bool:
         """Start nothing more and wait for the steps that run; return whether there are none."""
-        running = self._which(_IS_BUSY)
+        running = frozenset(node.name for node in self._nodes.values() if node.is_busy)
         self._instructions.running = running
         if self._is_handing_over and not self._cancel.is_set():
             reason = self._instructions.reason
@@ -268,7 +265,6 @@ class Engine:
             pause=self._paused,
             passed=self._decision.passed,
             domains=self._places,
-            looked=self._looked,
             gates=self._adapters.gates.states(),
         )
         self._decision = decide(snapshot, self._policy, now)
@@ -279,8 +275,8 @@ class Engine:
         """Tell which nodes wait for another reason than they did, in the inventory's order."""
         waiting, told = decision.waiting, self._told
         self._told = waiting
-        changed = set(compress(waiting, map(ne, waiting.values(), map(told.get, waiting))))
-        changed |= told.keys() - waiting.keys()
+        changed = {name for name, reason in waiting.items() if told.get(name, "") != reason}
+        changed.update(name for name in told.keys() - waiting.keys() if told[name])
         for name in [name for name in self._nodes if name in changed] if changed else ():
             self._observe(NodeWaits(name, waiting.get(name, ""), is_out=self._nodes[name].is_in_flight))
 
@@ -293,7 +289,7 @@ class Engine:
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
             is_held=self._decision.is_closed or any(wave.is_held for wave in ahead),
-            out=self._which(_IS_IN_FLIGHT) | self._which(_IS_BUSY),
+            out=frozenset([node.name for node in self._nodes.values() if node.is_in_flight or node.is_busy]),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,
@@ -301,9 +297,6 @@ class Engine:
         )
         self._cluster.publish(standing)
         self._adapters.publish(standing, tuple(self._nodes.values()))
-
-    def _which(self, what: Callable[[NodeState], bool]) -> frozenset[str]:
-        return frozenset(compress(self._nodes, map(what, self._nodes.values())))
 
     def _act(self, decision: Decision) -> None:
         """Do what was decided: of one node, one thing."""

@@ -85,7 +85,7 @@ class SimulatedCluster(OneByOne):
         for name in self._changed:
             self._look(name)
         self._changed.clear()
-        return dict(zip(nodes, map(self._views.__getitem__, nodes), strict=True))
+        return {name: self._views[name] for name in nodes}
 
     @contextlib.contextmanager
     def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:

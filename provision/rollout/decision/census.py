@@ -6,7 +6,6 @@ One look at each node and no more: a fleet of thousands is decided about every f
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
 
 _TURN: Final = attrgetter("turn")
-_WAVE: Final = attrgetter("wave")
-_IS_UNWRITTEN: Final = attrgetter("is_unwritten")
 
 
 @dataclass(slots=True)
@@ -31,8 +28,7 @@ class Census:
     ``phases`` are those of nodes in flight. ``soaking`` are nodes that were changed so short a time ago that they
     have to prove themselves, each with the moment until which. ``failed`` are those that failed in this process and
     are out of service, ``returned`` those that are back in service then, ``unable`` those that failed before and cannot
-    be tried again, ``replaced`` those that are other machines by now, ``unwritten`` those that were registered again.
-    ``waves`` are those that have a node.
+    be tried again, ``replaced`` those that are other machines by now. ``waves`` are those that have a node.
     """
 
     total: int
@@ -44,7 +40,6 @@ class Census:
     returned: list[NodeState] = field(default_factory=list)
     unable: list[NodeState] = field(default_factory=list)
     replaced: list[NodeState] = field(default_factory=list)
-    unwritten: list[NodeState] = field(default_factory=list)
     soaking: list[tuple[NodeState, datetime]] = field(default_factory=list)
     cordoned: set[str] = field(default_factory=set)
     not_ready: set[str] = field(default_factory=set)
@@ -65,16 +60,12 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
             if soak:  # else thousands that are done would be asked for nothing
                 _count_soaking(census, node, soak, now, snapshot.began)
         elif node.record is not None:
-            if node.has_failed and node.record.phase is Phase.RETURNED:  # as many as all, where a change is taken back
-                census.returned.append(node)
-            else:
-                _count_failed(census, node, node.record)
+            _count_failed(census, node, node.record)
         elif node.is_replaced:
             census.replaced.append(node)
     census.phases = {node.name: node.record.phase for node in census.flying if node.record is not None}
     census.waiting = _sort(census.waiting)
-    census.unwritten = list(compress(snapshot.nodes, map(_IS_UNWRITTEN, snapshot.nodes)))
-    census.waves = {wave for wave in set(map(_WAVE, snapshot.nodes)) if wave is not None}
+    census.waves = {wave for wave in {node.wave for node in snapshot.nodes} if wave is not None}
     return census
 
 
@@ -92,7 +83,9 @@ def _count_soaking(census: Census, node: NodeState, soak: timedelta, now: dateti
 
 def _count_failed(census: Census, node: NodeState, record: Record) -> None:
     if node.has_failed:
-        if record.phase is not Phase.DONE:
+        if record.phase is Phase.RETURNED:
+            census.returned.append(node)
+        elif record.phase is not Phase.DONE:
             census.failed.append(node)
     elif record.phase is Phase.FAILED and node.obstacle:
         census.unable.append(node)

@@ -37,14 +37,11 @@ if TYPE_CHECKING:
 def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     """Return the actions of this moment; the same snapshot always gives the same ones."""
     census = take_census(snapshot, policy.soak, now)
-    domains, hours = (
-        Domains(snapshot.nodes, snapshot.domains, snapshot.looked),
-        opening_hours(census.nodes, policy, now),
-    )
+    domains, hours = Domains(snapshot.nodes, snapshot.domains), opening_hours(census.nodes, policy, now)
     actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
     left = (*census.unable, *census.failed, *census.replaced)
     waiting.update((node.name, node.obstacle) for node in left if node.obstacle)
-    unwritten = [node for node in census.unwritten if not node.is_in_flight]
+    unwritten = [node for node in snapshot.nodes if node.is_unwritten and not node.is_in_flight]
     actions += [_write_again(node, node.record) for node in unwritten if node.record is not None]
     turn = whose_turn(census, snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)

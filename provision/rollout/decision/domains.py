@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from operator import is_
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import has_to_leave
@@ -114,18 +113,11 @@ class Domain:
         return self.absent or next(iter(self.waiting), None)
 
 
-Looked = dict[str, tuple[tuple["NodeState", ...], Domain]]
-
-
 class Domains:
-    """The domains of a snapshot, each looked at when somebody asks for it.
+    """The domains of a snapshot, each looked at when somebody asks for it; ``members`` are places in ``nodes``."""
 
-    ``members`` are places in ``nodes``. ``looked`` is what earlier snapshots came to: most domains wait, and a domain
-    whose nodes are all the same objects is not looked at again.
-    """
-
-    def __init__(self, nodes: Sequence[NodeState], members: Mapping[str, Sequence[int]], looked: Looked) -> None:
-        self._nodes, self._members, self._looked = nodes, members, looked
+    def __init__(self, nodes: Sequence[NodeState], members: Mapping[str, Sequence[int]]) -> None:
+        self._nodes, self._members = nodes, members
         self._seen: dict[str, Domain] = {}
 
     def of(self, node: NodeState) -> Domain | None:
@@ -133,16 +125,8 @@ class Domains:
         title = node.domain
         found = self._seen.get(title)
         if found is None and title in self._members:
-            found = self._seen[title] = self._look(title)
+            found = self._seen[title] = look(title, [self._nodes[place] for place in self._members[title]])
         return found
-
-    def _look(self, title: str) -> Domain:
-        nodes = tuple(map(self._nodes.__getitem__, self._members[title]))
-        earlier, domain = self._looked.get(title, ((), None))
-        if domain is None or not all(map(is_, nodes, earlier)):
-            domain = look(title, nodes)
-            self._looked[title] = nodes, domain
-        return domain
 
 
 def members_of(nodes: Iterable[NodeState]) -> dict[str, list[int]]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from provision.rollout.decision.domains import Looked
     from provision.rollout.interface.gates import GateState
     from provision.rollout.interface.pause import Pause
     from provision.rollout.model import Origin
@@ -196,8 +195,7 @@ class Snapshot:
 
     ``began`` is when this process began: what happened before it runs against no limit. ``still_since`` is since
     when nothing is under way although nodes wait, None while something is. ``pause`` is somebody's word that no further
-    node may begin. ``domains`` has the places of each domain's nodes in ``nodes``; ``looked`` is kept from one snapshot
-    to the next and has what those were when they were last looked at.
+    node may begin. ``domains`` has the places of each domain's nodes in ``nodes``.
     """
 
     nodes: tuple[NodeState, ...]
@@ -206,7 +204,6 @@ class Snapshot:
     pause: Pause | None = None
     passed: int = 0
     domains: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    looked: Looked = field(default_factory=dict, compare=False, repr=False)
     gates: tuple[GateState, ...] = ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+import stat
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ import provision
 from provision.base import decoding
 from provision.base.errors import GrapnelError
 from provision.base.printable import printable_json
-from provision.base.regular_file import read_regular
+from provision.base.regular_file import open_regular
 from provision.cli.options import DECLARATION
 from provision.cli.terminal import person, say
 from provision.rollout.decision import saved_plan as saved
@@ -56,7 +57,9 @@ def options_of(args: argparse.Namespace) -> Options:
 def read_plan(args: argparse.Namespace) -> SavedPlan:
     """Return the saved plan that is to be applied, its options being those that the command line leaves unsaid."""
     try:
-        data = read_regular(args.plan, saved.MAX_BYTES)
+        with open_regular(args.plan) as file:
+            _require_own(args.plan, os.fstat(file.fileno()))
+            data = file.read(saved.MAX_BYTES + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise GrapnelError(
@@ -70,6 +73,15 @@ def read_plan(args: argparse.Namespace) -> SavedPlan:
             is_path = name in {"file", "payload", "bundle", "signers", "kubeconfig"} and value is not None
             setattr(args, name, Path(value) if is_path else list(value) if name == "inventory" else value)
     return plan
+
+
+def _require_own(path: Path, found: os.stat_result) -> None:
+    """Refuse a file that others may write: its options name a kubeconfig and an inventory, which may run programs."""
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise GrapnelError(
+            f"{path} may be written by others than you: what it names is run with your rights",
+            hint="look at it, and copy it to a file of your own with mode 0600",
+        )
 
 
 def write_plan(path: Path, plan: SavedPlan) -> None:

@@ -215,6 +215,7 @@ def test_options_of_the_plan_are_those_that_the_command_line_leaves_unsaid(tmp_p
     document["grapnel"] = __version__
     document["options"] |= {"file": "prod.yaml", "inventory": ["a.yaml"], "limit": "rack1", "noCluster": True}
     path.write_text(json.dumps(document))
+    path.chmod(0o600)
     args = arguments("apply", str(path), "--limit", "rack2")
 
     read_plan(args)
@@ -229,6 +230,16 @@ def test_a_plan_that_cannot_be_read_is_named(
     monkeypatch.chdir(tmp_path)
     assert main(["apply", name]) == 1
     assert f"{name} cannot be read: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_plan_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    path.chmod(mode)
+
+    with pytest.raises(GrapnelError, match="may be written by others"):
+        read_plan(arguments("apply", str(path)))
 
 
 def test_a_plan_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
 WAITING = 3  # workers whose tests wait for a third of their time, for other processes and machines
+GIVES_UP = "--maxfail=8"  # where a broken node or cluster lets each test wait two minutes before it fails, too
 OLDEST_OF_NODES = "3.10"  # as provision.payload.build has it, which needs libraries
 UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 120
@@ -77,12 +78,12 @@ def functional_stage(session: Session, title: str, marks: str) -> Stage:
 
 def e2e_stage(session: Session, title: str, marks: str) -> Stage:
     """Return tests on a cluster, which they share: one after the other."""
-    return pytest_stage(session, title, marks, *files_with("e2e"), workers=1, beside=True)
+    return pytest_stage(session, title, marks, *files_with("e2e"), GIVES_UP, workers=1, beside=True)
 
 
 def nodes_stage(session: Session, title: str, marks: str) -> Stage:
     """Return tests on booted nodes; those of a file share nodes."""
-    return pytest_stage(session, title, marks, *files_with("nodes"), parted="loadfile", workers=WAITING)
+    return pytest_stage(session, title, marks, *files_with("nodes"), GIVES_UP, parted="loadfile", workers=WAITING)
 
 
 def molecule_stage(session: Session, *names: str) -> Stage:

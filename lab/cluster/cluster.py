@@ -7,14 +7,14 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.cluster.capacity import available_capacity, require_capacity
 from lab.cluster.control_plane import ControlPlane
 from lab.cluster.crio import stage_spec
 from lab.cluster.errors import ClusterError, StartError
 from lab.cluster.node_files import furnish, plan_node
-from lab.cluster.spec import ClusterSpec
+from lab.cluster.spec import ClusterSpec, available_memory_bytes
 from lab.cluster.status import ClusterStatus, NodeState, parse_node, parse_pod
 from lab.machine.folders import write_atomic
 from lab.machine.lock import locked
@@ -23,7 +23,6 @@ from lab.nodes import Node, NodeSpec, Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from lab.cluster.spec import ClusterNode
 
@@ -31,6 +30,8 @@ API_PORT = 26443  # on the site's own address; other programs bind 6443 and 1644
 NODES_TIMEOUT_S = 120.0
 LOCK_WAIT_S = 10.0
 POLL_S = 0.2
+MEMINFO = Path("/proc/meminfo")
+GIB = 1 << 30
 JOURNAL_LINES = "12"
 UNITS = ("kubelet", "containerd", "crio", "lab-images", "lab-service")
 
@@ -148,7 +149,12 @@ class Cluster:
         if self.site.has_remains():
             message = f"an older cluster or site {self.name} still exists, but its folder {self.site.folder} does not"
             raise ClusterError(message, hint=f"remove it: python3 -m lab cluster down --name {self.name}")
-        require_capacity(f"a cluster of {len(spec.nodes)} nodes", spec.required_capacity, available_capacity())
+        available, needed = available_memory_bytes(MEMINFO.read_text()), spec.required_memory_bytes
+        if available < needed:
+            have, need = (f"{amount / GIB:.1f} GiB" for amount in (available, needed))
+            hint = "stop what is not needed: python3 -m lab status shows other sites"
+            message = f"{have} of memory is available, a cluster of {len(spec.nodes)} nodes needs {need}"
+            raise ClusterError(message, hint=hint)
 
     def _require_same(self, planned: Mapping[ClusterNode, NodeSpec]) -> None:
         """Refuse nodes that differ from the existing ones."""

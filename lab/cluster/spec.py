@@ -6,15 +6,17 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from lab.cluster.capacity import Capacity
-
 DRIVER_MODULE = "535.261.03"
 MIB = 1 << 20
 CONTROL_PLANE_BYTES = 900 * MIB
 NODE_BYTES = 400 * MIB
 MARGIN_BYTES = 900 * MIB  # for pods, and for software installed on the nodes later
-CONTROL_PLANE_INOTIFY = 8
-NODE_INOTIFY = 16
+
+
+def available_memory_bytes(meminfo: str) -> int:
+    """Return ``MemAvailable`` from /proc/meminfo, in bytes."""
+    line = next(line for line in meminfo.splitlines() if line.startswith("MemAvailable:"))
+    return int(line.split()[1]) * 1024
 
 
 class Engine(StrEnum):
@@ -44,13 +46,9 @@ class ClusterSpec:
     nodes: tuple[ClusterNode, ...]
 
     @property
-    def required_capacity(self) -> Capacity:
-        """The capacity that the machine must have left before the cluster is started."""
-        count = len(self.nodes)
-        return Capacity(
-            CONTROL_PLANE_BYTES + NODE_BYTES * count + MARGIN_BYTES,
-            CONTROL_PLANE_INOTIFY + NODE_INOTIFY * count,
-        )
+    def required_memory_bytes(self) -> int:
+        """The memory that the machine must have left before the cluster is started."""
+        return CONTROL_PLANE_BYTES + NODE_BYTES * len(self.nodes) + MARGIN_BYTES
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that is kept in the cluster's folder."""

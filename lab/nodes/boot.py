@@ -27,6 +27,8 @@ CONSOLE_LINES = 25
 SYSTEM_CALLS = "add_key keyctl bpf perf_event_open init_module finit_module delete_module"
 # "yes" would make all of /sys writable, and networkd would then wait for a udev that the tree does not have.
 ENVIRONMENT = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
+INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY_INSTANCES = 4096
 OVERLAY_SEPARATORS = frozenset(":,\\")
 
 
@@ -51,6 +53,15 @@ def kill_supervisors(folder: Path) -> None:
         if time.monotonic() > deadline:
             raise BootError(f"supervisors {pids} of nodes in {folder} cannot be killed")
         time.sleep(POLL_S)
+
+
+def raise_inotify_limit(path: Path = INOTIFY_LIMIT) -> None:
+    """Let root have as many inotify instances as its nodes take: some sixteen each, and Linux gives it 128.
+
+    What gets none does not say so where one looks: systemd ends with status 255, an engine serves without its CRI.
+    """
+    if int(path.read_text()) < INOTIFY_INSTANCES:
+        path.write_text(str(INOTIFY_INSTANCES))
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,7 @@ class Machine:
         for place in (*self.lower, self.bundle, *(Path(source) for source, _ in self.binds)):
             if not place.exists():
                 raise SiteError(f"{place}, which {self.hostname} was created from, is gone", hint="remove the node")
+        raise_inotify_limit()
         config = {
             "groups": [str(folder) for folder in self.group.create()],
             "mount": self._mount_argv(),

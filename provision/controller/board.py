@@ -38,12 +38,13 @@ class Board:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._standings: dict[str, Standing] = {}
+        self._latest: dict[str, Standing] = {}
 
     def put(self, stack: str, standing: Standing) -> None:
         """Take how the rollout of a stack stands."""
         titled = tuple(replace(wave, title=f"{stack}: {wave.title}") for wave in standing.waves)
         with self._mutex:
-            self._standings[stack] = replace(standing, waves=titled)
+            self._standings[stack] = self._latest[stack] = replace(standing, waves=titled)
 
     def clear(self, stack: str) -> None:
         """Know that the rollout of a stack has ended."""
@@ -54,6 +55,11 @@ class Board:
         """Return how the rollout of a stack stands, None where there is none."""
         with self._mutex:
             return self._standings.get(stack)
+
+    def latest(self, stack: str) -> Standing | None:
+        """Return how the rollout of a stack stood last, also after its end: a short one is over before a look."""
+        with self._mutex:
+            return self._latest.get(stack)
 
     def combined(self) -> Standing | None:
         """Return how all of them stand together."""

@@ -72,8 +72,14 @@ class Publisher:
 
     def _has_begun_or_ended(self, memory: StackMemory) -> bool:
         """Tell whether a rollout has, since the last look: a short one is not to pass without a word."""
-        standing = self.board.get(memory.lane.name)
-        return memory.known is not None and memory.known.began != (None if standing is None else standing.began)
+        if memory.known is None:
+            return False
+        latest = self.board.latest(memory.lane.name)
+        began = None if latest is None else latest.began
+        return (memory.known.began, memory.known.is_over) != (began, self._is_over(memory.lane.name))
+
+    def _is_over(self, name: str) -> bool:
+        return self.board.get(name) is None and self.board.latest(name) is not None
 
     def close(self) -> None:
         """Return when nothing more is done; Events that wait are written, for a while."""
@@ -113,7 +119,7 @@ class Publisher:
     def _announce(self, followed: Followed, memory: StackMemory, status: StackStatus, observed: Observed) -> None:
         """Tell what has happened to a stack since the last look; what a former leader has told already is no news."""
         name = followed.stack.name
-        now = known_now(status, observed, self.board.get(name))
+        now = known_now(status, observed, self.board.latest(name), is_over=self._is_over(name))
         for each in news(memory.known or known_before(followed.status), now):
             self.events.tell(name, followed.stack.uid, each)
         memory.known = now

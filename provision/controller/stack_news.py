@@ -30,13 +30,17 @@ class StackEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackKnown:
-    """What is known of a stack at one moment, as far as news is made of it. ``failed`` are nodes with why."""
+    """What is known of a stack at one moment, as far as news is made of it. ``failed`` are nodes with why.
+
+    ``began`` is when its latest rollout did, ``is_over`` whether that one has ended, ``stop`` why it stopped.
+    """
 
     state: str = ""
     message: str = ""
     failed: Mapping[str, str] = field(default_factory=dict)
     claimed: frozenset[str] = frozenset()
     began: datetime | None = None
+    is_over: bool = False
     stop: str = ""
 
 
@@ -46,15 +50,16 @@ def known_before(status: StackStatus) -> StackKnown:
     return StackKnown(state=status.state, message=status.message, failed=failed)
 
 
-def known_now(status: StackStatus, observed: Observed, standing: Standing | None) -> StackKnown:
-    """Return what is known of a stack now."""
+def known_now(status: StackStatus, observed: Observed, latest: Standing | None, *, is_over: bool) -> StackKnown:
+    """Return what is known of a stack now, and of its latest rollout."""
     return StackKnown(
         state=status.state,
         message=status.message,
         failed={name: each.reason for name, each in observed.nodes.items() if each.how is NodeIs.FAILED},
         claimed=frozenset(observed.disputed),
-        began=None if standing is None else standing.began,
-        stop="" if standing is None else standing.stop,
+        began=None if latest is None else latest.began,
+        is_over=is_over,
+        stop="" if latest is None else latest.stop,
     )
 
 
@@ -64,9 +69,10 @@ def news(before: StackKnown, now: StackKnown) -> Iterator[StackEvent]:
         yield StackEvent(reason="Refused", message=now.message, is_warning=True)
     if before.state == State.REFUSED and now.state != State.REFUSED:
         yield StackEvent(reason="Accepted", message="the declaration is used again")
-    if now.began is not None and now.began != before.began:
+    is_another = now.began is not None and now.began != before.began
+    if is_another:
         yield StackEvent(reason="RolloutBegan", message="a rollout has begun: nodes leave service in turn")
-    if now.stop and now.stop != before.stop:
+    if now.stop and (is_another or now.stop != before.stop):
         yield StackEvent(reason="RolloutStopped", message=f"no further node begins: {brief(now.stop)}", is_warning=True)
     for name, why in now.failed.items():
         if name not in before.failed:  # another word for the same failure is no news
@@ -75,8 +81,8 @@ def news(before: StackKnown, now: StackKnown) -> Iterator[StackEvent]:
     if claimed := sorted(now.claimed - before.claimed):
         message = f"another stack selects {few(claimed)} as well: nothing is done about what two stacks select"
         yield StackEvent(reason="ClaimedTwice", message=message, is_warning=True)
-    if before.began is not None and now.began is None:
-        how = f"it had stopped: {brief(before.stop)}" if before.stop else now.message
+    if now.is_over and (is_another or not before.is_over):
+        how = f"it had stopped: {brief(now.stop)}" if now.stop else now.message
         yield StackEvent(reason="RolloutEnded", message=f"the rollout has ended: {how}")
     if now.state == State.AS_DECLARED and before.state not in (State.AS_DECLARED, ""):
         yield StackEvent(reason="AsDeclared", message=now.message)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import Cluster, ClusterError, ClusterNode, ClusterSpec, StartError
-from lab.cluster.capacity import available_capacity
-from lab.cluster.spec import DEFAULT
 from lab.images import reference
 from lab.machine.errors import CommandError
 from lab.nodes.cgroup import hierarchies
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nodes
 WAIT = "--timeout=60s"
 SERVE = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
-PLACE_S = 600.0  # the longest test beside it takes four minutes
 SMALL = ClusterSpec((ClusterNode("n1", gpus=0, driver_module=""),))
 UP = """
 import sys
@@ -43,19 +40,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         made = Cluster(f"c{os.getpid()}")
         try:
-            wait_for_place(DEFAULT)
             made.up()
             yield made
         finally:
             made.down()
-
-
-def wait_for_place(spec: ClusterSpec) -> None:
-    """Wait until the nodes of tests that run beside this one have left what a cluster needs."""
-    deadline = time.monotonic() + PLACE_S
-    while available_capacity().inotify_instances < spec.required_capacity.inotify_instances:
-        assert time.monotonic() < deadline, "others keep their inotify instances"
-        time.sleep(1)
 
 
 def traces(cluster: Cluster) -> list[str]:
@@ -176,7 +164,6 @@ def test_other_nodes_are_refused_while_it_is_there(cluster: Cluster) -> None:
 
 def test_a_second_cluster_that_was_killed_while_it_started_leaves_nothing(cluster: Cluster) -> None:
     second = Cluster(f"{cluster.name}-b")
-    wait_for_place(SMALL)
     try:
         with subprocess.Popen([sys.executable, "-c", UP, second.name]) as starting:
             node = second.site.folder / "nodes" / "n1" / "node.json"
@@ -190,7 +177,6 @@ def test_a_second_cluster_that_was_killed_while_it_started_leaves_nothing(cluste
     assert traces(second) == []
 
     try:
-        wait_for_place(SMALL)
         second.up(SMALL)
         assert [node.is_ready for node in second.status().nodes] == [True]
         shutil.rmtree(second.site.folder)

@@ -10,18 +10,12 @@ from typing import Any
 import pytest
 
 from lab.cluster import DEFAULT, Cluster, ClusterError, ClusterNode, ClusterSpec, ControlPlane, Engine
-from lab.cluster.capacity import (
-    Capacity,
-    available_capacity,
-    available_memory_bytes,
-    require_capacity,
-    used_inotify_instances,
-)
 from lab.cluster.certificates import Certificates
 from lab.cluster.components import Layout, plan_components
 from lab.cluster.crio import stage_spec
 from lab.cluster.node_files import kubelet_configuration, pod_network, render_routes
 from lab.cluster.project import write_project
+from lab.cluster.spec import available_memory_bytes
 from lab.cluster.status import ClusterStatus, NodeState, PodState, ProcessStatus, parse_node, parse_pod, render
 
 LAYOUT = Layout(Path("/f"), Path("/bin"), "10.177.9.1", 6443, Certificates(Path("/f/pki")))
@@ -173,35 +167,6 @@ def test_a_cluster_that_cannot_fit_is_refused_before_anything_starts(
     with pytest.raises(ClusterError, match=r"of memory is available, a cluster of 100000 nodes needs"):
         cluster.up(ClusterSpec(tuple(ClusterNode(f"n{number}") for number in range(100_000))))
     assert not cluster.site.folder.exists()
-
-
-@pytest.mark.parametrize(
-    ("available", "message"),
-    [
-        pytest.param(Capacity(1 << 30, 100), "1.0 GiB of memory is available, it needs 2.0 GiB", id="memory"),
-        pytest.param(Capacity(4 << 30, 17), "17 inotify instances are left, it needs 18", id="inotify instances"),
-        pytest.param(Capacity(4 << 30, -3), "0 inotify instances are left, it needs 18", id="a limit that was lowered"),
-    ],
-)
-def test_what_is_missing_is_said_with_what_helps(available: Capacity, message: str) -> None:
-    with pytest.raises(ClusterError, match=message) as refused:
-        require_capacity("it", Capacity(2 << 30, 18), available)
-    assert refused.value.hint
-
-
-def test_inotify_instances_are_counted_by_open_descriptors(tmp_path: Path) -> None:
-    for number, target in (("7/fd/3", "anon_inode:inotify"), ("7/fd/4", "/dev/null"), ("8/fd/0", "anon_inode:inotify")):
-        link = tmp_path / number
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(target)
-    (tmp_path / "9").mkdir()  # a process that has just ended
-    assert used_inotify_instances(tmp_path) == 2
-
-
-def test_this_machine_tells_what_it_has() -> None:
-    available = available_capacity()
-    assert available.memory_bytes > 0
-    require_capacity("nothing", Capacity(0, -1000), available)
 
 
 def test_a_cluster_that_is_not_there_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from lab.machine.errors import SiteError
 from lab.nodes import NodeSpec, Site
+from lab.nodes.boot import INOTIFY_INSTANCES, raise_inotify_limit
 from lab.nodes.inventory import render_inventory
 from lab.nodes.layer import Layer
 from lab.nodes.prepare import write_pci
@@ -33,6 +34,14 @@ from lab.nodes.ssh import SshAccess
 def test_a_node_that_cannot_be_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(SiteError):
         NodeSpec(**wrong)  # type: ignore[arg-type]  # the table mixes types
+
+
+@pytest.mark.parametrize(("before", "after"), [(128, INOTIFY_INSTANCES), (1 << 20, 1 << 20)])
+def test_the_limit_of_inotify_instances_is_raised_and_never_lowered(tmp_path: Path, before: int, after: int) -> None:
+    limit = tmp_path / "max_user_instances"
+    limit.write_text(f"{before}\n")
+    raise_inotify_limit(limit)
+    assert int(limit.read_text()) == after
 
 
 def test_a_site_and_a_node_always_have_the_same_gpus() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -51,7 +52,25 @@ def reasons(before: StackKnown, now: StackKnown) -> list[str]:
             id="it stops",
         ),
         pytest.param(StackKnown(began=NOON, stop="a"), StackKnown(began=NOON, stop="a"), [], id="it is still stopped"),
-        pytest.param(StackKnown(began=NOON), StackKnown(), ["RolloutEnded"], id="it ends"),
+        pytest.param(StackKnown(began=NOON), StackKnown(began=NOON, is_over=True), ["RolloutEnded"], id="it ends"),
+        pytest.param(
+            StackKnown(),
+            StackKnown(began=NOON, is_over=True, stop="n1 failed", failed={"n1": "x"}),
+            ["RolloutBegan", "RolloutStopped", "NodeFailed", "RolloutEnded"],
+            id="it begins, stops and ends between two looks",
+        ),
+        pytest.param(
+            StackKnown(began=NOON, is_over=True, stop="a"),
+            StackKnown(began=NOON, is_over=True, stop="a"),
+            [],
+            id="it is over still",
+        ),
+        pytest.param(
+            StackKnown(began=NOON, is_over=True, stop="a"),
+            StackKnown(began=NOON + timedelta(1), is_over=True, stop="a"),
+            ["RolloutBegan", "RolloutStopped", "RolloutEnded"],
+            id="the next one comes to the same end",
+        ),
         pytest.param(
             StackKnown(began=NOON), StackKnown(began=NOON + timedelta(1)), ["RolloutBegan"], id="another one begins"
         ),
@@ -72,7 +91,8 @@ def test_what_is_news(before: StackKnown, now: StackKnown, expected: list[str]) 
 def test_the_end_of_a_rollout_that_had_stopped_says_so() -> None:
     """It said "1 node being changed", since its round was not known to be over yet."""
     stopped = StackKnown(began=NOON, stop="n1 failed in swap")
-    (ended,) = news(stopped, StackKnown(message="0 of 2 nodes as declared, 1 node being changed"))
+    message = "0 of 2 nodes as declared, 1 node being changed"
+    (ended,) = news(stopped, replace(stopped, is_over=True, message=message))
     assert ended.message == "the rollout has ended: it had stopped: n1 failed in swap"
 
 
@@ -80,8 +100,8 @@ def test_what_a_former_leader_has_written_down_is_no_news() -> None:
     trouble = NodeTrouble(node="n1", message="3 of 4 GPUs answer")
     status = StackStatus(state="Degraded", message="n1 failed", troubles=(trouble,), nodes=NodeCounts(failed=1))
     observed = Observed(nodes={"n1": Stands(NodeIs.FAILED, "3 of 4 GPUs answer")})
-    assert reasons(known_before(status), known_now(status, observed, None)) == []
-    begun = known_now(status, observed, standing(out=("n2",)))
+    assert reasons(known_before(status), known_now(status, observed, None, is_over=False)) == []
+    begun = known_now(status, observed, standing(out=("n2",)), is_over=False)
     assert reasons(known_before(status), begun) == ["RolloutBegan"]
 
 
@@ -89,7 +109,7 @@ def test_a_node_that_waited_when_the_leader_changed_is_news_when_it_fails() -> N
     troubles = (NodeTrouble(node="n2", message="it broke"), NodeTrouble(node="n1", message="stopped: n2 failed"))
     status = StackStatus(state="Degraded", message="", troubles=troubles, nodes=NodeCounts(failed=1, waiting=1))
     observed = Observed(nodes={name: Stands(NodeIs.FAILED, "it broke") for name in ("n1", "n2")})
-    told = [each.message for each in news(known_before(status), known_now(status, observed, None))]
+    told = [each.message for each in news(known_before(status), known_now(status, observed, None, is_over=False))]
     assert told == ["n1: it broke"]
 
 

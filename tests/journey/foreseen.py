@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Step = tuple[str, str]  # an action and what it is about
 _RELEASED = "/var/lib/grapnel/node/released.json"  # what the node daemon keeps of GPUs that it does not offer
+_BOOT_LOADER = "/boot/grub/grub.cfg"  # which update-grub writes from what a node is to be started with
 _CHANGED = "StateChangeTimestampMonotonic"  # by a reload, this alone
 _NOW = """
 import json, os, subprocess, sys
@@ -32,6 +33,7 @@ print(json.dumps({
     "units": units,
     "modules": {one: read(f"/sys/module/{one}/version") for one in os.listdir("/sys/module") if one[:6] == "nvidia"},
     "held": say("apt-mark", "showhold"),
+    "boot": read("/proc/sys/kernel/random/boot_id"),
     "owned": {one: say("dpkg-query", "-L", one) for one in packages},
     "initramfs": {one: os.stat("/boot/" + one).st_mtime_ns for one in os.listdir("/boot") if one.startswith("initrd")},
 }))
@@ -96,6 +98,8 @@ def _is_told(path: str, steps: Iterable[Step], before: Moment, after: Moment) ->
         info = rf"/var/lib/dpkg/info/{re.escape(package)}(:\w+)?\.\w+"
         if action in {"purge", "install"} and re.fullmatch(info, path):
             return True
+        if (action, path) == ("reboot", _BOOT_LOADER):
+            return True
         if action == "rebuild" and path.startswith("/boot/initr") and path.endswith(target.split()[-1]):
             return True
         if path == _place((action, target)) or path.startswith(f"{target}/"):
@@ -146,8 +150,8 @@ def _is_done(step: Step, before: Moment, after: Moment) -> bool:
         return has is not None if action == "load" else not has or has != was  # it may be loaded again
     if action in {"hold", "unhold"}:
         return (target in after.now["held"]) is (action == "hold")
-    if action == "rebuild":
-        return bool(before.now["initramfs"]) and before.now["initramfs"] != after.now["initramfs"]
+    if made := {"reboot": "boot", "rebuild": "initramfs"}.get(action):
+        return bool(before.now[made]) and before.now[made] != after.now[made]
     if action in {"disable", "stop"}:
         return not {"active", "enabled"} & set(after.now["units"][target].values())
     if action in {"restart", "start", "reload"} and "kernel module" not in target:

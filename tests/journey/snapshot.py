@@ -73,6 +73,7 @@ _UNITS = "systemctl list-unit-files --no-legend --plain | awk '{print $1, $2}'"
 _RUNNING = (
     "systemctl list-units --type=service,timer,path --state=active --no-legend --plain | cut -d' ' -f1"
     " | grep -v -E '^(session|user@|user-runtime|apt-|dpkg-|systemd-tmpfiles-clean|fstrim|e2scrub|logrotate)'"
+    " | grep -v -E '^(ldconfig|systemd-(journal-catalog-update|sysusers|update-done))[.]'"  # if /usr was changed
 )
 
 

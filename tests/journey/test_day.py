@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journey.conftest import OLD_VERSION, VERSION
-from tests.journey.foreseen import Step, look, not_done, not_shown, steps_of
+from tests.journey.foreseen import look, not_done, not_shown, steps_of
 from tests.journey.test_driver_swap import wait_for_dpkg, works_with
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lab.nodes import Node
     from tests.journey.conftest import Controller
+    from tests.journey.foreseen import Moment, Step
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1200)]  # four changes of a driver, and a removal
 
@@ -27,11 +30,31 @@ DAEMON = "/etc/grapnel/node.json"
 UNIT = "/etc/systemd/system/grapnel-drift.timer"
 ENGINE = "/etc/containerd/config.toml"
 NOTES = "/var/lib/grapnel/"  # of what was done, by grapnel-driver and the node daemon
+# The node has the kernel of the machine that it runs on, which nothing starts again: what stands for its boot loader.
+BOOT_LOADER = {
+    "/usr/sbin/update-grub": """\
+#!/bin/sh
+eval "$(cat /etc/default/grub.d/*.cfg 2>/dev/null)"
+echo linux /vmlinuz $GRUB_CMDLINE_LINUX >/boot/grub/grub.cfg
+""",
+    "/usr/local/sbin/start-kernel": """\
+#!/bin/sh
+cut -d' ' -f2- /boot/grub/grub.cfg >/run/cmdline
+mount --bind /run/cmdline /proc/cmdline
+""",
+    "/etc/systemd/system/start-kernel.service": """\
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/start-kernel
+[Install]
+WantedBy=multi-user.target
+""",
+}
 SERVICES = ("containerd.service", "grapnel-node.service")
 
 
 def said(controller: Controller, *words: str, code: int = 0) -> str:
-    limit = () if words[0] in {"rollback", "abandon", "skip"} else ("--limit", NAME)
+    limit = () if words[0] in {"rollback", "abandon", "skip", "reboot"} else ("--limit", NAME)
     done = controller.grapnel(*words, *limit, *(() if words[0] == "drift" else ("--no-cluster",)))
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join(done.stdout.split())
@@ -71,10 +94,13 @@ def apply_as_shown(controller: Controller, node: Node, *disruptions: str) -> Non
 
     apply(controller)
 
-    now = look(node, steps)
-    changed = not_shown(steps, untouched, now)
+    assert_as_shown(steps, untouched, look(node, steps))
+
+
+def assert_as_shown(steps: Sequence[Step], before: Moment, after: Moment) -> None:
+    changed = not_shown(steps, before, after)
     assert {path: what for path, what in changed.items() if not path.startswith(NOTES)} == {}
-    assert not_done(steps, untouched, now) == []
+    assert not_done(steps, before, after) == []
 
 
 def step_of(item: dict[str, str]) -> Step:
@@ -91,6 +117,7 @@ def test_what_is_said_in_a_day_is_so(controller: Controller, node: Node) -> None
     installs(controller, node)
     breaks_things_by_hand_and_mends_them(controller, node)
     changes_what_engine_and_daemon_read(controller, node)
+    reboots(controller, node)
     upgrades(controller, node)
     rolls_back(controller, node)
     abandons(controller, node)
@@ -161,6 +188,36 @@ def changes_what_engine_and_daemon_read(controller: Controller, node: Node) -> N
     apply(controller)
 
 
+def reboots(controller: Controller, node: Node) -> None:
+    node.run(["mkdir", "-p", "/boot/grub", "/etc/default/grub.d"])
+    for path, text in BOOT_LOADER.items():
+        node.run(["tee", path], input_text=text)
+    node.run(["chmod", "755", "/usr/sbin/update-grub", "/usr/local/sbin/start-kernel"])
+    node.run(["update-grub"])
+    node.run(["systemctl", "enable", "--now", "start-kernel"])
+    declaration = controller.folder / "grapnel.yaml"
+    declaration.write_text(declaration.read_text() + "  node: {kernel: {iommu: passthrough}}\n")
+    apply_as_shown(controller, node, "none", "reboot")
+    assert "iommu=pt" in node.run(["cat", "/proc/cmdline"]).stdout.split()
+    controller.declare(OLD_VERSION)
+    apply_as_shown(controller, node, "none", "reboot")
+    assert "iommu=pt" not in node.run(["cat", "/proc/cmdline"]).stdout.split()
+    assert works_with(node, OLD_VERSION)
+
+    node.install_module(VERSION)
+    for words in (("--plan",), ("--yes",)):
+        untouched = look(node, ())
+        refused = said(controller, "reboot", NAME, *words, code=1)
+        assert f"boots next and has no module of driver {OLD_VERSION}" in refused
+        assert (not_shown((), untouched, look(node, ())), look(node, ()).now["boot"]) == ({}, untouched.now["boot"])
+    node.install_module(OLD_VERSION)
+    said(controller, "reboot", NAME, "--plan")
+    untouched = look(node, ())
+    assert "1 rebooted" in said(controller, "reboot", NAME, "--yes")
+    assert_as_shown([("reboot", NAME)], untouched, look(node, ()))
+    assert works_with(node, OLD_VERSION)
+
+
 def upgrades(controller: Controller, node: Node) -> None:
     controller.declare(VERSION)
     node.install_module(VERSION)
@@ -222,10 +279,8 @@ def abandons(controller: Controller, node: Node) -> None:
     done = controller.grapnel(*words, "--yes")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    now, after = look(node, steps), json.loads(state.read_text())["nodes"][NAME]
-    changed = not_shown(steps, untouched, now)
-    assert {path: what for path, what in changed.items() if not path.startswith(NOTES)} == {}
-    assert not_done(steps, untouched, now) == []
+    assert_as_shown(steps, untouched, look(node, steps))
+    after = json.loads(state.read_text())["nodes"][NAME]
     kept = {key for key in entry.keys() | after.keys() if entry.get(key) != after.get(key)}
     told = {f"{'write' if after.get(key) else 'remove'} {key} of {state}" for key in kept}
     assert {" ".join(step) for step in steps} == {*told, "resume GPUs"}

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 Answer = Callable[[], "Finished"]
 
@@ -25,7 +25,7 @@ class Machine:
 
     @property
     def host(self) -> Host:
-        from ansible_collections.grapnel.node.plugins.module_utils.host import Host  # noqa: PLC0415 - see conftest
+        from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host  # noqa: PLC0415 - see conftest
 
         return Host(self.root, self._run)
 
@@ -41,7 +41,7 @@ class Machine:
 
     def teach(self, beginning: str, answer: str | Answer = "", *, return_code: int = 0, stderr: str = "") -> None:
         """Say what a command prints; a function is asked at every call."""
-        from ansible_collections.grapnel.node.plugins.module_utils.host import Finished  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished  # noqa: PLC0415 - see above
 
         fixed = answer if callable(answer) else lambda: Finished(return_code, str(answer), stderr)
         self._answers[beginning] = fixed
@@ -72,7 +72,7 @@ class Systemd:
         machine.teach(f"systemctl --no-reload enable {unit}", lambda: self._do("enable"))
 
     def _say(self, text: str) -> Finished:
-        from ansible_collections.grapnel.node.plugins.module_utils.host import Finished  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished  # noqa: PLC0415 - see above
 
         return Finished(0, f"{text}\n")
 
@@ -236,6 +236,6 @@ class Kernel:
 
 
 def _finished(return_code: int, stdout: str = "", stderr: str = "") -> Finished:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished  # noqa: PLC0415 - see conftest
 
     return Finished(return_code, stdout, stderr)

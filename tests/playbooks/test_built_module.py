@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.built_module import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built_module import (
     PIECE_BYTES,
     BuiltModuleError,
     Wanted,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.containerd_dumps import foreign_differences
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import foreign_differences
 
 OURS = """
 [plugins.cri.containerd.runtimes.nvidia]

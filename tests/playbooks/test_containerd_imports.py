@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import MAIN, read_imports
-from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import MAIN, read_imports
+from ansible_collections.grapnel.node.plugins.module_utils.files.watched import read_files
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
-from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_engine
+from ansible_collections.grapnel.node.plugins.module_utils.engines.rehearsal import rehearse_engine
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 from lab import golang
 from lab.cri.engine import packages, unpack

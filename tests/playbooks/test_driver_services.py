@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver_services import (
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.services import (
     running_own_services,
     running_services,
     still_there,

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.end_processes import end_processes, is_of_a_person
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.use.end_processes import end_processes, is_of_a_person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, read_engines
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
-from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
-from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import containerd_flaw, read_engines
+from ansible_collections.grapnel.node.plugins.module_utils.files.watched import read_files
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import read_units
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine

@@ -38,7 +38,7 @@ def sent_with(module: str) -> set[str]:
 def test_facts_are_sent_without_what_changes_a_node() -> None:
     """The whole of three package managers was among them, for the versions of installed packages."""
     sent = sent_with("facts.py")
-    assert {"packages/installed.py", "driver/store.py", "host.py"} <= sent
+    assert {"packages/installed.py", "driver/record/store.py", "machine/host.py"} <= sent
     parts = ("choose", "download", "transaction", "source", "manager", "origin", "target", "way_back", "file_set")
     assert sorted(name for name in sent if Path(name).stem in parts) == []
     assert len(sent) <= 70

@@ -8,12 +8,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     ConfigurationError,
     Service,
     apply_changes,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (
     FileSetError,
     FileText,
     describe,
@@ -24,14 +24,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     swap_in,
     with_preconditions_met,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.units import is_restart_due, mark_restart
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import is_restart_due, mark_restart
 
 from tests.playbooks.fakes import Systemd
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
 
     from tests.playbooks.fakes import Machine
 

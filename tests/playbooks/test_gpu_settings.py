@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import (
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import (
     GpuSettingsError,
     read_gpu_settings,
     set_gpus,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import LAUNCHER
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
 
 from provision.fleet.gpu_settings_facts import GpuSettingsState
 

@@ -5,11 +5,11 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
-from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, HostError
-from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release, read_identity
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import users_of, version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.device_nodes import make_nodes, missing_nodes
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import users_of, version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.machine.gpus import read_hardware, read_module
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import parse_os_release, read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import read_installed, read_lock_holder
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,9 +7,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.use.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.use.modules import describe_holder
 
 if TYPE_CHECKING:
     from typing import BinaryIO

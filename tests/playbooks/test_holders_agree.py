@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.use.device_holders import read_device_holders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

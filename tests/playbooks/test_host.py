@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import run_command
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import run_command
 
 PATIENCE_S = 20.0
 

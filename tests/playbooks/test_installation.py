@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.installation import (
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.installation import (
     InstallationError,
     install_part,
     install_units,
@@ -265,7 +265,7 @@ def test_an_error_of_the_disk_that_names_no_file_has_its_place(
 
 def test_a_launcher_whose_interpreter_is_gone_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an upgrade of the distribution: the module ended with a traceback."""
-    from ansible_collections.grapnel.node.plugins.module_utils import driver_program  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.driver import installed as driver_program  # noqa: PLC0415 - see conftest
 
     launcher = tmp_path / "grapnel-driver"
     launcher.write_text("#!/nowhere/python3.9 -IS\n")

@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host, run_command
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host, run_command
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 

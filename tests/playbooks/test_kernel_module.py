@@ -6,15 +6,16 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver import restore, steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before import restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import HOME
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, Node, StepError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import HOME
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
-from ansible_collections.grapnel.node.plugins.module_utils.kernel_module import KernelModuleError, read_loaded
-from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_obstacles
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.exchange import KernelModuleError, read_loaded
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RELOAD_MARK
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
-from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, RELOAD_MARK
+from ansible_collections.grapnel.node.plugins.module_utils.use.modules import find_obstacles
 
 from tests.playbooks.driver.conftest import make_change
 from tests.playbooks.fakes import Kernel
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
     from tests.playbooks.fakes import Machine
 

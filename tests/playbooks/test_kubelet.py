@@ -13,8 +13,8 @@ from tests.playbooks.fakes import Machine
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import Kubelet, Waiting
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import Kubelet, Waiting
 
 UNIT = "kubelet.service"
 MAIN = "/var/lib/kubelet/config.yaml"
@@ -67,7 +67,7 @@ class Service:
 
 
 def finished(text: str) -> Any:  # noqa: ANN401 - see above
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished  # noqa: PLC0415 - see conftest
 
     return Finished(0, text)
 
@@ -82,19 +82,19 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def kubelet() -> Kubelet:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import Kubelet  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import Kubelet  # noqa: PLC0415 - see conftest
 
     return Kubelet(UNIT, "/var/lib/kubelet", "127.0.0.1:10248", timeout_s=5, settle_s=2)
 
 
 def waiting(answer: str = "") -> Waiting:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import Waiting  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import Waiting  # noqa: PLC0415 - see conftest
 
     return Waiting(sleep=lambda _: None, ask=lambda _: answer)
 
 
 def changes(machine: Machine, content: str = "static\n") -> list[Change]:
-    from ansible_collections.grapnel.node.plugins.module_utils.file_set import (  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (  # noqa: PLC0415 - see conftest
         find_changes,
         parse_files,
     )
@@ -107,7 +107,7 @@ def exists(machine: Machine, path: str) -> bool:
 
 
 def apply(machine: Machine, content: str = "static\n", answer: str = "") -> list[str]:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import (  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import (  # noqa: PLC0415 - see conftest
         apply_settings,
     )
 
@@ -127,7 +127,7 @@ def test_the_state_is_gone_before_the_kubelet_starts_with_other_settings(machine
 
 
 def test_a_kubelet_that_does_not_come_back_gets_its_former_settings(machine: Machine) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import KubeletError  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import KubeletError  # noqa: PLC0415
 
     service = Service(machine)
 
@@ -141,7 +141,7 @@ def test_a_kubelet_that_does_not_come_back_gets_its_former_settings(machine: Mac
 
 
 def test_a_kubelet_whose_process_changes_all_the_time_does_not_work(machine: Machine) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import KubeletError  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import KubeletError  # noqa: PLC0415
 
     service = Service(machine)
     service.flaps = True
@@ -151,7 +151,7 @@ def test_a_kubelet_whose_process_changes_all_the_time_does_not_work(machine: Mac
 
 
 def test_a_kubelet_that_runs_and_does_not_answer_does_not_work(machine: Machine) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import KubeletError  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import KubeletError  # noqa: PLC0415
 
     Service(machine)
 
@@ -162,7 +162,7 @@ def test_a_kubelet_that_runs_and_does_not_answer_does_not_work(machine: Machine)
 
 
 def test_nothing_changes_where_the_kubelet_cannot_be_stopped(machine: Machine) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import KubeletError  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import KubeletError  # noqa: PLC0415
 
     Service(machine)
     machine.teach(f"systemctl stop {UNIT}", "", return_code=1, stderr="job timed out")
@@ -175,7 +175,7 @@ def test_nothing_changes_where_the_kubelet_cannot_be_stopped(machine: Machine) -
 
 
 def test_a_run_that_is_killed_while_the_kubelet_is_stopped_leaves_a_note_of_its_place(machine: Machine) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_kubelet  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import read_kubelet  # noqa: PLC0415
 
     service = Service(machine)
 
@@ -200,7 +200,7 @@ def test_a_run_that_is_killed_while_the_kubelet_is_stopped_leaves_a_note_of_its_
 
 
 def test_the_service_is_known_from_what_was_changed_where_it_is_declared_no_more(machine: Machine) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import (  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import (  # noqa: PLC0415 - see conftest
         read_kubelet,
         settings_files,
     )
@@ -232,8 +232,8 @@ def test_the_service_is_known_from_what_was_changed_where_it_is_declared_no_more
     ids=["valid", "refused", "a kubelet without the option", "no answer"],
 )
 def test_the_kubelet_judges_its_settings_before_they_are_written(machine: Machine, said: str, refused: str) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import parse_place  # noqa: PLC0415
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import refusal  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import parse_place  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.rehearsal import refusal  # noqa: PLC0415
 
     Service(machine)
     machine.write(f"{FOLDER}/10-site.conf", "x")
@@ -248,9 +248,9 @@ def test_a_kubelet_whose_new_program_does_not_know_a_flag_of_its_command_line_is
     machine: Machine, written: str
 ) -> None:
     """As cAdvisor's, from Kubernetes 1.37 on: the one that runs was started before its program was exchanged."""
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import KubeletError  # noqa: PLC0415
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import parse_place  # noqa: PLC0415
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import rehearse  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import parse_place  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.rehearsal import rehearse  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import KubeletError  # noqa: PLC0415
 
     service = Service(machine)
     said = 'E1 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --containerd"'
@@ -279,7 +279,7 @@ def test_a_kubelet_whose_new_program_does_not_know_a_flag_of_its_command_line_is
 def test_the_command_line_says_where_settings_are(
     machine: Machine, arguments: list[str], config: str, folder: str, root: str
 ) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import parse_place  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import parse_place  # noqa: PLC0415
 
     place = parse_place(arguments)
 
@@ -290,7 +290,7 @@ def test_the_command_line_says_where_settings_are(
 @pytest.mark.parametrize("way", ["status line", "headers", "continue"])
 def test_who_answers_in_its_place_without_end_is_given_up(way: str) -> None:
     """Any process may have the port of a stopped kubelet: a byte now and then held the run on its node for ever."""
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import ask_health  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import ask_health  # noqa: PLC0415
 
     with peers.peer(peers.ENDLESS[way]) as port:
         address = f"127.0.0.1:{port}"
@@ -298,7 +298,7 @@ def test_who_answers_in_its_place_without_end_is_given_up(way: str) -> None:
 
 
 def test_a_kubelet_is_asked_how_it_is() -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.kubelet import ask_health  # noqa: PLC0415
+    from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import ask_health  # noqa: PLC0415
 
     for status, said in ((b"200 OK", ""), (b"500 x", "answers 500")):
         with peers.peer(peers.saying(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % status)) as port:

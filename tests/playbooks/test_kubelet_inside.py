@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import (
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import (
     read_cgroup_v1,
     read_kubelet,
     settings_files,

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import find_changes, parse_files
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import Place
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import refusal, unknown_flag
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import find_changes, parse_files
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import Place
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet.rehearsal import refusal, unknown_flag
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 from lab import golang
 from provision.render.kubelet import declared_settings, render_drop_in

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
-    ConfigurationError,
-    Service,
-    apply_changes,
-)
-from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, containerd_silence
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes
-from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import (
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import containerd_flaw, containerd_silence
+from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import (
     client_of,
     files_of,
     read_distributions,
     read_kubelet_engine,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.units import is_restart_due
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
+    ConfigurationError,
+    Service,
+    apply_changes,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import is_restart_due
 
 from tests.playbooks.fakes import Machine, Systemd
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.transaction import Dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.mig import Division, MigError, divide, read_mig
-from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import LAUNCHER
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import Division, MigError, divide, read_mig
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
 
 from provision.fleet.mig_facts import MigState
 

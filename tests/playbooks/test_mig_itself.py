@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
-from ansible_collections.grapnel.node.plugins.module_utils.mig import MigError, divide, read_mig
-from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import LAUNCHER
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import MigError, divide, read_mig
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 from provision.fleet.mig_facts import MigState
 from provision.render.mig_layout import render_mig_layout

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+from ansible_collections.grapnel.node.plugins.module_utils.files.of_products import read_product_files
+from ansible_collections.grapnel.node.plugins.module_utils.files.watched import read_files
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
-from ansible_collections.grapnel.node.plugins.module_utils.product_files import read_product_files
-from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
 
 from provision.draft.node import draft_node
 from provision.fleet.facts import Engine, NodeFacts, parse_facts

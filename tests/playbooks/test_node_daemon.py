@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
-from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import (
     LAUNCHER,
     Call,
     DaemonError,
@@ -19,7 +18,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
     start_comparison,
     would_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, SITE_MARK
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import RELEASED, SITE_MARK
 
 from tests.playbooks.fakes import Kernel
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import (
     read_installed,
     read_lock_holder,

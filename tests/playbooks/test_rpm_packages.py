@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import facts as dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness

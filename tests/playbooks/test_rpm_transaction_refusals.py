@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.transaction import Dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.transaction import Zypper

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal, Transaction
 

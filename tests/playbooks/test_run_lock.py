@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from ansible_collections.grapnel.node.plugins.action.run_lock import is_dead, owner_of
-from ansible_collections.grapnel.node.plugins.module_utils.run_lock import LOCK, RunLock, free, read, take
+from ansible_collections.grapnel.node.plugins.module_utils.machine.run_lock import LOCK, RunLock, free, read, take
 
 from provision.apply.lock import RUN_VARIABLE, Claim, lock_machines
 from tests.playbooks.fakes import Machine

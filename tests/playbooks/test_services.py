@@ -3,7 +3,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import containerd_flaw
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     ConfigurationError,
     Service,
     apply_changes,
@@ -11,11 +13,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
     rehearse,
     settle_timer,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
-from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import LAUNCHER
-from ansible_collections.grapnel.node.plugins.module_utils.units import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, describe, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import (
     is_daemon_reload_due,
     is_restart_due,
     mark_restart,

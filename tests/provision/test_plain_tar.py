@@ -93,4 +93,4 @@ def test_a_header_that_lies_is_refused_before_anything_is_read_behind_it(data: b
 
 def test_controller_and_nodes_have_the_same_reader() -> None:
     own = Path(plain_tar.__file__).read_text()
-    assert (ROOT / "playbooks/plugins/module_utils/plain_tar.py").read_text() == own
+    assert (ROOT / "playbooks/plugins/module_utils/files/plain_tar.py").read_text() == own

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.grapnel.node.plugins.module_utils.built_module import PIECE_BYTES
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built_module import PIECE_BYTES
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
 from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, plain, require_grapnel
 

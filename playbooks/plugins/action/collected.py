@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.grapnel.node.plugins.module_utils.collected import FILE
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.collected import FILE
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
 
 _MAX_BYTES = 16 * 1024**3  # a node may send without an end; the fetching program inherits the limit

@@ -90,7 +90,7 @@ import base64
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.built_module import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built_module import (
     BuiltModuleError,
     StoreError,
     Wanted,
@@ -98,7 +98,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.built_module import (
     find_archive,
     read_piece,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 
 def main() -> None:

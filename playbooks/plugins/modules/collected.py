@@ -47,8 +47,12 @@ RETURN = r"""
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.collected import CollectedError, hand_out, take_back
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.collected import (
+    CollectedError,
+    hand_out,
+    take_back,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 
 def main() -> None:

@@ -119,7 +119,7 @@ steps:
 
 from typing import ClassVar
 
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     ConfigurationError,
     Service,
     apply_changes,
@@ -127,15 +127,15 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
     rehearse,
     settle_timer,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (
     FileSetError,
     describe,
     find_changes,
     parse_files,
     with_preconditions_met,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.quiet_module import QuietModule
 
 ENGINES = ["", "containerd", "crio", "docker", "podman", "k3s", "rke2", "k0s", "microk8s"]
 _SERVICE = ("unit", "engine", "enabled", "restart", "reload", "timeout_s")

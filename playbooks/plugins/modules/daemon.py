@@ -107,11 +107,7 @@ installed:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
-from ansible_collections.grapnel.node.plugins.module_utils.end_processes import end_processes
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
-from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
-from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import (
     LAUNCHER,
     Call,
     DaemonError,
@@ -122,6 +118,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
     start_comparison,
     would_change,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
+from ansible_collections.grapnel.node.plugins.module_utils.use.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.use.end_processes import end_processes
+from ansible_collections.grapnel.node.plugins.module_utils.use.modules import describe_holder
 
 
 def main() -> None:

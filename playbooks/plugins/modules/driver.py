@@ -114,21 +114,21 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils import driver_program as program
+from ansible_collections.grapnel.node.plugins.module_utils.driver import installed as program
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (
     ChangeError,
     DriverChange,
     change_id,
     parse_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.foresee import Foreseen, foresee
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import change_to_undo, is_managed
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.foresee import Foreseen, foresee
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import change_to_undo, is_managed
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import is_complete
+from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import remove_leftovers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import is_complete
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import wait_for_unit
-from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import remove_leftovers
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import loaded_version
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 

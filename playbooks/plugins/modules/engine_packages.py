@@ -54,7 +54,7 @@ coming:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     OriginalsError,
     Packages,

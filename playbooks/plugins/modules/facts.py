@@ -77,22 +77,27 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
-from ansible_collections.grapnel.node.plugins.module_utils.engines import read_engines
-from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import read_gpu_settings
-from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
-from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
-from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
-from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings import read_kernel
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import (
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import read_gpu_settings
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import read_mig
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import compare_again
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engines
+from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import read_kubelet_engine
+from ansible_collections.grapnel.node.plugins.module_utils.files.of_products import read_product_files
+from ansible_collections.grapnel.node.plugins.module_utils.files.watched import read_files
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import (
     read_cgroup_v1,
     read_kubelet,
     settings_files,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import read_kubelet_engine
-from ansible_collections.grapnel.node.plugins.module_utils.mig import read_mig
-from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import compare_again
+from ansible_collections.grapnel.node.plugins.module_utils.machine.gpus import read_hardware, read_module
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import read_identity
+from ansible_collections.grapnel.node.plugins.module_utils.machine.installation import (
+    read_installations,
+    read_inventory,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.machine.kernel_settings import read_kernel
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
@@ -105,10 +110,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.preflight.pending_reb
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.secure_boot import read_secure_boot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.unattended import read_unattended
-from ansible_collections.grapnel.node.plugins.module_utils.product_files import read_product_files
 from ansible_collections.grapnel.node.plugins.module_utils.traces.read import read_traces
-from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
-from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
+from ansible_collections.grapnel.node.plugins.module_utils.use.device_holders import read_device_holders
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import PackageFacts

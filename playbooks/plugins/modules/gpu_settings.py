@@ -44,8 +44,8 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import GpuSettingsError, set_gpus
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import GpuSettingsError, set_gpus
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 
 def main() -> None:

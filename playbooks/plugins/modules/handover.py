@@ -57,7 +57,7 @@ missing:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
-from ansible_collections.grapnel.node.plugins.module_utils.handover import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.handover import (
     HandoverError,
     StoreError,
     find_missing,
@@ -65,7 +65,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.handover import (
     finish,
     take_files,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source

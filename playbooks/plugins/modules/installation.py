@@ -70,16 +70,16 @@ previous:
 
 from typing import ClassVar
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.installation import (
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.installation import (
     InstallationError,
     install_part,
     install_units,
     installed_digest,
     unpacked_content,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
-from ansible_collections.grapnel.node.plugins.module_utils.units import mark_restart
+from ansible_collections.grapnel.node.plugins.module_utils.machine.quiet_module import QuietModule
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import mark_restart
 
 
 class Module(QuietModule):

@@ -109,25 +109,25 @@ state_files:
   elements: str
 """
 
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import ConfigurationError, Service
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import ConfigurationError, Service
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (
     FileSetError,
     describe,
     find_changes,
     parse_files,
     swap_in,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet import (
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import read_place, unit_state
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet.rehearsal import rehearse
+from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import (
     Kubelet,
     KubeletError,
     Waiting,
     apply_settings,
     pending_steps,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_place import read_place, unit_state
-from ansible_collections.grapnel.node.plugins.module_utils.kubelet_rehearsal import rehearse
-from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.quiet_module import QuietModule
 
 _SERVICE = ("unit", "root_dir", "health", "restart", "timeout_s", "settle_s")
 

@@ -47,8 +47,8 @@ notes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.mig import MigError, divide
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import MigError, divide
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 
 def main() -> None:

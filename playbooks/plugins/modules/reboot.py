@@ -67,11 +67,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils import driver_program
-from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot_note import note, restore
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.node_reboot import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver import installed as driver_program
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.reboot_note import note, restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.reboot import (
     is_driver_changing,
     read_boot,
     wait_until_started,

@@ -50,9 +50,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import ConfigurationError
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileSetError, describe
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import ConfigurationError
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileSetError, describe
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import OriginalsError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError

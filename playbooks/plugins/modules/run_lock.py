@@ -80,8 +80,8 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.run_lock import RunLock, free, take
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.run_lock import RunLock, free, take
 
 
 def main() -> None:

@@ -99,22 +99,22 @@ steps:
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (
     FileSetError,
     describe,
     find_changes,
     parse_files,
     swap_in,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.kernel_settings import (
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.kernel_settings import (
     KernelError,
     differing,
     missing_arguments,
     set_values,
     tell_boot_loader,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.quiet_module import QuietModule
+from ansible_collections.grapnel.node.plugins.module_utils.machine.quiet_module import QuietModule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 MAX_DEPTH = 24
 MAX_VALUES = 500_000

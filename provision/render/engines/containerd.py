@@ -4,7 +4,7 @@ Up to containerd 1.7 a drop-in that names a plugin replaces that plugin's whole 
 configuration version 2 our drop-in carries the entire CRI table that is in force without it. With version 3
 (containerd 2) tables are merged, over the built-in defaults as well, and the drop-in is small. Either way the handler
 is the only thing that differs, and the default runtime is never changed. That it is so, the node itself sees before
-anything is swapped in (``module_utils/rehearsal.py`` of the collection).
+anything is swapped in (``module_utils/engines/rehearsal.py`` of the collection).
 """
 
 from __future__ import annotations

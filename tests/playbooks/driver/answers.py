@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
 
 def as_document(cut: str) -> dict[str, object]:
@@ -15,6 +15,6 @@ def as_document(cut: str) -> dict[str, object]:
 
 
 def finished(return_code: int, stdout: str = "", stderr: str = "") -> Finished:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished  # noqa: PLC0415 - see conftest
 
     return Finished(return_code, stdout, stderr)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import RunRecord
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
 
     from tests.playbooks.driver.killing import Killer
@@ -92,10 +92,10 @@ class Staged:
 
     def steps(self) -> list[tuple[str, str]]:
         """Return the journal of the last run, without the beginnings."""
-        from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.record.journal import (  # noqa: PLC0415 - see above
             read_journal,
         )
-        from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (  # noqa: PLC0415 - same
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (  # noqa: PLC0415 - same
             read_run,
         )
 
@@ -146,16 +146,13 @@ def put_driver(machine: FakeMachine, version: str, flavour: str = "proprietary")
 
 def stage(machine: FakeMachine, change: DriverChange, before: DriverChange | None = None) -> Staged:
     """Put a set on the machine as staging leaves it; without ``before`` there was no driver."""
-    from ansible_collections.grapnel.node.plugins.module_utils.driver import (  # noqa: PLC0415 - see conftest
-        drift,
-        seal,
-        store,
-        way_back,
-    )
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.before import way_back  # noqa: PLC0415 - see conftest
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (  # noqa: PLC0415 - see conftest
         NO_DRIVER,
         change_id,
     )
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.judge import drift  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.record import seal, store  # noqa: PLC0415 - same
     from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import (  # noqa: PLC0415 - same
         Apt,
     )
@@ -181,7 +178,7 @@ def stage(machine: FakeMachine, change: DriverChange, before: DriverChange | Non
 
 def fill(machine: FakeMachine, folder: str, change: DriverChange) -> None:
     """Write packages and built modules of a set."""
-    from ansible_collections.grapnel.node.plugins.module_utils.driver import store  # noqa: PLC0415 - see conftest
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store  # noqa: PLC0415 - see conftest
 
     for one in change.packages:
         machine.write(f"{folder}/{store.PACKAGES}/{one.name}_{one.version}_amd64.deb", f"{one.name} {one.version}")

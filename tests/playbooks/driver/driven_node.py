@@ -250,7 +250,7 @@ def _boot(site: Site, folder: Path) -> Node:
     home = node.root / str(Path(PROGRAM).parent).lstrip("/")
     home.mkdir(parents=True)
     subprocess.run(["tar", "-xf", str(archive), "-C", str(home)], check=True)
-    with (home / "ansible_collections/grapnel/node/plugins/module_utils/driver/journal.py").open("a") as journal:
+    with (home / "ansible_collections/grapnel/node/plugins/module_utils/driver/record/journal.py").open("a") as journal:
         journal.write(STOPPING_JOURNAL)
     depmod = node.root / "usr/local/sbin/depmod"
     depmod.write_text(STOPPING_DEPMOD)

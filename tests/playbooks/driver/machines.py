@@ -17,7 +17,7 @@ from tests.playbooks.driver.killing import Killer, MortalRoot
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
 
 KERNEL = "6.12.117+deb13-amd64"
 OTHER_KERNEL = "6.12.96+deb13-amd64"
@@ -93,7 +93,7 @@ class FakeMachine:
 
     def host(self, killer: Killer | None = None) -> Host:
         """Return the machine as a process has it."""
-        from ansible_collections.grapnel.node.plugins.module_utils.host import Host  # noqa: PLC0415 - see conftest
+        from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host  # noqa: PLC0415 - see conftest
 
         killer = killer or Killer()
         root = MortalRoot(self.root)
@@ -110,7 +110,7 @@ class FakeMachine:
 
     def clock(self, killer: Killer | None = None) -> Clock:
         """Return a clock that goes on as it is looked at."""
-        from ansible_collections.grapnel.node.plugins.module_utils.host import Clock  # noqa: PLC0415 - see conftest
+        from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock  # noqa: PLC0415 - see conftest
 
         def now() -> float:
             if killer is not None:

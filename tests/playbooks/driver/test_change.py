@@ -16,8 +16,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     parse_change,
     render_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, read_run, write_run
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import RUN, open_store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import RunRecord, read_run, write_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import RUN, open_store
 
 from provision.driver_change import DriverChange
 from provision.driver_change import change_id as change_id_of_the_planner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
-from ansible_collections.grapnel.node.plugins.module_utils.driver_program import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.installed import (
     describe_difference,
     describe_staging,
     is_done,

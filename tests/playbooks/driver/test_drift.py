@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import staged_folder
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import still_fits
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import staged_folder
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database import read_packages
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver.foresee import Foreseen, foresee
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.foresee import Foreseen, foresee
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     QUARANTINED,
     RUNNING,
     RunRecord,
     write_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import remove_leftovers
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import remove_leftovers
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
 from tests.playbooks.driver.conftest import NAMES, OLD, SETTINGS, make_change, put_driver, stage
 from tests.playbooks.driver.machines import KERNEL, REVISION, SERVICE
@@ -23,7 +23,7 @@ from tests.playbooks.driver.machines import KERNEL, REVISION, SERVICE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
     from tests.playbooks.driver.conftest import Staged
     from tests.playbooks.driver.machines import FakeMachine

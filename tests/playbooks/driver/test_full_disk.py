@@ -9,8 +9,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import is_going_back, read_run
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import is_going_back, read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
 
 from tests.playbooks.driver.conftest import NEW, OLD, Staged, make_change, put_driver, stage
 from tests.playbooks.driver.killing import KilledError, Killer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import handed_over
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
-from ansible_collections.grapnel.node.plugins.module_utils.handover import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.handover import (
     HandoverError,
     find_missing,
     find_needed,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import read_run
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
 
 from tests.playbooks.driver.conftest import NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
 from tests.playbooks.driver.killing import KilledError, Killer
@@ -23,7 +23,7 @@ from tests.playbooks.driver.machines import FakeMachine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import RunRecord
 
 pytestmark = pytest.mark.slow
 

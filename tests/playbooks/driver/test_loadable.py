@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver import seal, store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import PackageVersion
-from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer, write_signers
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import Signer, write_signers
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import seal, store
 
 from tests.playbooks.driver.conftest import NEW, OLD, Staged, make_change, put_driver, stage
 from tests.playbooks.driver.machines import KERNEL, OTHER_KERNEL, FakeMachine

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver import mig
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig import instances as mig
 
 from lab.nvml import install, models, state
 from lab.nvml.machine import Failure
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import json, sys
-from ansible_collections.grapnel.node.plugins.module_utils.driver import mig
-from ansible_collections.grapnel.node.plugins.module_utils.driver.nvml import Nvml, NvmlError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig import instances as mig
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig.nvml import Nvml, NvmlError
 
 try:
     with Nvml() as nvml:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import ChangedFile
-from ansible_collections.grapnel.node.plugins.module_utils.driver.foresee import foresee
-from ansible_collections.grapnel.node.plugins.module_utils.driver.module_options import OPTIONS_PATH, parse_options
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.foresee import foresee
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.module_options import (
+    OPTIONS_PATH,
+    parse_options,
+)
 
 from provision.render import modprobe
 from tests.playbooks.driver.conftest import NEW, Staged, hold_a_gpu, make_change, put_driver, stage
@@ -20,7 +23,7 @@ from tests.playbooks.driver.machines import FakeMachine
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
 EVERY = 1 if os.environ.get("CRASHES") == "all" else 17
 OFF = "# managed\nblacklist nouveau\noptions nouveau modeset=0\noptions nvidia NVreg_EnableGpuFirmware=0\n"

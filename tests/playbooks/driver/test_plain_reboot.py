@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot_note import note, restore
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import NOTE
-from ansible_collections.grapnel.node.plugins.module_utils.node_reboot import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.reboot_note import note, restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import NOTE
+from ansible_collections.grapnel.node.plugins.module_utils.machine.reboot import (
     is_driver_changing,
     read_boot,
     wait_until_started,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.log import FINISH, RUN
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import (
     ADOPT,
     BACKWARD_PREFIX,
@@ -17,7 +18,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run import (
     REPAIR,
     STEPS,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_log import FINISH, RUN
 
 from tests.playbooks.driver.driven_node import PackagedNode, driven_node
 from tests.playbooks.staging.small_driver import NEW, OLD

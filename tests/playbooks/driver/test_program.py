@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record
 from ansible_collections.grapnel.node.plugins.module_utils.driver.program import main
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import run as run_record
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import UNIT
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 from tests.playbooks.driver.conftest import NEW, OLD, make_change, put_driver, stage
 from tests.playbooks.driver.killing import KilledError, Killer

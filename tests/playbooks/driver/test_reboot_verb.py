@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver import reboot as reboots
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 
 from tests.playbooks.driver.conftest import hold_a_gpu, pin
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils import driver_removal
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver import removal as driver_removal
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     QUARANTINED,
     RunRecord,
     is_managed,
     write_run,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import find_leftovers, remove_leftovers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
-from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import find_leftovers, remove_leftovers
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 
 from tests.playbooks.driver.conftest import OLD, Staged

@@ -6,10 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver import seal, store, way_back
-from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import Journal, read_journal
-from ansible_collections.grapnel.node.plugins.module_utils.driver.seal import SealError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before import way_back
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import seal, store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.journal import Journal, read_journal
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import SealError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

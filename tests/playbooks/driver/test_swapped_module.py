@@ -31,7 +31,7 @@ def test_nothing_is_compiled_out_of_service(fake: FakeMachine) -> None:
 
 
 def reseal(staged: Staged) -> None:
-    from ansible_collections.grapnel.node.plugins.module_utils.driver import seal, store  # noqa: PLC0415 - one use
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.record import seal, store  # noqa: PLC0415
 
     seal.seal(staged.machine.host(), store.staged_folder(staged.id))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import (
     Signer,
     enforces_signatures,
     find_distrust,

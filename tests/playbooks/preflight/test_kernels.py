@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_module
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.gpus import read_module
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import read_kernels
 
 from tests.playbooks.preflight.kernels import NEW, OLD, add_kernel, kernels

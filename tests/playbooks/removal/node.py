@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import Service, apply_changes
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import Service, apply_changes
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import PARTS
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal

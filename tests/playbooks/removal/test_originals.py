@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes, swap_in
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes, swap_in
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     PLACE,
     OriginalsError,

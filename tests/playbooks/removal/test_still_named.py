@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     Packages,
     remember_changes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import reverse_lines, take_out
 
 MAIN, JSON, OWN = "/etc/containerd/config.toml", "/etc/docker/daemon.json", "/etc/grapnel/node.json"

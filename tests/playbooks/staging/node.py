@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.stage import stage_change
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import (
     InstalledPackage,
     PackageError,

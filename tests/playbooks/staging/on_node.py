@@ -12,7 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     parse_change,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.verbs import check, stage
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 change = parse_change(sys.stdin.buffer.read())
 if sys.argv[1] == "stage":

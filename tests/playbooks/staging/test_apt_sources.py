@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host, run_command
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host, run_command
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.lists import refresh_lists
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness

@@ -9,12 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.collected import (
-    FILE,
-    CollectedError,
-    hand_out,
-    take_back,
-)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id, parse_change
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.collect import (
     COLLECTED,
@@ -23,7 +17,13 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.collect 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.collected import (
+    FILE,
+    CollectedError,
+    hand_out,
+    take_back,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (

@@ -7,12 +7,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.built_module import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built_module import (
     BuiltModuleError,
     Wanted,
     find_archive,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import file_digest
 
 from tests.playbooks.staging.node import HOME, KERNEL, Node, change_of, write_tar

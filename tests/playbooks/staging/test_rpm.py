@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource, parse_table
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, SourceError

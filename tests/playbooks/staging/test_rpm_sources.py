@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, SourceError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source
 

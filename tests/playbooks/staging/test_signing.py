@@ -18,7 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_s
     require_signing_key,
     split_signature,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 from lab import bundle
 from lab.kmod import build_modules

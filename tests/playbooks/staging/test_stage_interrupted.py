@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import still_fits
 
 from tests.playbooks.staging.node import HOME, Node, Packages, change_of
 from tests.playbooks.staging.sets import NEW, OLD, codes, staged

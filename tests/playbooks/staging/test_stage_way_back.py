@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER, change_id
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, write_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import still_fits
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import RunRecord, write_run
 
 from tests.playbooks.staging.node import HOME, KERNEL, Node, Packages, change_of
 from tests.playbooks.staging.sets import NEW, OLD, codes, staged, way_back

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.traces import apt, zypper
 from ansible_collections.grapnel.node.plugins.module_utils.traces.change import LIMIT_BYTES, Change, seconds
 from ansible_collections.grapnel.node.plugins.module_utils.traces.read import read_traces

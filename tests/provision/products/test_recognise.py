@@ -71,7 +71,7 @@ def test_a_plan_tells_only_what_it_touches() -> None:
 
 
 def test_the_node_looks_for_what_the_table_has() -> None:
-    text = (Path(__file__).parents[3] / "playbooks/plugins/module_utils/product_files.py").read_text()
+    text = (Path(__file__).parents[3] / "playbooks/plugins/module_utils/files/of_products.py").read_text()
 
     namespace: dict[str, object] = {}
     exec(compile(text[text.index("PRODUCT_FILES") : text.index("def ")], "product_files", "exec"), namespace)  # noqa: S102 - our own

@@ -5,25 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import is_begun
-from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
-from ansible_collections.grapnel.node.plugins.module_utils.driver.loadable import require_loadable
-from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before.origin import (
     remember_origin,
     removal_target,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import is_begun
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.loadable import require_loadable
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import other_kernel, reboot_obstacle
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     FORWARD,
     QUARANTINED,
     RunRecord,
     change_to_undo,
     read_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import drift_findings
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import (
     StoreError,
     advance,
     before_folder,
@@ -35,14 +32,17 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     retreat,
     staged_folder,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import drift_findings
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target, way_back_target
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version, version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import loaded_version, version_on_disk
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 MODULE = "nvidia"
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 SCHEMA = "grapnel.dev/driver-change/v1alpha1"
 MAX_CHANGE_BYTES = 1024 * 1024

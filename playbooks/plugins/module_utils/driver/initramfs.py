@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 _TIMEOUT_S = 1800.0
 _LOW = ("nice", "-n", "19")

@@ -10,14 +10,14 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import read_signers
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import describe_module, module_file
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import read_signers
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import describe_module, module_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _DKMS_SETTINGS = "/etc/dkms"
 NO_BUILDS = f"{_DKMS_SETTINGS}/no-autoinstall"

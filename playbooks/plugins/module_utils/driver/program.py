@@ -14,22 +14,22 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve
 from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import plan_work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (
     MAX_CHANGE_BYTES,
     ChangeError,
     parse_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.mig_process import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.verify import find_differences
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig.process import (
     AFTER_REBOOT,
     print_layout,
     restore_noted,
     restore_remembered,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import reserve
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     FINISHED,
     NEEDS_REBOOT,
     RETURNED,
@@ -38,15 +38,16 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
     is_going_back,
     read_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import (
     StoreError,
     current_change,
     open_store,
     read_change,
     staged_folder,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
+from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import (
     BEFORE_RELEASE,
@@ -56,8 +57,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import (
     start_unit,
     wait_for_unit,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import find_differences
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 

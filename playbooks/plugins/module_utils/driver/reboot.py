@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import installed_kernels, running_kernel
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import installed_kernels, running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import find_module
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     NEEDS_REBOOT,
     is_reboot_due,
     read_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import is_active, only_run
-from ansible_collections.grapnel.node.plugins.module_utils.node_reboot import why_not_reboot
+from ansible_collections.grapnel.node.plugins.module_utils.machine.reboot import why_not_reboot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import find_default, newest_first
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _REBOOT_TIMEOUT_S = 60.0
 

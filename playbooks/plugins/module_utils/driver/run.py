@@ -10,23 +10,25 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve, restore, steps
-from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record as record_of
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
-from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import BEGIN, DONE, SKIPPED
+from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before import restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import other_kernel, reboot_obstacle
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_log import FINISH, RunLog, new_name
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import reserve
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import run as record_of
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.journal import BEGIN, DONE, SKIPPED
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.log import FINISH, RunLog, new_name
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     UNIT,
     RunRecord,
     boot_id,
     is_going_back,
     read_run,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, StepError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
-from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import HostError
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, Step

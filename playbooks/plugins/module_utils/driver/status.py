@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import read_journal
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.journal import read_journal
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     is_managed,
     is_reboot_due,
     read_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import (
     COST,
     StoreError,
     current_change,
@@ -24,7 +24,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 SCHEMA = "grapnel.dev/driver-status/v1alpha1"
 _MAX_STEPS = 200  # of a run that was continued again and again, the last

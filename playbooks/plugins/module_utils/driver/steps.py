@@ -10,10 +10,16 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils import driver_services, kernel_module
-from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
-from ansible_collections.grapnel.node.plugins.module_utils.driver import mig_process, restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before import restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before.way_back import put_back
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.module_options import has_other_options
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.verify import (
+    find_differences,
+    held_names,
+    loaded_flavour,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig import process as mig_process
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import (
     allow_builds,
     forbid_builds,
@@ -21,27 +27,23 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files i
     missing_archives,
     withdraw_modules,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.module_options import has_other_options
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot_obstacle
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import SCRATCH
-from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import (
-    find_differences,
-    held_names,
-    loaded_flavour,
-)
-from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import put_back
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes, swap_in
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
-from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_users
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import SCRATCH
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes, swap_in
+from ansible_collections.grapnel.node.plugins.module_utils.kernel import exchange as kernel_module
+from ansible_collections.grapnel.node.plugins.module_utils.kernel import services as driver_services
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.device_nodes import make_nodes, missing_nodes
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
-from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
+from ansible_collections.grapnel.node.plugins.module_utils.use.modules import find_users
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.kernel.device_nodes import MakeNode
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
 HOOK = "/usr/lib/grapnel/hook/grapnel-hook"

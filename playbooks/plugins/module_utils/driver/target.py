@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before.way_back import read_files, read_holds
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import (
     before_folder,
     module_archives,
     package_files,
     read_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import read_files, read_holds
 
 if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.before.way_back import FormerFile
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import FormerFile
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 
 @dataclass(frozen=True)

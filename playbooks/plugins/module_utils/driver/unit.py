@@ -7,13 +7,13 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import UNIT
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import LOCK, StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import UNIT
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import LOCK, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 
 LAUNCHER = "/usr/lib/grapnel/driver/grapnel-driver"
 LAUNCH = (LAUNCHER,)  # its first line names the interpreter

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ansible_collections.grapnel.node.plugins.module_utils.packages import family
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.identity import read_os_release
+from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import read_os_release
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 APT, DNF, ZYPPER = "apt", "dnf", "zypper"
 _COMMANDS = {APT: ("apt-get",), DNF: ("dnf", "dnf5", "dnf-3"), ZYPPER: ("zypper",)}

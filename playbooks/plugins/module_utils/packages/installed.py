@@ -13,7 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installe
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import ReadInstalled
 
 _READERS: dict[str, ReadInstalled] = {family.APT: read_packages, family.DNF: read_by_dnf, family.ZYPPER: read_by_zypper}

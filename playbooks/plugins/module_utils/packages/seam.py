@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 
 
 class PackageError(Exception):

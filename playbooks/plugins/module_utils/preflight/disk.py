@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _PLACES = ("/", "/boot", "/tmp", "/usr", "/var")  # noqa: S108 - asked how full it is, nothing is put there
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _TREE = "/var/lib/dkms"
 _NO_AUTOINSTALL = "/etc/dkms/no-autoinstall"  # Debian's switch: packages register their modules and build nothing

@@ -11,14 +11,14 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.memory import remembered
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.machine.memory import remembered
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _MODULES = "/lib/modules"
 _MAX_KERNELS = 16  # the newest

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 # Debian and Ubuntu: notify-reboot-required(8) of update-notifier-common, and unattended-upgrades.
 # SUSE: libzypp's plugin, see `zypper needs-rebooting`. RPM systems of Red Hat leave no file.

@@ -10,19 +10,19 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import still_fits
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import (
     change_to_undo,
     is_managed,
     is_reboot_due,
     read_run,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.installed import find_reader
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 FOLDER = "/var/lib/grapnel/driver"
 _STAGED = f"{FOLDER}/staged"

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import give_back
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     Service,
     apply_changes,
     rehearse,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import give_back
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import save_beside
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import read_originals, write_originals
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
@@ -30,12 +31,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, purge
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, RUNTIME, Reader, part_of
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import put_back_settings
-from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import Removal
 
 _SYSTEMCTL_TIMEOUT_S = 120.0

@@ -6,13 +6,13 @@ import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change, FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change, FileText, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import is_text_of
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import SHARED, take_out
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import Original
     from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 

@@ -15,17 +15,17 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import HOOK_CONFIG, Reader, is_drivers
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import take_out
-from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 PLACE = "/var/lib/grapnel/originals.json"
 SCHEMA = "grapnel.dev/originals/v1alpha1"

@@ -10,13 +10,13 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, HOOK_CONFIG
-from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 UNITS = {
     DAEMON: ("grapnel-drift.timer", "grapnel-drift.service", DAEMON_UNIT),

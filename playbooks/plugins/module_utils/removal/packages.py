@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_property
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import remove_made
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import keep_settings, put_back_settings
-from ansible_collections.grapnel.node.plugins.module_utils.units import unit_property
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import Packages
 
 _ASK_TIMEOUT_S = 60.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import SOURCES
-from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
+from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import SOURCES
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 
 RUNTIME, DAEMON, HOOK, NODE = "runtime", "daemon", "hook", "node"
 PARTS = (DAEMON, RUNTIME, HOOK, NODE)  # in the order in which they go: who uses something before what is used

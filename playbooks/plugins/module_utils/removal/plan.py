@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.gpu_settings import are_set
+from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import are_set
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_state
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn, plan_return
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     PLACE,
@@ -24,12 +25,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
 from ansible_collections.grapnel.node.plugins.module_utils.removal.still_named import find_still_named
-from ansible_collections.grapnel.node.plugins.module_utils.units import unit_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import Originals
     from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 

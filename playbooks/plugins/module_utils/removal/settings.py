@@ -14,12 +14,12 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 KEPT = "/var/lib/grapnel/settings.json"
 _TIMEOUT_S = 60.0

@@ -13,15 +13,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.containerd_imports import MAIN, read_imports
-from ansible_collections.grapnel.node.plugins.module_utils.kubernetes_engines import DISTRIBUTIONS, config_of, files_of
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import MAIN, read_imports
+from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import (
+    DISTRIBUTIONS,
+    config_of,
+    files_of,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.engines.toml_lines import read_names
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import PROGRAMS
-from ansible_collections.grapnel.node.plugins.module_utils.toml_lines import read_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn
     from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 

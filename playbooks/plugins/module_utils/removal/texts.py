@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText
 
 # Files that people and other programs edit as well; every other file that was not there before is grapnel's alone.
 SHARED = ("/etc/containerd/config.toml", "/etc/docker/daemon.json")

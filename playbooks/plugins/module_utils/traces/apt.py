@@ -16,7 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.traces.change import 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _DPKG = ("/var/log/dpkg.log.1", "/var/log/dpkg.log")  # the older one first
 _APT = ("/var/log/apt/history.log.1.gz", "/var/log/apt/history.log.1", "/var/log/apt/history.log")

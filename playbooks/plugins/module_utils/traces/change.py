@@ -9,10 +9,10 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 LIMIT_BYTES = 1024 * 1024  # of each log: months of a node whose packages are upgraded every week
 _COMMAND_LIMIT = 300  # characters

@@ -16,7 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.traces.change import 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _DNF_4 = ("/usr/lib/sysimage/dnf/history.sqlite", "/var/lib/dnf/history.sqlite")
 _DNF_5 = "/usr/lib/sysimage/libdnf5/transaction_history.sqlite"

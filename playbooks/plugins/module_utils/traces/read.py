@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.traces import apt, dn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.traces.change import Change
 
 _CHANGES: Mapping[str, Callable[[Host], dict[str, Change]]] = {

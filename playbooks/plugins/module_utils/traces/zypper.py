@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.traces.change import 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _HISTORY = "/var/log/zypp/history"
 _COLUMNS = 4  # time, action, name, version

@@ -11,14 +11,19 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.before.way_back import (
+    find_files,
+    write_files,
+    write_holds,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (
     NO_DRIVER,
     ChangedFile,
     DriverChange,
     PackageVersion,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.seal import SEAL
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import SEAL
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import installed_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (
@@ -39,18 +44,17 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages
     versions_of,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.tools import remembered
-from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import find_files, write_files, write_holds
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import loaded_version
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, has_digest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.before.way_back import FormerFile
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import BuiltModule
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import FormerFile
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Resolution
 

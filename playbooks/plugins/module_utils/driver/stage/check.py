@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import moved_packages, new_kernels, read_found
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import (
+    moved_packages,
+    new_kernels,
+    read_found,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, unreadable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
 FINDINGS = "findings.json"

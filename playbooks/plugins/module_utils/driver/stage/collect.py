@@ -10,10 +10,10 @@ import tarfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
-from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import sync_folder
-from ansible_collections.grapnel.node.plugins.module_utils.driver.seal import seal
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import seal
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import folder as sets
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages, tools
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (
@@ -31,7 +31,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 
 COLLECTED = f"{store.HOME}/collected"
 

@@ -11,15 +11,15 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import sync_folder, write_durably
-from ansible_collections.grapnel.node.plugins.module_utils.driver.seal import SEAL, seal
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder, write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import SEAL, seal
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 INCOMING = f"{store.HOME}/incoming"  # what the controller hands over, a folder for each change
 SCRATCH = "scratch"  # in a set that is put together: gone when it is sealed

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import Signer
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
     find_forgery,
     read_certificate,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer
-from ansible_collections.grapnel.node.plugins.module_utils.plain_tar import open_plain, plain_members
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.files.plain_tar import open_plain, plain_members
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import BuiltModule
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import Certificate
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _TIMEOUT_S = 180.0  # at the lowest priority
 _MAX_BYTES = 2 * 1024 * 1024 * 1024  # unpacked: an open and a proprietary module with symbols stay below a quarter

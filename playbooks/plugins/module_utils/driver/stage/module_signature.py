@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import Signing
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _TIMEOUT_S = 120.0
 _MAX_BYTES = 512 * 1024 * 1024  # a module with debugging symbols is half of that

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import INCOMING, read_json, write_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
 LIST = "list.json"  # of what was handed over: digests by the files' places below the folder

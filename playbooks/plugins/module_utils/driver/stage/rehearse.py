@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import versions_of
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction

@@ -5,20 +5,20 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import running_kernel
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import (
+    Signer,
+    enforces_signatures,
+    find_distrust,
+    write_signers,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
     read_certificate,
     require_signing_key,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import failed
-from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import (
-    Signer,
-    enforces_signatures,
-    find_distrust,
-    write_signers,
-)
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import describe_module
+from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import describe_module
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
 if TYPE_CHECKING:

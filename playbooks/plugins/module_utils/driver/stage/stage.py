@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.built_here import OWN_BUILDS
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import FOUND, find_now
+from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import FOUND, find_now
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import folder as sets
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages, tools
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.before import former_packages, keep_way_back
@@ -42,7 +41,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import note_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
-from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built_here import OWN_BUILDS
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Resolution
 

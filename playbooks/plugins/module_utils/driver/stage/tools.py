@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json, write_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import missing_tools, without_headers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, failure
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _REMEMBERED = f"{store.HOME}/tools.json"
 _HEADERS = {"apt": "linux-headers-{}", "dnf": "kernel-devel-{}", "zypper": "kernel-default-devel"}

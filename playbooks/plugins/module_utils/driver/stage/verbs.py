@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.priority import give_way
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.stage import stage_change
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
     _What = Callable[[Host, PackageSystem, DriverChange, StageOptions, Clock], StageResult]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import SCRATCH
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import Signer
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageOptions
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 _TIMEOUT_S = 120.0
 _Content = tuple[int, int, int, int]  # device, inode, size, time: a second link to a file is the same content

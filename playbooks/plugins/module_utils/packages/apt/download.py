@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.control import read_control
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import parse_paragraphs, source_of
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future import (
@@ -37,13 +38,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
     file_digest,
     has_digest,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Step
 
 CACHE = "/var/cache/apt/archives"

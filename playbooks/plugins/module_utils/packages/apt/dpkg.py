@@ -9,13 +9,13 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages import interest, locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 
 _STATUS = "/var/lib/dpkg/status"
 _MAX_STATUS_BYTES = 64 * 1024 * 1024  # ten times that of a machine with everything on it

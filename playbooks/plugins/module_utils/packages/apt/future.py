@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _STATUS = "/var/lib/dpkg/status"
 _MAX_STATUS_BYTES = 64 * 1024 * 1024

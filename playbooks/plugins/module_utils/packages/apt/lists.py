@@ -26,7 +26,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.interest imp
 from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import without_passwords
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
 _LISTS = "/var/lib/apt/lists"

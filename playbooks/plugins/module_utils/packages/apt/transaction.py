@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.control import read_control
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database import (
     half_installed,
@@ -20,12 +21,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database
     wait_for_lock,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Transaction
 
 LOCK_WAIT_S = 120.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import (
     NO_SPACE_REMEDY,
     is_out_of_space,
@@ -26,12 +27,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
     Resolution,
     SourceError,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.memory import remembered
+from ansible_collections.grapnel.node.plugins.module_utils.machine.memory import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import streams
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
 __all__ = ["NAME", "is_owned", "read_available", "read_installed", "read_state", "refresh_lists", "wait_for_lock"]

@@ -21,7 +21,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Transaction
 
 # Dependencies of what goes stay: dnf would take the compiler along, as nobody wished for it by name.

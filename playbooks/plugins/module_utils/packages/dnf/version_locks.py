@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (
     FileSetError,
     FileText,
     find_changes,
@@ -28,7 +28,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _CONFIGURATION = "/etc/dnf/plugins/versionlock.conf"
 _PACKAGE = "python3-dnf-plugin-versionlock"

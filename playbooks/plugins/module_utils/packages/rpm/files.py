@@ -13,7 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
 
 _TIMEOUT_S = 300.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
 
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"  # of dnf 4, dnf-versionlock(8)

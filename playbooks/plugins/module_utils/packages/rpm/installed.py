@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 QUERY_TIMEOUT_S = 60.0
 IDENTITY = r"%{NAME}\t%{EPOCHNUM}\t%{VERSION}\t%{RELEASE}\t%{ARCH}\t%{SOURCERPM}"

@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 
 
 class RpmDatabase(ABC):

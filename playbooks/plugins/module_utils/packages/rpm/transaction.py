@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.installed import (
     FIELDS,
@@ -21,12 +22,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
     PackageError,
     Rehearsal,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
 
 LOCK_WAIT_S = 120.0

@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import (
     NO_SPACE_REMEDY,
     is_out_of_space,
@@ -25,12 +26,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
     SourceError,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.configuration import without_locks
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 _CACHE = "/var/cache/zypp/packages"
 _TIMEOUT_S = 300.0

@@ -13,7 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds im
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.metadata import has_metadata, read_metadata
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
 __all__ = ["NAME", "is_owned", "read_available", "read_installed", "read_state", "refresh_lists", "wait_for_lock"]

@@ -16,7 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _RAW = "/var/cache/zypp/raw"
 _ZSTD_TIMEOUT_S = 60.0

@@ -11,6 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import unescape
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import (
     zypper_lock_names,
@@ -22,12 +23,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.configuration import write_without_locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import parse_summary
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.facts import wait_for_lock
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Transaction
 
 _GOOD = (0, 102, 103, 107)  # advice to reboot or restart; 107: a script failed, the packages are installed

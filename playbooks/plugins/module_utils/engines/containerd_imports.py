@@ -1,0 +1,68 @@
+"""Follows the imports of containerd's configuration: which files it reads beside those of its own folder.
+
+Read as text, as a node's Python may have no TOML parser; what the files mean is the planner's business.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+
+MAIN = "/etc/containerd/config.toml"
+
+_MAX_FILES = 32
+_LIMIT_BYTES = 256 * 1024
+_COMMENT = re.compile(r"^\s*#[^\n]*", re.MULTILINE)
+_IMPORTS = re.compile(r"""^\s*["']?imports["']?\s*=\s*\[([^\]]*)\]""", re.MULTILINE)
+_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
+
+
+def read_imports(host: Host, instead: Mapping[str, str] = MappingProxyType({})) -> dict[str, list[str]]:
+    """Return what every import leads to, as absolute paths and patterns; an empty list where nothing is there.
+
+    ``instead`` are texts that files will have.
+    """
+    found: dict[str, list[str]] = {}
+    pending = [MAIN]
+    seen: set[str] = set()
+    while pending and len(seen) <= _MAX_FILES:
+        path = pending.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        for pattern in _imports_in(path, instead[path] if path in instead else host.read_text(path, _LIMIT_BYTES)):
+            found[pattern] = _matching(host, pattern)
+            pending += found[pattern]
+    return found
+
+
+def _imports_in(path: str, text: str | None) -> Iterator[str]:
+    listed = _IMPORTS.search(_COMMENT.sub("", text or ""))
+    for pattern in _QUOTED.findall(listed.group(1)) if listed else ():
+        yield os.path.normpath(pattern if pattern.startswith("/") else f"{path.rpartition('/')[0]}/{pattern}")
+
+
+def _matching(host: Host, pattern: str) -> list[str]:
+    """Return the files of an import, of many the first; containerd takes it for a pattern if it has a star."""
+    if "*" not in pattern:
+        return [pattern] if host.path(pattern).is_file() else []
+    folders = ["/"]
+    *parts, last = pattern.strip("/").split("/")
+    for part in parts:
+        folders = [f"{folder.rstrip('/')}/{name}" for folder in folders for name in _names(host, folder, part)]
+    files = [f"{folder.rstrip('/')}/{name}" for folder in folders for name in _names(host, folder, last)]
+    return [path for path in files if host.path(path).is_file()][:_MAX_FILES]
+
+
+def _names(host: Host, folder: str, part: str) -> list[str]:
+    if not any(sign in part for sign in "*?["):
+        return [part]
+    return [name for name in host.names(folder) if fnmatch.fnmatchcase(name, part)][:_MAX_FILES]

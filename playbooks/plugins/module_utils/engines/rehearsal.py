@@ -1,0 +1,116 @@
+"""Rehearses a change of an engine's configuration: the engine reads it before anything is changed.
+
+A copy of the engine's folder (such as ``/etc/containerd``) with the new files is laid over the folder in a mount
+namespace of its own, so the engine finds the main file and every drop-in at their true paths, and its messages name
+those. containerd is asked twice, without our drop-in and with it: what it would run with may differ in our handler
+alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import foreign_differences
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import (
+    CONFIG_FOLDERS,
+    CONTAINERD_CONFIG,
+    complaint_of,
+    find_engine,
+    parse_command,
+    secret_texts,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
+
+CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+ADOPTED_DROP_IN = "/etc/containerd/conf.d/99-nvidia-adopted.toml"
+
+_TIMEOUT_S = 30.0
+# The script is constant; stage, folder and command are its arguments and never parsed by the shell.
+_IN_NAMESPACE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+
+
+def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | None:
+    """Return what is wrong with an engine's configuration as it would be, None when nothing is.
+
+    A node without the engine, or without its folder, has nothing that could be rehearsed.
+    """
+    folder = CONFIG_FOLDERS.get(engine)
+    if folder is None:
+        return None
+    binary = find_engine(host, engine)
+    concerned = [change for change in changes if change.after.path.startswith(f"{folder}/")]
+    if binary is None or not concerned or not host.path(folder).is_dir():
+        return None
+    with tempfile.TemporaryDirectory(prefix="grapnel-rehearsal-") as scratch:
+        stage = _Stage(host, folder, Path(scratch) / engine)
+        before = _ask_before(host, binary, stage, concerned) if engine == "containerd" else None
+        for change in concerned:
+            if change.after.is_absent:
+                stage.remove(change.after.path)
+            else:
+                stage.write(change.after.path, change.after.content, change.after.mode)
+        after = stage.ask(parse_command(engine, binary))
+        complaint = complaint_of(engine, after, secret_texts(stage.place))
+    if complaint is not None:
+        return f"{engine} does not accept its configuration, nothing was changed: {complaint}"
+    difference = None if before is None else foreign_differences(before.stdout, after.stdout)
+    return difference and f"{engine} would not run as before, nothing was changed: {difference}"
+
+
+def _ask_before(host: Host, binary: str, stage: _Stage, changes: list[Change]) -> Finished | None:
+    """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all.
+
+    A drop-in of another product that is moved away from the place of ours is in force as it is.
+    """
+    if all(change.after.path != ADOPTED_DROP_IN for change in changes):
+        stage.write(CONTAINERD_DROP_IN, "", 0o600)
+    if not host.path(CONTAINERD_CONFIG).exists():
+        stage.write(CONTAINERD_CONFIG, "", 0o600)
+    found = stage.ask(parse_command("containerd", binary))
+    return None if found.return_code else found
+
+
+class _Stage:
+    """A copy of an engine's folder that commands see in the folder's place."""
+
+    def __init__(self, host: Host, folder: str, place: Path) -> None:
+        self.place = place
+        self._host, self._folder = host, folder
+        shutil.copytree(host.path(folder), place, symlinks=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a file from the copy, which has folders of its own on the way afterwards."""
+        self.write(path, "", 0o600)
+        (self.place / PurePosixPath(path).relative_to(self._folder)).unlink(missing_ok=True)
+
+    def write(self, path: str, content: str, mode: int) -> None:
+        """Write a file into the copy; links never lead out of it."""
+        place = self.place
+        *folders, name = PurePosixPath(path).relative_to(self._folder).parts
+        for folder in folders:
+            place = place / folder
+            if place.is_symlink():
+                _replace_by_copy(place, self._host.path(str(PurePosixPath(self._folder, *folders))))
+            place.mkdir(exist_ok=True)
+        (place / name).unlink(missing_ok=True)
+        (place / name).touch(mode=0o600)
+        (place / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+        (place / name).chmod(mode)
+
+    def ask(self, command: list[str]) -> Finished:
+        """Run a command that sees the copy."""
+        namespace = ["unshare", "--mount", "sh", "-ec", _IN_NAMESPACE, "sh", str(self.place), self._folder]
+        return self._host.run([*namespace, *command], _TIMEOUT_S)
+
+
+def _replace_by_copy(link: Path, folder: Path) -> None:
+    """Put a copy of what a link leads to in the link's place."""
+    link.unlink()
+    if folder.is_dir():
+        shutil.copytree(folder, link, symlinks=True)

@@ -1,0 +1,137 @@
+"""Reads and changes settings of the running kernel, and what it is told when it boots.
+
+The boot loader is told by its own means: a file that `update-grub` reads on Debian and Ubuntu, `grubby` on others. What
+others have told it stays.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+
+# By the names that sysctl.d(5) has: what can be set while the kernel runs.
+PLACES = {
+    "kernel.numa_balancing": "/proc/sys/kernel/numa_balancing",
+    "vm.nr_hugepages": "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+}
+GRUB_CONFIG = "/boot/grub/grub.cfg"
+_POOLS = "/sys/kernel/mm/hugepages"
+_POOL = re.compile(r"hugepages-([0-9]+)kB")
+_ARGUMENTS = ("hugepagesz", "hugepages", "default_hugepagesz", "intel_iommu", "amd_iommu", "iommu")
+_ARGUMENT = re.compile(r"[a-z0-9_.]{1,64}=[A-Za-z0-9_.,:-]{0,128}")
+_UNITS = (("Gi", 1024 * 1024), ("Mi", 1024), ("Ki", 1))
+_TIMEOUT_S = 120.0
+
+
+class KernelError(Exception):
+    """A setting could not be made; the message says which."""
+
+
+def read_kernel(host: Host) -> dict[str, Any]:
+    """Return the facts ``kernel``."""
+    balancing = host.read_text(PLACES["kernel.numa_balancing"])
+    return {
+        "numa_balancing": int(balancing) if balancing and balancing in "0123" else None,
+        "hugepages": dict(_pools(host)),
+        "arguments": boot_arguments(host),
+        "boot_loader": _boot_loader(host),
+    }
+
+
+def boot_arguments(host: Host) -> list[str]:
+    """Return the arguments that the kernel was started with, those that can be declared."""
+    words = (host.read_text("/proc/cmdline") or "").split()
+    found = [word for word in words if word.partition("=")[0] in _ARGUMENTS]
+    return [word for word in found if _ARGUMENT.fullmatch(word)][:64]
+
+
+def _pools(host: Host) -> list[tuple[str, int]]:
+    found = []
+    for name in host.names(_POOLS):
+        size, count = _POOL.fullmatch(name), host.read_text(f"{_POOLS}/{name}/nr_hugepages") or ""
+        if size and count.isdecimal():
+            found.append((_size(int(size[1])), int(count)))
+    return found
+
+
+def _size(kib: int) -> str:
+    name, unit = next((name, unit) for name, unit in _UNITS if kib % unit == 0)
+    return f"{kib // unit}{name}"
+
+
+def _boot_loader(host: Host) -> str:
+    if host.find_command("update-grub") and host.path(GRUB_CONFIG).is_file():
+        return "grub"
+    return "grubby" if host.find_command("grubby") else ""
+
+
+def differing(host: Host, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that the kernel does not have; raises `KernelError` for one that it does not know."""
+    found = {}
+    for name, value in values.items():
+        if name not in PLACES:
+            raise KernelError(f"{name} is not a setting that grapnel makes")
+        present = host.read_text(PLACES[name])
+        if present is None:
+            raise KernelError(f"this kernel has no {name} ({PLACES[name]})")
+        if present != value:
+            found[name] = value
+    return found
+
+
+def set_values(host: Host, values: Mapping[str, str]) -> None:
+    """Make settings of the running kernel; raises `KernelError` where it does not take one as a whole."""
+    for name, value in values.items():
+        place = host.path(PLACES[name])
+        try:
+            place.write_text(f"{value}\n", encoding="ascii")
+        except OSError as error:
+            raise KernelError(f"{name} could not be set to {value}: {error.strerror or error}") from error
+        present = host.read_text(PLACES[name])
+        if present != value:
+            raise KernelError(f"the kernel has set {name} to {present}, not {value}{_why(name)}")
+
+
+def _why(name: str) -> str:
+    if name != "vm.nr_hugepages":
+        return ""
+    return ": its memory is in pieces that are too small. `grapnel reboot` makes room: they are set aside at boot then"
+
+
+def tell_boot_loader(host: Host, loader: str, wanted: Sequence[str], former: Sequence[str]) -> None:
+    """Have the kernel started with ``wanted`` from the next boot on, and without ``former``.
+
+    For grub, the file that says so has been written before. Raises `KernelError` where that does not come through.
+    """
+    if loader == "grub":
+        _run(host, ["update-grub"])
+        text = host.read_text(GRUB_CONFIG, 8 << 20) or ""
+        if " ".join(wanted) not in text:
+            raise KernelError(f"update-grub has not taken '{' '.join(wanted)}' into {GRUB_CONFIG}")
+    elif loader == "grubby":
+        gone = [argument for argument in former if argument not in wanted]
+        if gone:
+            _run(host, ["grubby", "--update-kernel=ALL", f"--remove-args={' '.join(gone)}"])
+        if wanted:
+            _run(host, ["grubby", "--update-kernel=ALL", f"--args={' '.join(wanted)}"])
+    else:
+        raise KernelError(f"{loader or 'an unknown boot loader'} cannot be told how to start the kernel")
+
+
+def missing_arguments(host: Host, wanted: Sequence[str]) -> list[str]:
+    """Return the arguments that the running kernel was not started with."""
+    present = boot_arguments(host)
+    return [argument for argument in wanted if argument not in present]
+
+
+def _run(host: Host, command: list[str]) -> None:
+    done = host.run(command, _TIMEOUT_S)
+    if done.return_code:
+        raise KernelError(f"{command[0]} failed: {printable(done.complaints, 1000)}")

@@ -16,11 +16,11 @@ import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.arguments import ARGUMENTS
 from provision.cli.ending import ending_on_signals
-from provision.cli.exit_codes import epilog_of
+from provision.cli.parsers.arguments import ARGUMENTS
+from provision.cli.parsers.exit_codes import epilog_of
+from provision.cli.parsers.verbs import GROUPS, MODULES, VERBS
 from provision.cli.terminal import print_error, print_traceback, say
-from provision.cli.verbs import GROUPS, MODULES, VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -37,7 +37,7 @@ class Verb(Protocol):
 
 def import_verb(name: str) -> Verb:
     """Return the module of a verb."""
-    verb = cast("Verb", importlib.import_module(f"provision.cli.{MODULES.get(name, name)}"))
+    verb = cast("Verb", importlib.import_module(f"provision.cli.{MODULES[name]}"))
     gc.freeze()  # what is imported stays to the end: to look for garbage in it takes a sixth of a short verb's own time
     return verb
 
@@ -124,7 +124,7 @@ class _ShowVersion(argparse.Action):
     """Does what `grapnel version` does, as people expect it of an option."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from provision.cli.version import version_lines  # noqa: PLC0415 - start-up time
+        from provision.cli.around.version import version_lines  # noqa: PLC0415 - start-up time
 
         for line in version_lines():
             say(line)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from provision.base.errors import UsageError
-from provision.cli.options import inventories_of
+from provision.cli.parsers.options import inventories_of
 from provision.rollout.adapters import POLL_S, utc_now
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.base.errors import UsageError
-from provision.cli.options import inventories_of, load_fleet
+from provision.cli.parsers.options import inventories_of, load_fleet
 
 if TYPE_CHECKING:
     import argparse

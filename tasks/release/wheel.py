@@ -29,7 +29,7 @@ def build_wheel(output: Path, scratch: Path) -> Path:
     sources = find_sources(ROOT)
     libraries = CachedLibraries(sources.requirements, cache_folder(os.environ) / "libraries", os.environ)
     build_payload(payload, sources, libraries)
-    run_tool([sys.executable, "-P", "-m", "provision.cli.man", str(man)])
+    run_tool([sys.executable, "-P", "-m", "provision.cli.parsers.man", str(man)])
     build = [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(output)]
     run_tool(build, {PAYLOAD: str(payload), MAN: str(man)})
     return next(output.glob("*.whl"))

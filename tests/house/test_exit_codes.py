@@ -14,8 +14,9 @@ from plugin import errors as node_errors
 from plugin.cli import exit_codes as of_node
 from plugin.cli.parser import build_parser as build_node_parser
 from provision.base.errors import ExitCode
-from provision.cli import VERBS, exit_codes, whole_parser
-from provision.cli.verbs import MODULES
+from provision.cli import VERBS, whole_parser
+from provision.cli.parsers import exit_codes
+from provision.cli.parsers.verbs import MODULES
 from runtime_hook import errors as hook_errors
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/exit-codes.md").read_text()
-CONTROLLER = sorted((ROOT / "provision/cli").glob("*.py"))
+CONTROLLER = sorted((ROOT / "provision/cli").rglob("*.py"))
 DAEMON = sorted((ROOT / "plugin/cli").glob("*.py"))
 
 
@@ -52,7 +53,9 @@ def test_no_exit_code_but_0_is_a_bare_number(path: Path) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_module_uses_no_code_that_its_verb_does_not_have(verb: str) -> None:
-    used = set(re.findall(r"ExitCode\.([A-Z]+)", (ROOT / f"provision/cli/{MODULES.get(verb, verb)}.py").read_text()))
+    used = set(
+        re.findall(r"ExitCode\.([A-Z]+)", (ROOT / f"provision/cli/{MODULES[verb].replace('.', '/')}.py").read_text())
+    )
     assert {ExitCode[each] for each in used} <= {*exit_codes.OF_VERBS[verb], *exit_codes.OF_ALL}
 
 

@@ -18,7 +18,7 @@ from lab import modules
 from lab.nodes import NodeSpec, Site
 from provision.bundle.model import BundleList
 from provision.bundle.write import write_bundle
-from provision.cli.plan import open_bundle
+from provision.cli.foresee.plan import open_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
 from tests.journey.dkms import TRIM
 from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back

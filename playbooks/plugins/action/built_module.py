@@ -39,7 +39,7 @@ class ActionModule(CheckedAction):
         from provision.builds.archive import MAX_BYTES  # noqa: PLC0415 - see above
         from provision.builds.errors import BuildsError  # noqa: PLC0415 - see above
         from provision.builds.model import ModuleBuild  # noqa: PLC0415 - see above
-        from provision.cli.plan import open_shelf  # noqa: PLC0415 - see above
+        from provision.cli.foresee.plan import open_shelf  # noqa: PLC0415 - see above
 
         arguments |= {name: build[name] for name in ("kernel", "dkms", "version", "flavour")}
         arguments["limit_bytes"] = MAX_BYTES

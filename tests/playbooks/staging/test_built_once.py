@@ -18,8 +18,8 @@ from provision.apply.context import ApplyContext
 from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
 from provision.builds.shelf import Shelf
+from provision.cli.change.stage import stage_fleet
 from provision.cli.cluster import Scope
-from provision.cli.stage import stage_fleet
 from provision.cluster import LocalCluster
 from provision.driver_change import DriverChange, change_id
 from provision.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.cli import apply, main
-from provision.cli.plan import build_context
+from provision.cli import main
+from provision.cli.change import apply
+from provision.cli.foresee.plan import build_context
 from provision.node_plan import NodePlan
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 

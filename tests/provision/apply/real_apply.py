@@ -15,7 +15,7 @@ from provision.apply.context import ApplyContext
 from provision.apply.declarations import Declarations
 from provision.apply.lock import Claim, lock_machines
 from provision.apply.playbooks import Playbooks
-from provision.cli.apply import apply_nodes
+from provision.cli.change.apply import apply_nodes
 from provision.cli.cluster import Scope
 from provision.cluster import LocalCluster
 from provision.runner import AnsibleRunner

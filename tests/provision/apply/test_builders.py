@@ -14,10 +14,10 @@ from provision.apply.converge import assess
 from provision.apply.kinds import Kinds
 from provision.apply.model import Failure, Note, Status
 from provision.apply.supply import drawn
-from provision.cli.apply import apply_nodes
+from provision.cli.change.apply import apply_nodes
+from provision.cli.change.stage import stage_fleet
 from provision.cli.cluster import Scope
-from provision.cli.plan import show_plans
-from provision.cli.stage import stage_fleet
+from provision.cli.foresee.plan import show_plans
 from provision.driver_change import change_id
 from tests.provision.apply.fakes import Watcher, cluster_of
 from tests.provision.apply.workshop import (

@@ -22,7 +22,7 @@ from provision.bundle.offer import distribution_names
 from provision.bundle.read import Bundle, unpack_bundle
 from provision.bundle.sets import Contents
 from provision.bundle.write import write_bundle
-from provision.cli.plan import carried_payload, open_bundle
+from provision.cli.foresee.plan import carried_payload, open_bundle
 from provision.fleet.facts import OperatingSystem
 from provision.node_plan import DriverVariables, NodePlan, Roles
 from tests.provision.apply.fakes import COLLECTION, FakeFleet, FakeNode, Watcher, context, facts_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cli.apply import apply_nodes
+from provision.cli.change.apply import apply_nodes
 from provision.notify.receivers import ReceiverError
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of
 from tests.provision.notify.receiver import OK, Server, status

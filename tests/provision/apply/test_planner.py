@@ -16,8 +16,8 @@ from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all
 from provision.apply.model import Status
 from provision.apply.playbooks import Playbooks, plan_variables
-from provision.cli.apply import apply_nodes
-from provision.cli.stage import stage_fleet
+from provision.cli.change.apply import apply_nodes
+from provision.cli.change.stage import stage_fleet
 from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.base.errors import GrapnelError
-from provision.cli.apply import apply_nodes
-from provision.cli.plan import show_plans
+from provision.cli.change.apply import apply_nodes
+from provision.cli.foresee.plan import show_plans
 from provision.rollout.errors import ClusterError, HeldError, RuntimeClassError
 from provision.rollout.model import Phase
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of

@@ -12,9 +12,9 @@ import pytest
 from provision import __version__
 from provision.base.errors import GrapnelError
 from provision.cli import main
-from provision.cli.apply import apply_nodes
-from provision.cli.plan import show_plans
-from provision.cli.saved_plan import plan_of, read_plan, require_same, write_plan
+from provision.cli.change.apply import apply_nodes
+from provision.cli.foresee.plan import show_plans
+from provision.cli.foresee.saved_plan import plan_of, read_plan, require_same, write_plan
 from provision.rollout.decision.saved_plan import Options, differences, read
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of
 from tests.provision.apply.test_verbs import arguments

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cli.apply import apply_nodes
-from provision.cli.stage import stage_fleet
+from provision.cli.change.apply import apply_nodes
+from provision.cli.change.stage import stage_fleet
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_staged, scope_of
 from tests.provision.rollout.fakes import NEW
 

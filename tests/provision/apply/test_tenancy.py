@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provision.cli.apply import apply_nodes
-from provision.cli.plan import show_plans
+from provision.cli.change.apply import apply_nodes
+from provision.cli.foresee.plan import show_plans
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.tenancy import NO_KUBERNETES, TenancyChange, TenancyOrder
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of

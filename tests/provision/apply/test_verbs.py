@@ -10,10 +10,10 @@ import pytest
 
 from provision.apply.model import NodeResult, Status
 from provision.base.errors import UsageError
-from provision.cli import apply as apply_verb
-from provision.cli.apply import apply_nodes, exit_code
-from provision.cli.arguments import ARGUMENTS
-from provision.cli.plan import show_plans
+from provision.cli.change import apply as apply_verb
+from provision.cli.change.apply import apply_nodes, exit_code
+from provision.cli.foresee.plan import show_plans
+from provision.cli.parsers.arguments import ARGUMENTS
 from provision.cluster import Machine
 from provision.payload.place import payload_folder
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of

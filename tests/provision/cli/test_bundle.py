@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from provision.apply.collect import Collector
 from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.cli.bundle_collect import Wanted
+from provision.cli.around.bundle_collect import Wanted
 from tests.provision.apply.fakes import FakeFleet, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
 from tests.provision.samples import PAYLOAD, make_stack

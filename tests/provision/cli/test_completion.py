@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cli import VERBS, main
-from provision.cli.further_arguments import SHELLS
+from provision.cli.parsers.further_arguments import SHELLS
 from tests.provision.cli.shells import candidates
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.cli.controller import run_beside_signals
+from provision.cli.in_cluster.controller import run_beside_signals
 from provision.rollout.errors import LeaseLostError
 
 

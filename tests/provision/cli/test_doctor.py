@@ -7,7 +7,7 @@ import json
 import pytest
 
 from provision.apply.model import Assessment
-from provision.cli.doctor import examine, show_findings
+from provision.cli.foresee.doctor import examine, show_findings
 from provision.driver.preflight import Severity
 from provision.fleet.facts import LockHolder
 from provision.node_plan import NodePlan, Problem

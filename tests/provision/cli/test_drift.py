@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from provision.cli.arguments import ARGUMENTS
-from provision.cli.drift import apply_command, show_drift
+from provision.cli.look.drift import apply_command, show_drift
+from provision.cli.parsers.arguments import ARGUMENTS
 from tests.provision.apply.fakes import WANTED, FakeFleet, FakeNode, context
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "contracts" / "drift" / "schema.json"

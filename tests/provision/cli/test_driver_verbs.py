@@ -15,8 +15,8 @@ from provision.apply.removal import Part
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.cluster import open_scope, with_unnamed
-from provision.cli.driver_verb import change_drivers, show_verb
-from provision.cli.options import load_fleet, verb_arguments
+from provision.cli.incident.driver_verb import change_drivers, show_verb
+from provision.cli.parsers.options import load_fleet, verb_arguments
 from provision.rollout.interface.pause import Pause
 from provision.rollout.verbs.plan import DriverVerb, Extent
 from provision.rollout.verbs.removing import Removing

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from provision.cli import main
-from provision.cli.explain import explain_key
+from provision.cli.declare.explain import explain_key
 from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:

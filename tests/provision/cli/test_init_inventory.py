@@ -13,8 +13,8 @@ import pytest
 from provision.apply.playbooks import Playbooks
 from provision.base.errors import GrapnelError
 from provision.cli import main
-from provision.cli.init import write_declaration
-from provision.cli.init_inventory import Lookout, look_and_write, require_no_declarations
+from provision.cli.declare.init import write_declaration
+from provision.cli.declare.init_inventory import Lookout, look_and_write, require_no_declarations
 from provision.fleet.endpoint import Endpoint
 from provision.fleet.inventory import Host, Inventory
 from provision.planner.plan import plan_node

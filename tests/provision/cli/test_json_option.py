@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from provision.cli import VERBS, whole_parser
-from provision.cli.completion import arguments_of
-from provision.cli.man import _below
+from provision.cli.around.completion import arguments_of
+from provision.cli.parsers.man import _below
 
 PAGE = (Path(__file__).parents[3] / "docs/command-line.md").read_text()
 IN_WORDS = {

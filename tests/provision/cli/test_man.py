@@ -12,9 +12,9 @@ import pytest
 
 from provision.base.errors import ExitCode
 from provision.cli import VERBS, whole_parser
-from provision.cli.completion import arguments_of
-from provision.cli.exit_codes import OF_VERBS
-from provision.cli.man import ENVIRONMENT, _below, _text, page
+from provision.cli.around.completion import arguments_of
+from provision.cli.parsers.exit_codes import OF_VERBS
+from provision.cli.parsers.man import ENVIRONMENT, _below, _text, page
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,7 +72,7 @@ def test_words_are_printed_as_they_are(words: str, roff: str) -> None:
 @pytest.mark.slow
 def test_the_page_is_written_the_same_however_wide_the_terminal_is(tmp_path: Path) -> None:
     for columns in ("40", "200"):
-        command = [sys.executable, "-P", "-m", "provision.cli.man", str(tmp_path / columns)]
+        command = [sys.executable, "-P", "-m", "provision.cli.parsers.man", str(tmp_path / columns)]
         environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "COLUMNS": columns}
         subprocess.run(command, check=True, env=environment, timeout=60)
 

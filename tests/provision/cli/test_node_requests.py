@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cli import main
-from provision.cli.abandon import foresee_put_back, put_back
 from provision.cli.answers import Answers
-from provision.cli.node_request import Asking
+from provision.cli.incident.abandon import foresee_put_back, put_back
+from provision.cli.incident.node_request import Asking
 from provision.cluster import LocalCluster, state_file_path
 from provision.fleet.sources import inventory_key
 from provision.rollout.model import Phase

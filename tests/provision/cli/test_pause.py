@@ -11,7 +11,7 @@ import pytest
 
 from provision.base.errors import GrapnelError
 from provision.cli import main
-from provision.cli.apply import apply_nodes
+from provision.cli.change.apply import apply_nodes
 from provision.cluster import LocalCluster, state_file_path
 from provision.fleet.sources import inventory_key
 from provision.rollout.interface.pause import Pause

@@ -13,7 +13,7 @@ import pytest
 
 from provision.base.errors import GrapnelError, UsageError
 from provision.cli import main
-from provision.cli.reboot import parse_moment, reboot_nodes, show_plan
+from provision.cli.change.reboot import parse_moment, reboot_nodes, show_plan
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
 from tests.provision.apply.fakes import context, scope_of

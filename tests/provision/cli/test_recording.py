@@ -12,7 +12,7 @@ import pytest
 
 from provision.base.errors import GrapnelError
 from provision.cli import main
-from provision.cli.apply import apply_nodes
+from provision.cli.change.apply import apply_nodes
 from provision.cli.recording import Run, recorded
 from provision.fleet.model import Fleet
 from provision.spec.model import GpuStack, StackSpec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.removal import ALL_PARTS, Part
-from provision.cli.driver_verb import change_drivers, show_verb
+from provision.cli.incident.driver_verb import change_drivers, show_verb
 from provision.rollout.verbs.removing import Removing
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.removal import ALL_PARTS, Part
-from provision.cli.cluster_removal import with_classes
-from provision.cli.driver_verb import change_drivers, show_verb
+from provision.cli.incident.driver_verb import change_drivers, show_verb
+from provision.cli.leave.cluster_removal import with_classes
 from provision.fleet.load import load
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.node_marks import MarkChange

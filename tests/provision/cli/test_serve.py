@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from provision.base.errors import GrapnelError, UsageError
-from provision.cli.arguments import ARGUMENTS
-from provision.cli.serve import parse_address, read_token, serve, settings_of
+from provision.cli.look.serve import parse_address, read_token, serve, settings_of
+from provision.cli.parsers.arguments import ARGUMENTS
 from tests.provision.status_page.fleets import FakeReader, fleet
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import pytest
 
 from provision.base.errors import UsageError
 from provision.cli import main
-from provision.cli.simulate import read_failures
+from provision.cli.foresee.simulate import read_failures
 from provision.simulate.scenario import Faults
 
 SAMPLES = Path(__file__).parents[3] / "docs" / "contracts" / "simulation-fleet" / "good"
@@ -83,7 +83,7 @@ def test_a_rate_that_is_none_is_refused(text: str) -> None:
 def test_on_a_terminal_it_is_told_how_far_a_seed_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provision.cli.simulate.TELL_EACH_S", 0.0)
+    monkeypatch.setattr("provision.cli.foresee.simulate.TELL_EACH_S", 0.0)
     arguments = ["simulate", str(SAMPLES / "smallest.yaml"), "--json", "--seeds", "1", *START]
     main(arguments)
     assert capsys.readouterr().err == ""

@@ -12,7 +12,7 @@ import pytest
 
 from provision.base.errors import UsageError
 from provision.cli import main
-from provision.cli.status import show_status, watch_status
+from provision.cli.look.status import show_status, watch_status
 from provision.cluster import LocalCluster, state_file_path
 from provision.fleet.sources import inventory_key
 from provision.rollout.errors import UnreachableError

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from provision.cli import main
-from provision.cli.status import show_status
+from provision.cli.look.status import show_status
 from provision.cluster import LocalCluster, state_file_path
 from provision.fleet.sources import inventory_key
 from provision.rollout.interface.pause import Pause

@@ -13,8 +13,8 @@ import yaml
 
 from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.cli.arguments import ARGUMENTS
-from provision.cli.status import open_reader
+from provision.cli.look.status import open_reader
+from provision.cli.parsers.arguments import ARGUMENTS
 from provision.cluster.kubernetes.permissions import VIEW_GRANT
 from provision.status_page.feed import Feed
 from tests.provision.cluster.stage import wait_until

@@ -1,0 +1,1 @@
+"""The verbs around them: bundles, and what is about the program itself."""

@@ -1,0 +1,1 @@
+"""The verbs that write a declaration, check it and explain it."""

@@ -1,0 +1,1 @@
+"""The verbs that say beforehand what would happen, and what they share."""

@@ -1,0 +1,1 @@
+"""The verbs for an upgrade that goes wrong, and what they share."""

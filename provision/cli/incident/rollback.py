@@ -1,0 +1,83 @@
+"""`grapnel rollback`: returns nodes to the driver that they had before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from provision.base.errors import ExitCode, UsageError
+from provision.cli.answers import Answers
+from provision.cli.incident.driver_verb import run_verb
+from provision.cli.incident.node_request import Asking, ask
+from provision.cli.parsers.options import inventories_of
+from provision.cli.terminal import person
+from provision.rollout.verbs.plan import DriverVerb, Extent
+
+if TYPE_CHECKING:
+    import argparse
+
+    from provision.cli.foresee.plan import ContextBuilder
+    from provision.cluster.kubernetes.api.client import Api
+
+
+def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
+    """Return nodes to the driver before, wave by wave: those that are named, or all of the last upgrade."""
+    if args.limit:
+        raise UsageError("rollback names its nodes without --limit", hint="grapnel rollback NODE...")
+    if args.further and not args.nodes:
+        raise UsageError("--further is about nodes that are named", hint="grapnel rollback --further NODE...")
+    if (api := _cluster_alone(args)) is not None:
+        if args.plan:
+            raise UsageError("--plan takes an inventory", hint="the controller looks at a node when its turn has come")
+        return ask_controller(args, api)
+    args.limit = ",".join(args.nodes)
+    extent = Extent(undoes_upgrade=not args.nodes, in_waves=not args.no_waves, further=args.further)
+    return run_verb(args, DriverVerb.BACK, extent, build)
+
+
+def _cluster_alone(args: argparse.Namespace) -> Api | None:
+    """Return the cluster where there is no inventory to reach machines by, None where there is one, or no cluster."""
+    from provision.cluster import open_api  # noqa: PLC0415 - start-up time
+
+    if args.no_cluster or inventories_of(args):
+        return None
+    return open_api(args.kubeconfig, args.context, os.environ)
+
+
+def ask_controller(args: argparse.Namespace, api: Api) -> int:
+    """Have the controller of a cluster return nodes; return 1 where that makes no sense for one of them."""
+    from provision.cluster.node_requests import KubernetesRequests  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
+    from provision.rollout.requests import send_back  # noqa: PLC0415 - start-up time
+
+    nodes = tuple(dict.fromkeys(args.nodes))
+    seen = KubernetesReader(api, nodes, {}).look_at_lease()
+    if seen.controller is None or not seen.is_led:
+        raise UsageError(
+            "there is no inventory to reach machines by",
+            hint=f"name one with `--inventory`: {api.name} has no controller that leads, and could return them",
+        )
+    if not nodes:
+        raise UsageError(
+            "there is no inventory to reach machines by, and no Node is named",
+            hint="grapnel rollback NODE..., which the controller returns; or declare the driver before in the GpuStack",
+        )
+    if args.further:
+        raise UsageError("--further takes an inventory", hint="the controller goes back by one upgrade, and no further")
+    if not args.yes and not _confirm(nodes):
+        print("nothing was changed", file=sys.stderr)
+        return ExitCode.FAILED
+    answers, controller = Answers("rollback", args.json), seen.controller.holder
+    asking = Asking(dict.fromkeys(nodes, KubernetesRequests(api, nodes, {})))
+    return answers.end(ask(asking, lambda found: send_back(found, person(), controller), answers))
+
+
+def _confirm(nodes: tuple[str, ...]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "rollback asks before it changes machines, and standard input is not a terminal", hint="add --yes"
+        )
+    what = f"have the controller return {', '.join(nodes)} to the driver before, out of service for a while"
+    print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,90 @@
+"""`grapnel report`: shows what happened in a run, as a page for browsers; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.base.errors import ExitCode, GrapnelError
+from provision.cli.parsers.options import inventories_of
+from provision.cli.terminal import say
+
+if TYPE_CHECKING:
+    import argparse
+
+    from provision.runs.model import RunReport
+    from provision.runs.store import RunFolder, Shelf
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read a run and write its report."""
+    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
+
+    shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
+    if args.list:
+        return list_runs(shelf)
+    folder = shelf.find(args.name)
+    report = read_report(folder)
+    if args.json:
+        from provision.report.run_document import report_document  # noqa: PLC0415 - start-up time
+
+        print(report_document(report))
+    else:
+        _write(report, args.output or folder.page)
+    return ExitCode.DONE
+
+
+def read_report(folder: RunFolder, *, details: bool = True) -> RunReport:
+    """Return what happened in a run; raises GrapnelError where nothing can be known of it."""
+    from provision.runs.digest import digest  # noqa: PLC0415 - start-up time
+
+    report = digest(
+        folder.read(details=details),
+        is_going_on=folder.is_going_on(),
+        log=str(folder.log),
+        artifacts=str(folder.artifacts),
+    )
+    if report is None:
+        raise GrapnelError(
+            f"nothing was written down of run {folder.name} in {folder.path}",
+            hint="it was killed as it began, or its disk was full; `grapnel report --list` shows the others",
+        )
+    return report
+
+
+def _write(report: RunReport, output: Path) -> None:
+    from provision.run_page import render_page  # noqa: PLC0415 - start-up time
+
+    page = render_page(report)
+    if str(output) == "-":
+        sys.stdout.write(page)
+        return
+    try:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(page)
+    except OSError as error:
+        raise GrapnelError(
+            f"{output}: {(error.strerror or str(error)).lower()}", hint="name another place with --output"
+        ) from error
+    say(str(output))
+
+
+def list_runs(shelf: Shelf) -> int:
+    """Print the runs that are kept, the newest first."""
+    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
+    from provision.report.runs import render_runs  # noqa: PLC0415 - start-up time
+    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
+
+    shelf.find(None)
+    reports = []
+    for folder in shelf.runs():
+        try:
+            reports.append(read_report(folder, details=False))
+        except GrapnelError as error:
+            say(f"· {error.message}", sys.stderr)
+    show(make_console(sys.stdout), render_runs(reports))
+    return ExitCode.DONE

@@ -1,0 +1,286 @@
+"""`grapnel status`: shows how the upgrade of a fleet stands, from outside; changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.cli.cluster import cluster_words
+from provision.cli.look.serve import serve
+from provision.cli.parsers.options import DECLARATION, fleet_words, inventories_of, load_fleet
+from provision.rollout.errors import UnreachableError
+from provision.runs.remedies import BARE, Invocation
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from provision.cluster import Machine
+    from provision.cluster.reader import StateFileReader
+    from provision.fleet.model import Fleet, FleetNode
+    from provision.report.watching import Drawing, Picture
+    from provision.rollout.status.model import FleetStatus, Reader, Seen
+    from provision.runs.history import History
+    from provision.spec.model import Driver, Plugin
+
+FOLLOW_S: Final = 2.0
+RUNS_S: Final = 60.0  # between two looks at the runs that are kept
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read node state and show it; return 1 if a node needs somebody."""
+    if args.serve is not None:
+        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+
+        say, runs = (lambda line: print(line, flush=True)), (lambda: last_words(read_history(args)))
+        return serve(args, open_reader(args), say, invocation_of(args), runs)
+    reader, invocation = open_reader(args), invocation_of(args)
+    if args.watch:
+        return watch_status(reader, args.node, invocation, lambda: read_history(args))
+    return show_status(reader, node=args.node, as_json=args.json, history=read_history(args), invocation=invocation)
+
+
+def invocation_of(args: argparse.Namespace) -> Invocation:
+    """Return how the command was called, for commands that are offered to find the same nodes."""
+    return Invocation((*fleet_words(args), *cluster_words(args)), args.limit)
+
+
+def read_history(args: argparse.Namespace) -> History:
+    """Return what the runs that are kept for the inventory left behind, nothing where there is none."""
+    from provision.cli.look.report import read_report  # noqa: PLC0415 - start-up time
+    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.runs.history import RUNS, history_of  # noqa: PLC0415 - start-up time
+    from provision.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
+
+    shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
+    reports = []
+    for folder in shelf.runs()[:RUNS]:
+        with contextlib.suppress(GrapnelError):  # a run that cannot be read says nothing of how nodes stand
+            reports.append(read_report(folder, details=False))
+    return history_of(reports)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredReader:
+    """Reads what another reader does, and knows what a file declares; a GpuStack of the cluster is the later word."""
+
+    reader: Reader
+    declared: Mapping[str, Driver]
+    daemons: Mapping[str, Plugin]
+
+    def look(self) -> Seen:
+        """Return what is true now. Raises ClusterError."""
+        return self._added_to(self.reader.look())
+
+    def follow(self, timeout_s: float) -> Seen:
+        """Return what is true after a while."""
+        return self._added_to(self.reader.follow(timeout_s))
+
+    def _added_to(self, seen: Seen) -> Seen:
+        return replace(seen, declared={**self.declared, **seen.declared}, daemons={**self.daemons, **seen.daemons})
+
+
+def open_reader(args: argparse.Namespace) -> Reader:
+    """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
+    from provision.cluster import open_api  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.usage import Usage  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
+    from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
+
+    if args.no_cluster and (args.kubeconfig or args.context):
+        raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
+    if not args.no_cluster and _has_no_inventory(args):
+        api = open_api(args.kubeconfig, args.context, os.environ)
+        if api is not None:
+            return KubernetesReader(api, None, {}, stacks=see_stacks, usage=Usage(api), pods_of=_asked_node(args))
+    fleet = load_fleet(args)
+    drivers = {node.name: node.stack.driver for node in fleet.nodes}
+    return DeclaredReader(_fleet_reader(args, fleet), drivers, {node.name: node.stack.plugin for node in fleet.nodes})
+
+
+def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
+    from provision.cluster import Machine, open_api  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.usage import Usage  # noqa: PLC0415 - start-up time
+    from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
+    from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
+    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
+    from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
+
+    if args.no_cluster:
+        return _state_file_reader(fleet, fleet.nodes, None)
+    theirs = [node for node in fleet.nodes if node.stack.scheduler.kind in IN_KUBERNETES]
+    api = open_api(args.kubeconfig, args.context, os.environ) if theirs or not fleet.nodes else None
+    is_local = api is None and all(node.stack.scheduler.kind is not SchedulerKind.SLURM for node in fleet.nodes)
+    addresses = {} if is_local else resolve_nodes(fleet.nodes)
+    machines = {name: Machine(addresses=each) for name, each in addresses.items()}
+    if api is None:
+        return _state_file_reader(fleet, fleet.nodes, machines)
+    kubernetes = KubernetesReader(
+        api,
+        [node.name for node in theirs],
+        machines,
+        stacks=see_stacks,
+        usage=Usage(api),
+        pods_of=_asked_node(args),
+    )
+    others = [node for node in fleet.nodes if node not in theirs]
+    if not others:
+        return kubernetes
+    return MixedReader([_state_file_reader(fleet, others, machines), kubernetes], [node.name for node in fleet.nodes])
+
+
+def _asked_node(args: argparse.Namespace) -> str | None:
+    """Return the node of which all is wanted, unless all nodes are served."""
+    return None if args.serve is not None else args.node
+
+
+def _state_file_reader(
+    fleet: Fleet, nodes: Sequence[FleetNode], machines: Mapping[str, Machine] | None
+) -> StateFileReader:
+    """Return what reads the inventory's state file; without ``machines``, no scheduler is asked."""
+    from provision.cluster import LocalCluster, state_file_path  # noqa: PLC0415 - start-up time
+    from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import StateFileReader  # noqa: PLC0415 - start-up time
+    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+
+    path = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
+    names = [node.name for node in nodes]
+    if machines is None:
+        return StateFileReader(path, names)
+    journal = LocalCluster(path)
+    stacks = {node.name: node.stack for node in nodes}
+    cluster = open_members(stacks, lambda: journal, journal=journal, machines=machines, environ=os.environ)
+    return StateFileReader(path, names, scheduled=None if cluster is journal else cluster)
+
+
+def _has_no_inventory(args: argparse.Namespace) -> bool:
+    """Tell whether the command is run where there is nothing to select nodes by, such as on somebody else's machine."""
+    is_usual = args.file == DECLARATION and not args.file.exists() and not args.limit
+    return is_usual and not inventories_of(args)
+
+
+def show_status(
+    reader: Reader,
+    *,
+    node: str | None,
+    as_json: bool,
+    history: History | None = None,
+    invocation: Invocation = BARE,
+) -> int:
+    """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
+    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
+    from provision.report.history import render_history  # noqa: PLC0415 - start-up time
+    from provision.report.status_document import status_document  # noqa: PLC0415 - start-up time
+    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
+    from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+    from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
+    from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+
+    seen = with_last_runs(fleet_status(reader.look()), last_words(history))
+    status = _about(seen, node, narrow=as_json)
+    if as_json:
+        print(status_document(status, history, invocation))
+    else:
+        show(make_console(sys.stdout), _picture(status, node, invocation, history))
+        if history is not None and node is None:
+            names = [each.name for each in status.nodes]
+            show(make_console(sys.stdout), render_history(history, names, status.seen.time))
+    return _exit_code(status, node)
+
+
+def watch_status(
+    reader: Reader, node: str | None, invocation: Invocation = BARE, runs: Callable[[], History] | None = None
+) -> int:
+    """Show what is read as it changes, until the upgrade has ended or somebody leaves; return as `show_status` does."""
+    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
+    from provision.report.watching import watch  # noqa: PLC0415 - start-up time
+
+    watching = _Watching(reader, node, invocation, runs or (lambda: None))
+    watching.take(reader.look())
+    with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
+        watch(make_console(sys.stdout), watching.pictures())
+    return _exit_code(watching.status, node)
+
+
+def _exit_code(status: FleetStatus, node: str | None) -> int:
+    return ExitCode.FAILED if _about(status, node, narrow=True).needs_somebody else ExitCode.DONE
+
+
+class _Watching:
+    """What was seen last, with the runs that are kept, which are looked at once a minute."""
+
+    def __init__(
+        self, reader: Reader, node: str | None, invocation: Invocation, runs: Callable[[], History | None]
+    ) -> None:
+        self._reader, self._node, self._invocation, self._runs = reader, node, invocation, runs
+        self._history: History | None = None
+        self._runs_read: datetime | None = None
+        self.status: FleetStatus
+
+    def take(self, seen: Seen) -> None:
+        """Take note of what was seen."""
+        from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+        from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
+        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+
+        if self._runs_read is None or (seen.time - self._runs_read).total_seconds() >= RUNS_S:
+            self._runs_read, self._history = seen.time, self._runs()
+        status = with_last_runs(fleet_status(seen), last_words(self._history))
+        self.status = _about(status, self._node)
+
+    def pictures(self) -> Iterator[Picture]:
+        """Yield pictures until an engine that was seen at work is gone."""
+        was_at_work = False
+        while True:
+            yield self._said(), _picture(self.status, self._node, self._invocation, self._history)
+            if was_at_work and not self.status.is_at_work:
+                return
+            was_at_work = was_at_work or self.status.is_at_work
+            try:
+                self.take(self._reader.follow(FOLLOW_S))
+            except UnreachableError as error:
+                complaint = f"{error.message}: trying again; this is what was seen last"
+                self.status = replace(self.status, seen=replace(self.status.seen, complaints=(complaint,)))
+
+    def _said(self) -> object:
+        """Return what makes a picture another one: everything but the times that pass."""
+        from provision.rollout.status.words import cells_of, used_on  # noqa: PLC0415 - start-up time
+        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+
+        seen, last = self.status.seen, last_words(self._history)
+        nodes = tuple(
+            (node.name, node.situation.key, node.since, node.reason, cells_of(node), used_on(node), last.get(node.name))
+            for node in self.status.nodes
+        )
+        at_work = None if seen.tenant is None else (seen.tenant.holder, seen.tenant.is_at_work)
+        return at_work, nodes, seen.pause, seen.complaints
+
+
+def _picture(status: FleetStatus, node: str | None, invocation: Invocation, history: History | None = None) -> Drawing:
+    from provision.report.status import render_node_status, render_status  # noqa: PLC0415 - start-up time
+
+    if node is None:
+        return tuple(render_status(status, invocation, history))
+    return tuple(render_node_status(status, node, invocation, history))
+
+
+def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:
+    """Return the status, having made sure that the node is in it; ``narrow`` leaves the others out."""
+    from provision.spec.validate import nearest  # noqa: PLC0415 - start-up time
+
+    if node is None:
+        return status
+    found = tuple(each for each in status.nodes if each.name == node)
+    if not found:
+        near = nearest(node, [each.name for each in status.nodes])
+        hint = f"did you mean {near}?" if near else "`grapnel status` shows all"
+        raise UsageError(f"no node is named '{node}'", hint=hint)
+    return replace(status, nodes=found) if narrow else status

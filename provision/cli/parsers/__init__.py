@@ -1,0 +1,1 @@
+"""What the command line takes: verbs, arguments, options, exit codes, and the pages that are made of them."""

@@ -22,7 +22,7 @@ from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.controller.loop import Controller
-from provision.controller.rounds import Means, usual_adapters
+from provision.controller.rounds.apply import Means, usual_adapters
 from provision.jobs.manifest import JobKind
 from provision.jobs.runner import JobRunner
 from provision.node_plan import Action, Disruption, Item, NodePlan, Role

@@ -17,8 +17,8 @@ from provision.apply.planning.bounded import BoundedPlanner
 from provision.fleet.facts import parse_facts
 from provision.planner.plan import plan_node
 from provision.report.console import make_console
-from provision.report.document import plans_document
-from provision.report.plans import render_plans
+from provision.report.documents.plans import plans_document
+from provision.report.planned.plans import render_plans
 from provision.report.terminal import show
 
 if TYPE_CHECKING:

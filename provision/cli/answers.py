@@ -11,7 +11,7 @@ from provision.cli.terminal import say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.report.answer_document import AnswerPause
+    from provision.report.documents.answer import AnswerPause
     from provision.rollout.interface.pause import Pause
     from provision.rollout.requests import Step
 
@@ -54,7 +54,7 @@ class Answers:
         import msgspec  # noqa: PLC0415 - start-up time
 
         from provision.base.printable import printable_json  # noqa: PLC0415 - start-up time
-        from provision.report.answer_document import (  # noqa: PLC0415 - start-up time
+        from provision.report.documents.answer import (  # noqa: PLC0415 - start-up time
             SCHEMA,
             AnswerDocument,
             AnswerStep,
@@ -85,6 +85,6 @@ class Answers:
 
 
 def _pause(pause: Pause | None) -> AnswerPause | None:
-    from provision.report.answer_document import AnswerPause  # noqa: PLC0415 - start-up time
+    from provision.report.documents.answer import AnswerPause  # noqa: PLC0415 - start-up time
 
     return None if pause is None else AnswerPause(by=pause.by, since=pause.since, reason=pause.reason)

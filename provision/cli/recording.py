@@ -14,10 +14,10 @@ from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.terminal import person, say
 from provision.fleet.sources import inventory_key
 from provision.report.console import make_console
-from provision.report.live import open_view
-from provision.report.plain import PlainView
+from provision.report.documents.run import report_document
+from provision.report.progress.live import open_view
+from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
-from provision.report.run_document import report_document
 from provision.report.terminal import show
 from provision.runs.digest import digest
 from provision.runs.durations import Durations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Assessment, Failure, NodeResult
     from provision.fleet.model import Fleet
-    from provision.report.live import View
+    from provision.report.progress.live import View
     from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
     from provision.runs.model import RunReport
     from provision.runs.store import RunFolder

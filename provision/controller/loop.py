@@ -21,22 +21,22 @@ from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher
 from provision.cluster.progress import encode_progress
-from provision.controller.blockers import blockers_of
-from provision.controller.board import Board
-from provision.controller.choice import Order, choose
-from provision.controller.counts import Counts
-from provision.controller.event_writer import EventWriter
-from provision.controller.fingerprint import of_stack
-from provision.controller.keeper import Keeper
-from provision.controller.lane import Lane, LaneTenure, Told
-from provision.controller.leaving import leave
+from provision.controller.decision.blockers import blockers_of
+from provision.controller.decision.choice import Order, choose
+from provision.controller.decision.fingerprint import of_stack
+from provision.controller.decision.leaving import leave
+from provision.controller.decision.sending_back import with_way_back
 from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
-from provision.controller.publisher import STATUS_S, Publisher
-from provision.controller.reports import Reports, StackMemory
-from provision.controller.sending_back import with_way_back
+from provision.controller.publication.board import Board
+from provision.controller.publication.counts import Counts
+from provision.controller.publication.event_writer import EventWriter
+from provision.controller.publication.publisher import STATUS_S, Publisher
+from provision.controller.rounds.keeper import Keeper
+from provision.controller.rounds.lane import Lane, LaneTenure, Told
+from provision.controller.rounds.reports import Reports, StackMemory
+from provision.controller.rounds.work import LOOK_S, Work
 from provision.controller.tenants import TenancyDesk
-from provision.controller.work import LOOK_S, Work
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
 from provision.stacks.follower import STACKS, StackBook, require_served
 from provision.stacks.membership import Membership, members
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.kubernetes.cluster import Held
     from provision.controller.nodes import SeenNode
-    from provision.controller.rounds import Means
+    from provision.controller.rounds.apply import Means
     from provision.stacks.follower import Followed
     from provision.stacks.secret_hosts import SecretHosts
 

@@ -11,8 +11,8 @@ from provision.apply.model import Failure
 from provision.base.printable import printable_json
 from provision.driver.preflight import Severity
 from provision.fleet.series import in_series
-from provision.report.alike import failed_alike
 from provision.report.console import Text
+from provision.report.planned.alike import failed_alike
 from provision.report.terminal import STATUS_STYLES, count, hanging, names
 
 if TYPE_CHECKING:

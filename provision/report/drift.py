@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from provision.drift import Kind
 from provision.fleet.series import in_series
 from provision.node_plan import Disruption
-from provision.report.alike import failed_alike, without_names
 from provision.report.console import Text
 from provision.report.mending import mending
+from provision.report.planned.alike import failed_alike, without_names
 from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from provision.payload import store
 from provision.payload.place import payload_folder
 from provision.planner.collection import bundle_name, choose_collected
 from provision.report.console import make_console
-from provision.report.live import open_view
+from provision.report.progress.live import open_view
 from provision.spec.model import DriverSource, KernelModule
 
 if TYPE_CHECKING:

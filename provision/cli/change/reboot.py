@@ -26,9 +26,9 @@ from provision.cluster.machine import Machine
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper, ask_once
 from provision.report.console import make_console
-from provision.report.live import open_view
+from provision.report.planned.rollout import render_rollout, rollout_document
+from provision.report.progress.live import open_view
 from provision.report.results import render_results
-from provision.report.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.hours import opening_hours

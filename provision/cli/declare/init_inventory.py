@@ -26,8 +26,8 @@ from provision.fleet.sources import choose_inventories
 from provision.payload import store
 from provision.payload.place import payload_folder
 from provision.report.console import make_console
-from provision.report.draft import draft_document, render_draft
-from provision.report.live import open_view
+from provision.report.planned.draft import draft_document, render_draft
+from provision.report.progress.live import open_view
 from provision.report.terminal import show
 from provision.runner import AnsibleRunner, find_collection
 

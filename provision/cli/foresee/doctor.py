@@ -16,7 +16,7 @@ from provision.driver.preflight import Finding, Severity, findings
 from provision.products.recognise import problem_of, recognise
 from provision.report.console import make_console
 from provision.report.doctor import doctor_document, render_diagnoses
-from provision.report.live import open_view
+from provision.report.progress.live import open_view
 from provision.report.terminal import show
 
 if TYPE_CHECKING:

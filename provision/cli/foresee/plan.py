@@ -34,7 +34,7 @@ from provision.payload.place import payload_folder
 from provision.planner.bundled import declare_carried, declared_bundle
 from provision.render.kubelet import declared_settings
 from provision.report.console import make_console
-from provision.report.live import open_view
+from provision.report.progress.live import open_view
 from provision.report.terminal import show
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
@@ -124,7 +124,7 @@ def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyw
     else:
         console = make_console(sys.stdout)
         if with_files:
-            from provision.report.diffs import render_diffs  # noqa: PLC0415 - start-up time
+            from provision.report.planned.diffs import render_diffs  # noqa: PLC0415 - start-up time
 
             show(console, render_diffs(answers))
         show_overview(console, answers, prepared, scope, last)
@@ -134,9 +134,9 @@ def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyw
 def _document(
     answers: Mapping[str, Assessment | Failure], prepared: Prepared, scope: Scope, *, with_files: bool
 ) -> str:
-    from provision.report.builds import builds_document  # noqa: PLC0415 - start-up time
-    from provision.report.document import plans_document  # noqa: PLC0415 - start-up time
-    from provision.report.rollout import rollout_document  # noqa: PLC0415 - start-up time
+    from provision.report.documents.plans import plans_document  # noqa: PLC0415 - start-up time
+    from provision.report.planned.builds import builds_document  # noqa: PLC0415 - start-up time
+    from provision.report.planned.rollout import rollout_document  # noqa: PLC0415 - start-up time
 
     rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
     return plans_document(answers, rollout, builds, with_files=with_files)
@@ -153,9 +153,9 @@ def show_overview(
 
     ``last`` are the seconds that steps took last time.
     """
-    from provision.report.builds import render_builds  # noqa: PLC0415 - start-up time
-    from provision.report.plans import render_plans  # noqa: PLC0415 - start-up time
-    from provision.report.rollout import render_rollout  # noqa: PLC0415 - start-up time
+    from provision.report.planned.builds import render_builds  # noqa: PLC0415 - start-up time
+    from provision.report.planned.plans import render_plans  # noqa: PLC0415 - start-up time
+    from provision.report.planned.rollout import render_rollout  # noqa: PLC0415 - start-up time
 
     show(console, render_plans(answers, prepared.refusals, last))
     show(console, render_builds(prepared.builds))

@@ -18,8 +18,8 @@ from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.objects import Node
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.reader import KubernetesReader
-from provision.controller.outlook import Moment
-from provision.controller.stack_plans import Planning
+from provision.controller.decision.outlook import Moment
+from provision.controller.decision.stack_plans import Planning
 from provision.report.console import make_console
 from provision.report.terminal import show
 from provision.stacks.file import judge_stack, read_stack_file

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.base.printable import printable, printable_json
-from provision.controller.outlook import Comes
+from provision.controller.decision.outlook import Comes
 from provision.fleet.series import in_series
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from provision.controller.outlook import NodeOutlook, Outlook
-    from provision.controller.stack_plans import StackPlan
+    from provision.controller.decision.outlook import NodeOutlook, Outlook
+    from provision.controller.decision.stack_plans import StackPlan
     from provision.rollout.interface.pause import Pause
     from provision.rollout.status.model import Tenant
     from provision.stacks.differences import Difference

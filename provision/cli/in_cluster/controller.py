@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.kubernetes.cluster import Held, KubernetesCluster
     from provision.controller.loop import Controller
-    from provision.controller.rounds import Means
+    from provision.controller.rounds.apply import Means
     from provision.notify.listeners import Listeners
     from provision.spec.model import StackSpec
     from provision.stacks.secret_hosts import SecretHosts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Lead, or wait to lead, until SIGTERM or Ctrl-C. Raises LeaseLostError where another process leads by now."""
     from provision.cluster.connect import open_api  # noqa: PLC0415 - start-up time
-    from provision.controller.probes import Probes  # noqa: PLC0415 - start-up time
+    from provision.controller.publication.probes import Probes  # noqa: PLC0415 - start-up time
     from provision.stacks.secret_hosts import parse_secret_hosts  # noqa: PLC0415 - start-up time
 
     if not args.image:
@@ -75,7 +75,7 @@ def run_beside_signals(controller: Controller) -> None:
 def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHosts) -> Controller:
     """Put a controller together."""
     from provision.controller.loop import Controller  # noqa: PLC0415 - start-up time
-    from provision.controller.rounds import Means  # noqa: PLC0415 - start-up time
+    from provision.controller.rounds.apply import Means  # noqa: PLC0415 - start-up time
     from provision.jobs.manifest import JobKind  # noqa: PLC0415 - start-up time
     from provision.jobs.runner import JobRunner  # noqa: PLC0415 - start-up time
     from provision.payload import store  # noqa: PLC0415 - start-up time

@@ -19,7 +19,7 @@ from provision.cli.foresee.plan import build_context
 from provision.cli.incident.node_request import ask, foresee, open_requests
 from provision.cli.parsers.options import load_fleet
 from provision.report.console import make_console
-from provision.report.live import open_view
+from provision.report.progress.live import open_view
 from provision.rollout.requests import Step, abandon, uncordon
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from provision.cli.terminal import outlasting, person, print_error, say
 from provision.cluster.machine import Machine
 from provision.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
-from provision.report.live import open_view
-from provision.report.removal import removals_document, render_cluster_removal, render_removals
+from provision.report.planned.removal import removals_document, render_cluster_removal, render_removals
+from provision.report.planned.rollout import render_rollout, rollout_document
+from provision.report.progress.live import open_view
 from provision.report.results import render_results
-from provision.report.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
 from provision.rollout.verbs.cluster_removal import take_back

@@ -15,9 +15,9 @@ from provision.cli.foresee.plan import build_context
 from provision.cli.parsers.options import fleet_words, load_fleet
 from provision.drift import group
 from provision.report.console import make_console
+from provision.report.documents.drift import drift_document
 from provision.report.drift import render_drift
-from provision.report.drift_document import drift_document
-from provision.report.live import open_view
+from provision.report.progress.live import open_view
 from provision.report.terminal import show
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     folder = shelf.find(args.name)
     report = read_report(folder)
     if args.json:
-        from provision.report.run_document import report_document  # noqa: PLC0415 - start-up time
+        from provision.report.documents.run import report_document  # noqa: PLC0415 - start-up time
 
         print(report_document(report))
     else:

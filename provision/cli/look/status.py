@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from provision.cluster import Machine
     from provision.cluster.reader import StateFileReader
     from provision.fleet.model import Fleet, FleetNode
-    from provision.report.watching import Drawing, Picture
+    from provision.report.progress.watching import Drawing, Picture
     from provision.rollout.status.model import FleetStatus, Reader, Seen
     from provision.runs.history import History
     from provision.spec.model import Driver, Plugin
@@ -177,8 +177,8 @@ def show_status(
 ) -> int:
     """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
     from provision.report.console import make_console  # noqa: PLC0415 - start-up time
+    from provision.report.documents.status import status_document  # noqa: PLC0415 - start-up time
     from provision.report.history import render_history  # noqa: PLC0415 - start-up time
-    from provision.report.status_document import status_document  # noqa: PLC0415 - start-up time
     from provision.report.terminal import show  # noqa: PLC0415 - start-up time
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
     from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
@@ -201,7 +201,7 @@ def watch_status(
 ) -> int:
     """Show what is read as it changes, until the upgrade has ended or somebody leaves; return as `show_status` does."""
     from provision.report.console import make_console  # noqa: PLC0415 - start-up time
-    from provision.report.watching import watch  # noqa: PLC0415 - start-up time
+    from provision.report.progress.watching import watch  # noqa: PLC0415 - start-up time
 
     watching = _Watching(reader, node, invocation, runs or (lambda: None))
     watching.take(reader.look())

@@ -19,9 +19,9 @@ from plugin.gpushare.books.objects import parse_node, parse_pod
 from provision.cluster.kubernetes.api.exchange import Request
 from provision.cluster.kubernetes.lease import holder_now
 from provision.cluster.kubernetes.objects import Node
-from provision.controller.attempts import Attempts
-from provision.controller.choice import choose
-from provision.controller.fingerprint import of_node
+from provision.controller.decision.attempts import Attempts
+from provision.controller.decision.choice import choose
+from provision.controller.decision.fingerprint import of_node
 from provision.controller.nodes import see
 from provision.controller.uninstall.workload import Deployment, Workload
 from provision.jobs.manifest import label_of

@@ -22,11 +22,11 @@ from provision.node_plan import NodePlan
 from provision.notify.news import Message
 from provision.payload.store import Manifest
 from provision.render.declared import DeclaredRecord
-from provision.report.answer_document import AnswerDocument
-from provision.report.drift_document import DriftDocument
-from provision.report.removal import RemovalDocument
+from provision.report.documents.answer import AnswerDocument
+from provision.report.documents.drift import DriftDocument
+from provision.report.documents.status import StatusDocument
+from provision.report.planned.removal import RemovalDocument
 from provision.report.simulation import SimulationDocument
-from provision.report.status_document import StatusDocument
 from provision.rollout.decision.saved_plan import SavedPlan
 from provision.runs.events import RunEvent
 from provision.runs.model import RunReport

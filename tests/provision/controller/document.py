@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provision.controller.metrics import METRICS, Metric
+from provision.controller.publication.metrics import METRICS, Metric
 
 PATH = Path(__file__).parents[3] / "docs/metrics.md"
 _BEGIN, _END = "<!-- table controller -->\n", "<!-- end -->"

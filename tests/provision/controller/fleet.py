@@ -17,7 +17,7 @@ from provision.cluster.kubernetes.api.transport import Transport
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.controller.loop import Controller
 from provision.controller.nodes import AS_DECLARED, NOT_READY
-from provision.controller.rounds import Means
+from provision.controller.rounds.apply import Means
 from provision.node_plan import Disruption, NodePlan
 from provision.payload.model import Artifact, Payload
 from tests.provision.apply.fakes import FakeNode, item

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from provision.cluster.kubernetes.objects import Condition, Metadata, NodeSpec, NodeStatus
 from provision.cluster.record import encode_record
-from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts
-from provision.controller.blockers import LATE_S, Blockers, blockers_of, is_lifted, returned
+from provision.controller.decision.attempts import FIRST_S, LONGEST_S, Attempts
+from provision.controller.decision.blockers import LATE_S, Blockers, blockers_of, is_lifted, returned
 from provision.controller.nodes import NodeBook, see
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase

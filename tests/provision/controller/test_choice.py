@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.controller.attempts import FIRST_S, LONGEST_S, Attempts, key_of
-from provision.controller.choice import ASKED_LATER, NOT_HEARD, Order, choose
-from provision.controller.fingerprint import of_node, of_stack, of_try
+from provision.controller.decision.attempts import FIRST_S, LONGEST_S, Attempts, key_of
+from provision.controller.decision.choice import ASKED_LATER, NOT_HEARD, Order, choose
+from provision.controller.decision.fingerprint import of_node, of_stack, of_try
 from provision.rollout.model import ChangeKind, Phase
 from tests.provision.controller.fleet import PAYLOAD
 from tests.provision.controller.samples import FINGERPRINT, record, seen

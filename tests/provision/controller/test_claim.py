@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.controller.claim import contradiction
+from provision.controller.decision.claim import contradiction
 from provision.rollout.model import ChangeKind, Phase
 from tests.provision.controller.samples import record, seen
 from tests.provision.samples import make_stack

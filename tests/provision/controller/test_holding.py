@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provision.controller.rounds import HoldingRunner
+from provision.controller.rounds.apply import HoldingRunner
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.instructions import Instructions
 from provision.runner import RunFinished, RunRequest, RunStatus

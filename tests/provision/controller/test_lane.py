@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from provision.controller import lane as lanes
-from provision.controller.attempts import Attempts
-from provision.controller.board import Board
-from provision.controller.choice import choose
-from provision.controller.lane import Lane, Told
-from provision.controller.rounds import Outcome
+from provision.controller.decision.attempts import Attempts
+from provision.controller.decision.choice import choose
+from provision.controller.publication.board import Board
+from provision.controller.rounds import lane as lanes
+from provision.controller.rounds.apply import Outcome
+from provision.controller.rounds.lane import Lane, Told
 from tests.provision.controller.samples import FINGERPRINT, seen
 from tests.provision.stacks.samples import stack
 

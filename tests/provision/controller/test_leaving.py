@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.controller.attempts import Attempts
-from provision.controller.choice import Order, choose
-from provision.controller.keeper import is_needed
-from provision.controller.leaving import PATIENCE_S, leave
+from provision.controller.decision.attempts import Attempts
+from provision.controller.decision.choice import Order, choose
+from provision.controller.decision.leaving import PATIENCE_S, leave
+from provision.controller.rounds.keeper import is_needed
 from provision.rollout.model import Phase
 from provision.stacks.model import Unreadable, WhenDeleted
 from tests.provision.controller.samples import FINGERPRINT, record, seen

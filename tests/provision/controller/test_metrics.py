@@ -12,8 +12,8 @@ import yaml
 
 from lab import promtool
 from plugin.metrics.catalogue import OWN_METRICS
-from provision.controller.counts import Counts, StackCounts, nodes_by_stand
-from provision.controller.metrics import METRICS, Metric, render_controller
+from provision.controller.publication.counts import Counts, StackCounts, nodes_by_stand
+from provision.controller.publication.metrics import METRICS, Metric, render_controller
 from provision.stacks.derive import NodeIs, Observed, Stands
 from tests.plugin.metrics.promql import metric_names
 from tests.provision.controller.document import PATH as DOCUMENT

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from provision.controller.fingerprint import Part, differences, of_node, of_payload, of_spec, of_stack, of_try, part
-from provision.controller.outlook import ASKED, DRIFTED, JOINS, NEVER, Comes, Moment, Outlook, outlook_of
+from provision.controller.decision.fingerprint import (
+    Part,
+    differences,
+    of_node,
+    of_payload,
+    of_spec,
+    of_stack,
+    of_try,
+    part,
+)
+from provision.controller.decision.outlook import ASKED, DRIFTED, JOINS, NEVER, Comes, Moment, Outlook, outlook_of
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase

@@ -12,9 +12,9 @@ import pytest
 
 from provision.base.errors import GrapnelError
 from provision.base.serving import Limits
-from provision.controller.counts import Counts, StackCounts
-from provision.controller.metrics import render_controller
-from provision.controller.probes import Probes
+from provision.controller.publication.counts import Counts, StackCounts
+from provision.controller.publication.metrics import render_controller
+from provision.controller.publication.probes import Probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Failure, NodeResult, Status
-from provision.controller.attempts import LONGEST_S
-from provision.controller.choice import choose
-from provision.controller.lane import Told
+from provision.controller.decision.attempts import LONGEST_S
+from provision.controller.decision.choice import choose
+from provision.controller.decision.standings import stands
 from provision.controller.marker import Mark, Word
-from provision.controller.reports import Reports, StackMemory
-from provision.controller.rounds import Outcome
-from provision.controller.standings import stands
+from provision.controller.rounds.apply import Outcome
+from provision.controller.rounds.lane import Told
+from provision.controller.rounds.reports import Reports, StackMemory
 from provision.rollout.model import Phase
 from provision.stacks.derive import NodeIs
 from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.stacks.samples import stack
 
 if TYPE_CHECKING:
-    from provision.controller.choice import Order
+    from provision.controller.decision.choice import Order
     from provision.controller.nodes import SeenNode
 
 STOP = "n1 failed in swap"

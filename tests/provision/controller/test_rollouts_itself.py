@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.cluster.components import API_SERVER
-from provision.controller import lane
 from provision.controller.nodes import FAILED
+from provision.controller.rounds import lane
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provision.apply.model import Assessment
-from provision.controller.rounds import needs_rollout
+from provision.controller.rounds.apply import needs_rollout
 from provision.node_plan import Disruption, NodePlan, Problem
 from provision.rollout.model import Phase
 from tests.provision.apply.fakes import facts_of, item

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.kubernetes.nodes.others import SKIP
-from provision.controller import leaving
+from provision.controller.decision import leaving
 from provision.controller.nodes import AS_DECLARED
 from provision.stacks.writer import FINALIZER
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks

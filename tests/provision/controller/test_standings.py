@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.controller.attempts import Attempts, key_of
-from provision.controller.blockers import blockers_of
-from provision.controller.board import Board, combine
-from provision.controller.choice import choose
-from provision.controller.fingerprint import of_node, of_try
-from provision.controller.standings import DRIFTED, NEXT, SILENT, stands
+from provision.controller.decision.attempts import Attempts, key_of
+from provision.controller.decision.blockers import blockers_of
+from provision.controller.decision.choice import choose
+from provision.controller.decision.fingerprint import of_node, of_try
+from provision.controller.decision.standings import DRIFTED, NEXT, SILENT, stands
+from provision.controller.publication.board import Board, combine
 from provision.rollout.interface.standing import Members, Standing
 from provision.rollout.model import Phase
 from provision.stacks.derive import NodeIs, Stands

@@ -8,7 +8,7 @@ import pytest
 
 from provision.cluster.kubernetes.lease import DURATION_S, Tenure
 from provision.cluster.requests import LeasePauses
-from provision.controller.work import LOOK_S, Work
+from provision.controller.rounds.work import LOOK_S, Work
 from provision.rollout.errors import LeaseLostError
 from tests.provision.cluster.fakes import Clock, LeaseServer
 

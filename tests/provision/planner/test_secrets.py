@@ -13,7 +13,7 @@ from provision.fleet.facts import Engine
 from provision.node_plan import NodePlan, Role, role_variables, shown_plan
 from provision.render.engines import crio, docker
 from provision.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
-from provision.report.document import plans_document
+from provision.report.documents.plans import plans_document
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     RUNNING,

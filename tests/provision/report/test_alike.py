@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from provision.apply.model import Assessment
 from provision.node_plan import Disruption, NodePlan, Problem
-from provision.report.alike import MOST_ROWS, kinds_of, spelled_out
 from provision.report.console import make_console
-from provision.report.plans import render_plans
+from provision.report.planned.alike import MOST_ROWS, kinds_of, spelled_out
+from provision.report.planned.plans import render_plans
 from provision.report.terminal import show
 from tests.provision.apply.fakes import facts_of, item
 

@@ -6,8 +6,8 @@ import io
 from typing import TYPE_CHECKING
 
 from provision.apply.kinds import BUILDS, DIFFERING, DRAWN, KEPT, Handing
-from provision.report.builds import render_builds
 from provision.report.console import make_console
+from provision.report.planned.builds import render_builds
 from provision.report.terminal import show
 from tests.provision.builds.samples import KERNEL, OTHER_KERNEL, build_of
 

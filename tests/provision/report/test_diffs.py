@@ -7,7 +7,7 @@ import io
 from provision.apply.model import Assessment, Failure, Status
 from provision.node_plan import FileContent, NodePlan, Problem, Roles, RuntimeVariables
 from provision.report.console import make_console
-from provision.report.diffs import diffs_document, render_diffs
+from provision.report.planned.diffs import diffs_document, render_diffs
 from provision.report.terminal import show
 from tests.provision.apply.fakes import facts_of
 

@@ -15,8 +15,8 @@ from provision.fleet.facts import InstalledPackage
 from provision.fleet.traces import FileTrace, PackageTrace, Traces
 from provision.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
 from provision.report.console import make_console
+from provision.report.documents.drift import drift_document
 from provision.report.drift import render_drift
-from provision.report.drift_document import drift_document
 from provision.report.terminal import show
 from tests.provision.samples import make_facts
 

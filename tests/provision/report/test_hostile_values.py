@@ -27,12 +27,12 @@ from provision.apply.model import (
 from provision.base.printable import MAX_SHOWN, printable, printable_json, printable_lines
 from provision.node_plan import Action, Disruption, NodePlan, Problem
 from provision.report.console import Text, make_console
-from provision.report.document import plans_document
-from provision.report.live import LiveView
-from provision.report.plain import PlainView
-from provision.report.plans import render_plans
+from provision.report.documents.plans import plans_document
+from provision.report.planned.plans import render_plans
+from provision.report.planned.rollout import render_rollout
+from provision.report.progress.live import LiveView
+from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
-from provision.report.rollout import render_rollout
 from provision.report.terminal import show
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered

@@ -9,7 +9,7 @@ import pytest
 
 from provision.apply.model import NodeResult, NodeTask, PassStarted, Status
 from provision.report.console import make_console
-from provision.report.live import LINES, LiveView
+from provision.report.progress.live import LINES, LiveView
 from provision.report.results import render_results
 from provision.report.terminal import show
 from provision.runner import TaskStarted

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from provision.apply.model import NodeFinished, NodeResult, PassStarted, Status
-from provision.report import live as live_module
-from provision.report.live import LiveView
+from provision.report.progress import live as live_module
+from provision.report.progress.live import LiveView
 
 CODES = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)")
 

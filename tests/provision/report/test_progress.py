@@ -6,8 +6,8 @@ import io
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, PassStarted, Progress, Status
 from provision.report.console import make_console
-from provision.report.live import LiveView, open_view
-from provision.report.plain import PlainView
+from provision.report.progress.live import LiveView, open_view
+from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
 from provision.report.terminal import show
 from provision.runner import Outcome, TaskDone, TaskStarted

@@ -9,10 +9,10 @@ import pytest
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, Note, Status, Upgrade
 from provision.report.console import make_console
-from provision.report.live import LiveView
-from provision.report.plain import PlainView
+from provision.report.planned.rollout import render_rollout, rollout_document
+from provision.report.progress.live import LiveView
+from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
-from provision.report.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared

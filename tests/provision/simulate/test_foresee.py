@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.report.console import make_console
-from provision.report.rollout import render_rollout, rollout_document
+from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.policy import Policy, WavePolicy

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.cluster.kubernetes.pods.pod_rules import TAINT
-from provision.controller.attempts import Attempts
-from provision.controller.choice import choose
+from provision.controller.decision.attempts import Attempts
+from provision.controller.decision.choice import choose
+from provision.controller.decision.standings import stands
 from provision.controller.nodes import see
-from provision.controller.standings import stands
 from provision.rollout.model import Phase
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
@@ -24,7 +24,7 @@ from tests.provision.rollout.model.invariants import hold
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.controller.choice import Order
+    from provision.controller.decision.choice import Order
     from provision.rollout.interface.standing import Standing
     from provision.rollout.status.model import NodeStatus
     from provision.simulate.cluster import SimulatedLease

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.controller.lane import LaneTenure
+from provision.controller.decision.standings import stands
 from provision.controller.loop import Controller
 from provision.controller.marker import Marker
-from provision.controller.reports import Reports, StackMemory
-from provision.controller.rounds import Means
-from provision.controller.standings import stands
+from provision.controller.rounds.apply import Means
+from provision.controller.rounds.lane import LaneTenure
+from provision.controller.rounds.reports import Reports, StackMemory
 from provision.rollout.errors import HeldError, LeaseLostError, UnreachableError
 from tests.provision.controller.fleet import PAYLOAD
 from tests.provision.rollout.model.beside.objects import NodeCluster, NodesApi, node_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from provision.cluster.kubernetes.cluster import Held
-    from provision.controller.choice import Order
+    from provision.controller.decision.choice import Order
     from provision.controller.marker import Mark
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.standing import Standing

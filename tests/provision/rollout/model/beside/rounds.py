@@ -1,8 +1,9 @@
 """Carries out the rounds of a controller in virtual time: what a lane begins goes on turn by turn.
 
-The lane is the product's, and so are preparation, engine and results. Of a round (`provision.controller.rounds`) what
-is left is the order of its moments, between which anything may happen: a look at each node, the stack that has to stay,
-staging, the rollout. On the simulated machines a driver is all that can differ, so that nothing is changed in place.
+The lane is the product's, and so are preparation, engine and results. Of a round
+(`provision.controller.rounds.apply`) what is left is the order of its moments, between which anything may happen: a
+look at each node, the stack that has to stay, staging, the rollout. On the simulated machines a driver is all that
+can differ, so that nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from provision.apply.errors import CanceledError
 from provision.apply.fleet import settled
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
 from provision.base.errors import GrapnelError
-from provision.controller.lane import Lane, _Running
-from provision.controller.rounds import Outcome, needs_rollout
+from provision.controller.rounds.apply import Outcome, needs_rollout
+from provision.controller.rounds.lane import Lane, _Running
 from provision.node_plan import Disruption, NodePlan
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.outcome import RolloutResult, results_of
@@ -32,8 +33,8 @@ from tests.provision.rollout.model.process import KilledError, facts_of, started
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
-    from provision.controller.choice import Order
-    from provision.controller.lane import LaneTenure
+    from provision.controller.decision.choice import Order
+    from provision.controller.rounds.lane import LaneTenure
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.interface.standing import Standing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.fingerprint import of_stack
-from provision.controller.keeper import is_needed
+from provision.controller.decision.fingerprint import of_stack
+from provision.controller.rounds.keeper import is_needed
 from provision.rollout.errors import ClusterError
 from provision.stacks.follower import Followed
 from provision.stacks.status import StackStatus
@@ -17,7 +17,7 @@ from tests.provision.rollout.model.process import declared_stack
 from tests.provision.stacks.samples import stack as make_stack
 
 if TYPE_CHECKING:
-    from provision.controller.choice import Order
+    from provision.controller.decision.choice import Order
     from provision.simulate.clock import VirtualTime
     from provision.stacks.model import Stack
     from tests.provision.rollout.model.policies import Declared

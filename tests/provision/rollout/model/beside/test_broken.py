@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster.kubernetes.nodes import marks
-from provision.controller import choice, reports
-from provision.controller.choice import Order
-from provision.controller.lane import Lane
+from provision.controller.decision import choice
+from provision.controller.decision.choice import Order
+from provision.controller.rounds import reports
+from provision.controller.rounds.lane import Lane
 from provision.rollout import states
 from provision.rollout.status import derive
 from tests.provision.rollout.model.beside import rounds

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.attempts import key_of
-from provision.controller.claim import contradiction
-from provision.controller.fingerprint import of_node, of_try
+from provision.controller.decision.attempts import key_of
+from provision.controller.decision.claim import contradiction
+from provision.controller.decision.fingerprint import of_node, of_try
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from provision.controller.attempts import Attempts
+    from provision.controller.decision.attempts import Attempts
     from provision.controller.nodes import SeenNode
     from provision.spec.model import StackSpec
     from provision.stacks.model import Stack

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.counts import StackCounts, nodes_by_stand
-from provision.controller.stack_news import known_before, known_now, news
-from provision.controller.standings import stands
+from provision.controller.decision.standings import stands
+from provision.controller.publication.counts import StackCounts, nodes_by_stand
+from provision.controller.publication.news import known_before, known_now, news
 from provision.rollout.errors import ClusterError
 from provision.stacks.derive import NodeIs, Observed, status_of
 from provision.stacks.writer import write_status
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.controller.board import Board
-    from provision.controller.choice import Order
-    from provision.controller.event_writer import EventWriter
-    from provision.controller.reports import StackMemory
+    from provision.controller.decision.choice import Order
+    from provision.controller.publication.board import Board
+    from provision.controller.publication.event_writer import EventWriter
+    from provision.controller.rounds.reports import StackMemory
     from provision.controller.tenants import TenancyDesk
     from provision.stacks.derive import Stands, TenancyStands
     from provision.stacks.follower import Followed, StackBook

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from provision.apply.gather import gather_facts
 from provision.apply.removal import ALL_PARTS, gather_removals
 from provision.base.errors import GrapnelError
-from provision.controller.rounds import Outcome, opened
+from provision.controller.rounds.apply import Outcome, opened
 from provision.gates import GateKeeper
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.node_marks import NodeMarks
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from provision.cluster.kubernetes.cluster import KubernetesCluster
-    from provision.controller.choice import Order
-    from provision.controller.rounds import Means
+    from provision.controller.decision.choice import Order
+    from provision.controller.rounds.apply import Means
     from provision.rollout.interface.instructions import Instructions
     from provision.rollout.interface.progress import RolloutObserver
 

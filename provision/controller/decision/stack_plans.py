@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.nodes.node_view import view_of
-from provision.controller.fingerprint import Part, of_spec, part
+from provision.controller.decision.fingerprint import Part, of_spec, part
+from provision.controller.decision.outlook import Comes, outlook_of
 from provision.controller.nodes import see
-from provision.controller.outlook import Comes, outlook_of
 from provision.stacks.differences import differences_of
 from provision.stacks.membership import members
 from provision.stacks.model import Stack, Unreadable
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from provision.cluster.kubernetes.objects import Node
+    from provision.controller.decision.outlook import Moment, Outlook
     from provision.controller.nodes import SeenNode
-    from provision.controller.outlook import Moment, Outlook
     from provision.stacks.differences import Difference
     from provision.stacks.follower import Followed
     from provision.stacks.membership import Membership

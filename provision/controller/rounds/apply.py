@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from provision.apply.model import PlaybookRunner
     from provision.builds.shelf import Shelf
     from provision.cluster.kubernetes.cluster import KubernetesCluster
-    from provision.controller.choice import Order
+    from provision.controller.decision.choice import Order
     from provision.controller.nodes import SeenNode
     from provision.payload.model import Payload
     from provision.rollout.decision.prepare import Prepared

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from provision.apply.gather import gather_facts
 from provision.apply.model import Failure, Status
 from provision.base.errors import GrapnelError
-from provision.controller.rounds import Outcome, opened
+from provision.controller.rounds.apply import Outcome, opened
 from provision.gates import GateKeeper
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.cluster import NodeProblem
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.apply.model import NodeResult
-    from provision.controller.choice import Order
-    from provision.controller.rounds import Means
+    from provision.controller.decision.choice import Order
+    from provision.controller.rounds.apply import Means
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.interface.instructions import Instructions
     from provision.rollout.interface.progress import RolloutObserver

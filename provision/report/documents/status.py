@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from provision.base.printable import printable_json
-from provision.report.machine_document import (
+from provision.report.documents.machine import (
     DeclaredDocument,
     MachineDocument,
     UnknownDocument,

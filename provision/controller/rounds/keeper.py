@@ -15,7 +15,7 @@ from provision.stacks.writer import FINALIZER, read_stack, write_finalizer
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
-    from provision.controller.choice import Order
+    from provision.controller.decision.choice import Order
     from provision.stacks.follower import Followed, StackBook
 
 _ATTEMPTS: Final = 5

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.controller.stack_news import StackEvent
+    from provision.controller.publication.news import StackEvent
 
 BURST: Final = 25
 REFILL_S: Final = 30.0

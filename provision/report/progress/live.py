@@ -17,7 +17,7 @@ from rich.table import Table
 from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging, Status
 from provision.report.console import Text
-from provision.report.plain import PlainView
+from provision.report.progress.plain import PlainView
 from provision.report.terminal import (
     STATUS_STYLES,
     count,

@@ -13,8 +13,8 @@ from provision.apply.carried_out import step_of
 from provision.apply.model import Failure
 from provision.fleet.series import in_series
 from provision.node_plan import Action, Disruption
-from provision.report.alike import failed_alike, kinds_of, spelled_out
 from provision.report.console import Text
+from provision.report.planned.alike import failed_alike, kinds_of, spelled_out
 from provision.report.terminal import (
     ACTION_STYLES,
     DISRUPTION_STYLES,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Assessment
     from provision.node_plan import Item, NodePlan, Problem
-    from provision.report.alike import Kind
+    from provision.report.planned.alike import Kind
 
 Answers = Mapping[str, "Assessment | Failure"]
 INDENT = 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from provision.controller.choice import is_out_of_reach
+from provision.controller.decision.choice import is_out_of_reach
 from provision.stacks.derive import NodeIs, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from provision.controller.attempts import Attempts
-    from provision.controller.choice import Order
+    from provision.controller.decision.attempts import Attempts
+    from provision.controller.decision.choice import Order
     from provision.rollout.interface.standing import Standing
 
 NEXT = "its turn comes with the next round"

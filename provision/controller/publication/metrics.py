@@ -16,7 +16,7 @@ from provision.stacks.status import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.controller.counts import Counts, StackCounts
+    from provision.controller.publication.counts import Counts, StackCounts
 
     Labels = tuple[tuple[str, str], ...]
     Values = Callable[[Counts], Iterator[tuple[Labels, float]]]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.errors import CanceledError
 from provision.apply.model import NodeFinished, NodeResult, Note, Status
 from provision.base.errors import GrapnelError
-from provision.controller.removal import take_off
-from provision.controller.rollback import roll_back
-from provision.controller.rounds import Outcome, carry_out
+from provision.controller.rounds.apply import Outcome, carry_out
+from provision.controller.rounds.removal import take_off
+from provision.controller.rounds.rollback import roll_back
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import Phase
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from provision.cluster.kubernetes.cluster import Held
-    from provision.controller.board import Board
-    from provision.controller.choice import Order
-    from provision.controller.rounds import Means
+    from provision.controller.decision.choice import Order
+    from provision.controller.publication.board import Board
+    from provision.controller.rounds.apply import Means
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
     from provision.rollout.interface.standing import Standing

@@ -6,24 +6,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
-from provision.controller.attempts import Attempts, key_of
-from provision.controller.blockers import blockers_of
-from provision.controller.claim import has_ended
-from provision.controller.counts import StackCounts
-from provision.controller.fingerprint import of_node
+from provision.controller.decision.attempts import Attempts, key_of
+from provision.controller.decision.blockers import blockers_of
+from provision.controller.decision.claim import has_ended
+from provision.controller.decision.fingerprint import of_node
 from provision.controller.marker import Mark, Word
+from provision.controller.publication.counts import StackCounts
 from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from provision.apply.model import NodeResult
-    from provision.controller.choice import Order
-    from provision.controller.lane import Lane, Told
+    from provision.controller.decision.choice import Order
     from provision.controller.marker import Marker
     from provision.controller.nodes import NodeBook
-    from provision.controller.rounds import Outcome
-    from provision.controller.stack_news import StackKnown
+    from provision.controller.publication.news import StackKnown
+    from provision.controller.rounds.apply import Outcome
+    from provision.controller.rounds.lane import Lane, Told
 
 _NOBODY: Final = frozenset({Status.CANCELED})
 _NOT_BEGUN: Final = frozenset({Status.SKIPPED, Status.WAITING})

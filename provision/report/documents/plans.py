@@ -9,12 +9,12 @@ import msgspec
 from provision.apply.model import Failure
 from provision.base.printable import printable_json
 from provision.node_plan import shown_plan
-from provision.report.diffs import diffs_document
+from provision.report.planned.diffs import diffs_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from provision.report.plans import Answers
+    from provision.report.planned.plans import Answers
 
 SCHEMA = "grapnel.dev/plans/v1alpha1"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import GrapnelError
 from provision.base.serving import BoundedHandler, BoundedServer, Limits
-from provision.controller.metrics import render_controller
+from provision.controller.publication.metrics import render_controller
 from provision.rollout.status.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:

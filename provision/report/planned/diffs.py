@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.planner.file_changes import FileChange
-    from provision.report.plans import Answers
+    from provision.report.planned.plans import Answers
 
 LINES: Final = 60  # of one file on a terminal
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}

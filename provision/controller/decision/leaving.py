@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.attempts import key_of
-from provision.controller.choice import is_out_of_reach
+from provision.controller.decision.attempts import key_of
+from provision.controller.decision.choice import is_out_of_reach
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from provision.controller.attempts import Attempts
-    from provision.controller.choice import Order
+    from provision.controller.decision.attempts import Attempts
+    from provision.controller.decision.choice import Order
     from provision.controller.nodes import SeenNode
 
 PATIENCE_S: Final = 3600.0  # after its deletion, with nodes whose kubelet is not heard of

@@ -12,9 +12,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.choice import is_barred, is_unclaimed
-from provision.controller.claim import contradiction
-from provision.controller.fingerprint import Part, differences, of_node, of_try, part
+from provision.controller.decision.choice import is_barred, is_unclaimed
+from provision.controller.decision.claim import contradiction
+from provision.controller.decision.fingerprint import Part, differences, of_node, of_try, part
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.policy import Policy, strictest

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.controller.blockers import is_lifted, returned
+from provision.controller.decision.blockers import is_lifted, returned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from provision.controller.blockers import Blockers
+    from provision.controller.decision.blockers import Blockers
     from provision.controller.nodes import SeenNode
 
 FIRST_S: Final = 60.0

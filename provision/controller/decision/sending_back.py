@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from provision.controller.attempts import key_of
-from provision.controller.choice import is_out_of_reach
+from provision.controller.decision.attempts import key_of
+from provision.controller.decision.choice import is_out_of_reach
 
 if TYPE_CHECKING:
-    from provision.controller.attempts import Attempts
-    from provision.controller.choice import Order, Target
+    from provision.controller.decision.attempts import Attempts
+    from provision.controller.decision.choice import Order, Target
     from provision.controller.nodes import SeenNode
 
 

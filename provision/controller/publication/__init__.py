@@ -1,0 +1,1 @@
+"""Tells how stacks and the controller stand: statuses, Events, metrics, probes."""

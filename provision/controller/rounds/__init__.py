@@ -1,0 +1,1 @@
+"""Carries out rounds, and takes what they say."""

@@ -1,0 +1,1 @@
+"""Renders what is shown as JSON, each by its contract."""

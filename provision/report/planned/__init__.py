@@ -1,0 +1,1 @@
+"""Renders what would be done."""

@@ -1,0 +1,1 @@
+"""Shows what is going on, on a terminal or in a log."""

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import cluster_words
@@ -18,7 +19,7 @@ from provision.cluster.kubernetes.nodes.pod_reasons import (
     explain_pod,
     waits_for_node,
 )
-from provision.cluster.kubernetes.pods.asked import find_pod, names_of_pods, refused_in, warnings_of
+from provision.cluster.kubernetes.objects import AskedPod, Event, Pod
 from provision.cluster.kubernetes.runtime_class import read_runtime_class
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader
@@ -36,11 +37,12 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.kubernetes.nodes.pod_reasons import Answer
-    from provision.cluster.kubernetes.objects import AskedPod
     from provision.report.watching import Drawing
     from provision.rollout.status.model import FleetStatus, StackSeen
 
 _LABEL: Final = 11  # columns, as `grapnel status --node` has them
+_EVENTS: Final = 3
+_NOT_MADE: Final = "FailedCreate"  # what ReplicaSets, Jobs, StatefulSets and DaemonSets say of a pod that is refused
 T = TypeVar("T")
 
 
@@ -61,7 +63,7 @@ def explain_thing(args: argparse.Namespace) -> int:
 
 
 def _pod(api: Api, namespace: str, name: str, invocation: Invocation) -> Drawing:
-    pod = find_pod(api, namespace, name)
+    pod = _find_pod(api, namespace, name)
     if pod is None:
         raise _no_pod(api, namespace, name)
     unread: list[str] = []
@@ -72,7 +74,7 @@ def _pod(api: Api, namespace: str, name: str, invocation: Invocation) -> Drawing
     before = len(unread)
     found = _tried(lambda: read_runtime_class(api, wanted), "its RuntimeClass", unread) if wanted else None
     is_class_known = len(unread) == before
-    warnings = [] if _is_well(pod) else _tried(lambda: warnings_of(api, pod), "Events about it", unread) or []
+    warnings = [] if _is_well(pod) else _tried(lambda: _warnings_of(api, pod), "Events about it", unread) or []
     facts = PodFacts(
         pod=pod,
         candidates=() if status is None else tuple(_candidates(reader, status)),
@@ -89,8 +91,8 @@ def _pod(api: Api, namespace: str, name: str, invocation: Invocation) -> Drawing
 def _no_pod(api: Api, namespace: str, name: str) -> GrapnelError:
     """Return that there is no such pod, with what is near: another name, or why none could be made."""
     unread: list[str] = []
-    near = nearest(name, names_of_pods(api, namespace))
-    refused = _tried(lambda: refused_in(api, namespace), "why pods could not be made", unread) or ()
+    near = nearest(name, _names_of_pods(api, namespace))
+    refused = _tried(lambda: _refused_in(api, namespace), "why pods could not be made", unread) or ()
     hints = [f"did you mean {namespace}/{near}?"] if near else []
     hints += [f"pods that could not be made there: {'; '.join(refused)}"] if refused else unread
     hint = "; ".join(hints) or f"`kubectl -n {namespace} get pods` shows the names"
@@ -133,6 +135,42 @@ def _tried(ask: Callable[[], T], what: str, unread: list[str]) -> T | None:
     except (ForbiddenError, RefusedError) as error:
         unread.append(f"{what}: {error.message}")
         return None
+
+
+def _find_pod(api: Api, namespace: str, name: str) -> AskedPod | None:
+    """Return a pod, None where there is none. It is a list: that is the right that people have. Raises ClusterError."""
+    found = api.list_all(_folder(namespace, "pods"), AskedPod, selector=f"metadata.name={name}")
+    return next(iter(found), None)
+
+
+def _names_of_pods(api: Api, namespace: str) -> list[str]:
+    """Return the names of a namespace's pods. Raises ClusterError."""
+    return [each.metadata.name for each in api.list_all(_folder(namespace, "pods"), Pod)]
+
+
+def _warnings_of(api: Api, pod: AskedPod) -> list[str]:
+    """Return the last warnings about a pod, each in its newest words, the newest first. Raises ClusterError."""
+    about = f"involvedObject.uid={pod.metadata.uid},type=Warning"
+    return _newest(api, pod.metadata.namespace, about)
+
+
+def _refused_in(api: Api, namespace: str) -> list[str]:
+    """Return why pods of a namespace could not be made lately, such as for want of quota. Raises ClusterError."""
+    return _newest(api, namespace, f"reason={_NOT_MADE}", named=True)
+
+
+def _newest(api: Api, namespace: str, selector: str, *, named: bool = False) -> list[str]:
+    events = api.list_all(_folder(namespace, "events"), Event, selector=selector)
+    events.sort(key=lambda each: int(each.metadata.resource_version or 0), reverse=True)
+    told: dict[tuple[str, str], str] = {}
+    for each in events:
+        who = f"{each.involved_object.kind}/{each.involved_object.name}"
+        told.setdefault((who, each.reason), f"{who}: {each.message}" if named else f"{each.reason}: {each.message}")
+    return list(told.values())[:_EVENTS]
+
+
+def _folder(namespace: str, what: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/{what}"
 
 
 def _is_well(pod: AskedPod) -> bool:

@@ -252,7 +252,7 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
         ),
         pytest.param(
             explained(pod(runtimeClassName=""), handlers=("gpus",)),
-            ("class", "none is named: a container without one is given device nodes, and none of the driver's files"),
+            ("class", "none is named: grapnel gives the driver's files to containers of its RuntimeClass alone"),
             f"give it `runtimeClassName: gpus`{AGAIN}",
             id="no class",
         ),
@@ -289,8 +289,29 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
         pytest.param(
             explained(pod(), node(held=4), node("n2", held=4)),
             ("node", f"n1, n2: 4 of its 4 {GPU} are held by other pods, 0 free"),
-            "`grapnel explain node n1`",
+            "`grapnel explain node n1` names those pods",
             id="held",
+        ),
+        pytest.param(
+            explained(pod(), node(spec={"taints": [{"key": "grapnel.dev/not-ready", "effect": "NoExecute"}]})),
+            ("node", "n1: taint grapnel.dev/not-ready:NoExecute is not tolerated"),
+            "`grapnel explain node n1` says why",
+            id="it joins",
+        ),
+        pytest.param(
+            explained(
+                pod(), node(spec={"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]})
+            ),
+            ("node", "n1: taint node.kubernetes.io/disk-pressure:NoSchedule is not tolerated"),
+            "`kubectl describe node n1` says why",
+            id="Kubernetes has closed it",
+        ),
+        pytest.param(
+            explained(pod(), node(spec={"taints": [TAINTED]})),
+            ("node", f"n1: taint {GPU}:NoSchedule is not tolerated"),
+            f"in the pod: `tolerations: [{{key: {GPU}, operator: Exists, effect: NoSchedule}}]`, if it may be there; "
+            f"or `kubectl taint node n1 {GPU}:NoSchedule-`",
+            id="somebody has tainted it",
         ),
         pytest.param(
             explained(pod(), node(held=None)),
@@ -309,7 +330,7 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
         pytest.param(
             explained(bound({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"})),
             ("kubelet", "UnexpectedAdmissionError: Allocate failed"),
-            "`grapnel explain node n1`; then `kubectl -n team delete pod train`: whatever manages it makes another",
+            "`grapnel explain node n1` says how that is; then `kubectl -n team delete pod train`: whatever manages it makes another",
             id="the device plugin refuses",
         ),
         pytest.param(
@@ -352,7 +373,7 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
         pytest.param(
             explained(bound({"phase": "Pending"}), warnings=("FailedCreatePodSandBox: no runtime for nvidia",)),
             ("event", "FailedCreatePodSandBox: no runtime for nvidia"),
-            "`grapnel explain node n1`",
+            "`grapnel explain node n1` says how that is",
             id="an event",
         ),
         pytest.param(
@@ -399,7 +420,13 @@ def test_a_change_is_made_in_what_makes_the_pod() -> None:
 
 def test_commands_ask_the_same_cluster() -> None:
     facts = PodFacts(pod=pod(), candidates=(node(held=4),), runtime_class=NVIDIA)
-    assert explain_pod(facts, Invocation(("--context", "b"))).todo == ("`grapnel explain node n1 --context b`",)
+    assert explain_pod(facts, Invocation(("--context", "b"))).todo == (
+        "`grapnel explain node n1 --context b` names those pods",
+    )
+
+
+def test_the_words_of_the_scheduler_are_told_once() -> None:
+    assert "event" not in dict(explained(pod(), warnings=("FailedScheduling: 0/3 nodes are available",)).facts)
 
 
 def test_a_pod_that_runs_says_nothing_of_nodes() -> None:

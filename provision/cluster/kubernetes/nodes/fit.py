@@ -33,8 +33,12 @@ UNSCHEDULABLE: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoS
 _TOLD: Final = frozenset(
     {UNSCHEDULABLE.key, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"},
 )
+_KUBERNETES: Final = "node.kubernetes.io/"
+_OURS: Final = "grapnel.dev/"
 _KEEP_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 EXPLAIN: Final = "`grapnel explain node NODE`"
+_MORE: Final = f"{EXPLAIN} says why"
+_HOLDERS: Final = f"{EXPLAIN} names those pods"
 _MANY: Final = "NODE"
 
 
@@ -115,17 +119,17 @@ def _lacking(candidate: Candidate, name: str, number: int) -> Obstacle | None:
         has = only_gpus(devices_of(candidate.node.status.capacity), plugin)
         others = sorted(each for each, number in has.items() if number)
         offers = f", and offers {', '.join(others)}" if others else because
-        do = "" if status is None else EXPLAIN
+        do = "" if status is None else _MORE
         return Obstacle(f"has no {name}{offers}", do, is_final=True)
     if number > room.has:
         return Obstacle(f"has {room.has} {name}, and {number} are asked for", is_final=True)
     if number > room.gives:
         is_short = status is not None and status.situation is SHORT_OF_GPUS
         return Obstacle(
-            f"can give {room.gives} of its {room.has} {name}{because}", SHORT_OF_GPUS.todo if is_short else EXPLAIN
+            f"can give {room.gives} of its {room.has} {name}{because}", SHORT_OF_GPUS.todo if is_short else _MORE
         )
     if number > room.free:
-        return Obstacle(f"{room.held} of its {room.gives} {name} are held by other pods, {room.free} free", EXPLAIN)
+        return Obstacle(f"{room.held} of its {room.gives} {name} are held by other pods, {room.free} free", _HOLDERS)
     return None
 
 
@@ -151,11 +155,19 @@ def _taints(pod: AskedPod, candidate: Candidate) -> Iterator[Obstacle]:
         if is_told or taint.effect not in _KEEP_OFF or is_tolerated(taint, pod.spec.tolerations):
             continue
         written = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-        yield Obstacle(
-            f"taint {written} is not tolerated",
-            f"in the pod: `tolerations: [{{key: {taint.key}, operator: Exists, effect: {taint.effect}}}]`, "
-            f"if it may be there; or `kubectl taint node {_MANY} {shlex.quote(f'{taint.key}:{taint.effect}-')}`",
-        )
+        yield Obstacle(f"taint {written} is not tolerated", _help_with(taint))
+
+
+def _help_with(taint: Taint) -> str:
+    """Return what helps with a taint; those of Kubernetes and of grapnel itself go when their reason does."""
+    if taint.key.startswith(_OURS):
+        return _MORE
+    if taint.key.startswith(_KUBERNETES):
+        return f"`kubectl describe node {_MANY}` says why"
+    return (
+        f"in the pod: `tolerations: [{{key: {taint.key}, operator: Exists, effect: {taint.effect}}}]`, if it may be "
+        f"there; or `kubectl taint node {_MANY} {shlex.quote(f'{taint.key}:{taint.effect}-')}`"
+    )
 
 
 def _labels(pod: AskedPod, node: Node) -> Iterator[Obstacle]:

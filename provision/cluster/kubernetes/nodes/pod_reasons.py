@@ -29,6 +29,7 @@ _USUAL: Final = "nvidia"  # the handler where none is declared otherwise
 _HOOK: Final = "grapnel-hook"
 _NO_GPU: Final = "`grapnel apply`, if it was not applied yet; else on NODE: `journalctl -u grapnel-node`"
 _FULL: Final = "all of it is taken: `kubectl get pods -A --field-selector spec.nodeName={quoted}` shows by whom"
+_SCHEDULER: Final = "FailedScheduling"  # an Event of what the condition PodScheduled says
 _BEGINS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -104,7 +105,7 @@ def explain_pod(facts: PodFacts, invocation: Invocation = BARE) -> Answer:
         said += _unscheduled(facts, asked, invocation)
     else:
         said += _bound(facts, asked, invocation)
-    said += [Said("event", each) for each in facts.warnings]
+    said += [Said("event", each) for each in facts.warnings if not each.startswith(_SCHEDULER)]
     said += [Said("not known", each) for each in facts.unread]
     todo = dict.fromkeys(each.do for each in said if each.do)
     head = f"{facts.pod.metadata.namespace}/{facts.pod.metadata.name}: {_state(facts.pod)}"
@@ -146,7 +147,7 @@ def _class(facts: PodFacts, invocation: Invocation) -> Iterator[Said]:
     name, wanted = pod.spec.runtime_class_name, next(iter(handlers), _USUAL)
     do = f"give it `runtimeClassName: {wanted}`{_made_again(pod)}"
     if not name:
-        text = "none is named: a container without one is given device nodes, and none of the driver's files"
+        text = "none is named: grapnel gives the driver's files to containers of its RuntimeClass alone"
         yield Said("class", text, do)
     elif not facts.is_class_known:
         yield Said("class", name)
@@ -191,13 +192,13 @@ def _unscheduled(facts: PodFacts, asked: Mapping[str, int], invocation: Invocati
 
 
 def _complete(obstacle: Obstacle, names: Sequence[str], invocation: Invocation) -> str:
-    return invocation.complete(obstacle.do, names[:1] if obstacle.do == EXPLAIN else names)
+    return invocation.complete(obstacle.do, names[:1] if obstacle.do.startswith(EXPLAIN) else names)
 
 
 def _bound(facts: PodFacts, asked: Mapping[str, int], invocation: Invocation) -> Iterator[Said]:
     """Yield what a pod has on its node, or what its kubelet and its containers say of themselves."""
     pod, node = facts.pod, facts.pod.spec.node_name
-    here, there = invocation.complete(EXPLAIN, [node]), _quoted(pod)
+    here, there = invocation.complete(f"{EXPLAIN} says how that is", [node]), _quoted(pod)
     if pod.status.reason or pod.status.message:
         said = ": ".join(each for each in (pod.status.reason, pod.status.message) if each)
         again = f"`kubectl -n {there.namespace} delete pod {there.name}`: whatever manages it makes another"

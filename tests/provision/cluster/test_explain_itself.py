@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.machine.errors import CommandError
 from provision.cli import main
 from provision.cluster.kubernetes.nodes.marks import UPGRADE
 from provision.cluster.record import encode_record
@@ -153,3 +154,22 @@ def test_who_may_not_look_at_nodes_is_told_so(stage: Stage, explain: Explain, tm
     assert "asks       1 nvidia.com/gpu" in told
     assert "nodes: system:serviceaccount:default:pods-alone may not list nodes" in told
     assert "Events about it: system:serviceaccount:default:pods-alone may not list events" in told
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        pytest.param({"runtimeClassName": "gone"}, 'RuntimeClass "gone" not found', id="a class that is not there"),
+        pytest.param(
+            {"containers": [{"name": "main", "image": "x", "resources": {"requests": {GPU: "1"}}}]},
+            "Limit must be set",
+            id="requests alone",
+        ),
+    ],
+)
+def test_the_page_has_the_words_of_the_api_server_that_makes_no_such_pod(
+    stage: Stage, spec: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(CommandError) as refused:
+        make_pod(stage, "refused", "1", **spec)
+    assert words in str(refused.value.hint)

@@ -71,7 +71,7 @@ def node(  # noqa: PLR0913 - what a table varies
         name=name,
         situation=situation,
         record=record,
-        reported=Reported(users=users, gpu_trouble=more.pop("trouble", "")),
+        reported=Reported(users=users, gpu_trouble=more.pop("trouble", ""), unasked=more.pop("unasked", "")),
         **more,
     )
     return Candidate(msgspec.convert(whole, Node), status)
@@ -245,6 +245,12 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
             id="asks for something else than what is declared",
         ),
         pytest.param(
+            explained(pod(containers=[{"name": name, "resources": {"limits": {GPU: "1"}}} for name in "ab"])),
+            ("asks", f"2 {GPU} of one node, all containers together"),
+            "",
+            id="two containers",
+        ),
+        pytest.param(
             explained(pod("", resourceClaims=[{"name": "gpu"}])),
             ("asks", "by resource claims: gpu"),
             "`kubectl -n team describe resourceclaims` says what became of them",
@@ -314,8 +320,8 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
             id="somebody has tainted it",
         ),
         pytest.param(
-            explained(pod(), node(held=None)),
-            ("not known", "what other pods hold on them"),
+            explained(pod(), node(held=None, unasked="eve may not list pods")),
+            ("not known", "what other pods hold on nodes: eve may not list pods"),
             "",
             id="held by nobody knows whom",
         ),
@@ -330,7 +336,8 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
         pytest.param(
             explained(bound({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"})),
             ("kubelet", "UnexpectedAdmissionError: Allocate failed"),
-            "`grapnel explain node n1` says how that is; then `kubectl -n team delete pod train`: whatever manages it makes another",
+            "`grapnel explain node n1` says how that is; then `kubectl -n team delete pod train`: whatever manages it "
+            "makes another",
             id="the device plugin refuses",
         ),
         pytest.param(

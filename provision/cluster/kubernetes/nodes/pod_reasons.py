@@ -124,10 +124,13 @@ def _state(pod: AskedPod) -> str:
 
 
 def _asks(facts: PodFacts, asked: Mapping[str, int], *, has_gpu: bool) -> Iterator[Said]:
-    pod = facts.pod
+    pod, asking = facts.pod, 0
     for each in (*pod.spec.containers, *pod.spec.init_containers):
         if told := {name: number for name, number in _devices(each).items() if number and name in asked}:
+            asking += 1
             yield Said("asks", f"{_numbers(told)}, container {each.name}")
+    if asking > 1:
+        yield Said("asks", f"{_numbers(asked)} of one node, all containers together")
     if pod.spec.resource_claims:
         claims = ", ".join(each.name for each in pod.spec.resource_claims)
         command = f"`kubectl -n {shlex.quote(pod.metadata.namespace)} describe resourceclaims`"
@@ -187,8 +190,16 @@ def _unscheduled(facts: PodFacts, asked: Mapping[str, int], invocation: Invocati
         yield Said("node", f"{_named(names)}: {why or 'nothing that is looked at here is in the way'}", do)
     if rest := sum(len(names) for names, _ in groups[GROUPS_SHOWN:]):
         yield Said("node", f"and {rest} more, for other reasons")
-    if any(each.room(name).held is None for each in facts.candidates for name in asked if each.room(name).has):
-        yield Said("not known", "what other pods hold on them")
+    yield from _holders(facts.candidates, asked)
+
+
+def _holders(candidates: Sequence[Candidate], asked: Mapping[str, int]) -> Iterator[Said]:
+    """Yield that nobody could ask which pods hold devices, and why, where that is so of a node that has any."""
+    for each in candidates:
+        if any(room.has and room.held is None for room in map(each.room, asked)):
+            why = each.status.reported.unasked if each.status is not None and each.status.reported is not None else ""
+            yield Said("not known", f"what other pods hold on nodes{f': {why}' if why else ''}")
+            return
 
 
 def _complete(obstacle: Obstacle, names: Sequence[str], invocation: Invocation) -> str:

@@ -94,6 +94,11 @@ class KubernetesReader:
         self._known = {node.metadata.name: node for node in nodes}
         return self._seen(*lease)
 
+    @property
+    def known(self) -> Mapping[str, Node]:
+        """The Nodes that were seen last, all of them, by their own names."""
+        return self._known
+
     def look_at_lease(self) -> Seen:
         """Return who is at work and what that engine says, by the names of Nodes; and who leads."""
         lease, complaint = self._lease()

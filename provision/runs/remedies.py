@@ -32,7 +32,7 @@ _MOST_NODES: Final = 20  # in a command; where more are in the same trouble it i
 _FAILED: Final = f"mend what is reported, {_AGAIN}"
 _NODE: Final = "NODE"
 _BY_LIMIT: Final = frozenset({"apply", "plan"})  # the others name their nodes, or are for all of them
-_COMPLETED: Final = _BY_LIMIT | {"abandon", "reboot", "resume", "retry", "rollback", "skip"}
+_COMPLETED: Final = _BY_LIMIT | {"abandon", "explain", "reboot", "resume", "retry", "rollback", "skip"}
 _OFFERED: Final = re.compile(r"`grapnel ([a-z]+)([^`]*)`")
 
 

@@ -97,6 +97,7 @@ def _seen(thing: StackObject, stack: Stack | Unreadable, owned: Mapping[str, tup
         declared=stack.spec.driver if isinstance(stack, Stack) and not stack.is_going else None,
         exposure=_exposure(status),
         plugin=stack.spec.plugin if isinstance(stack, Stack) and not stack.is_going else None,
+        handlers=stack.spec.runtime.handlers if isinstance(stack, Stack) and stack.spec.runtime.enabled else (),
     )
 
 

@@ -1,7 +1,8 @@
 """Renders `grapnel explain`: what a key of the declaration means, from its schema; and `grapnel check --explain`.
 
 The latter is every value, who set it, what that overrode, and what is derived later: with a node, its own table;
-without one, a table for each set of nodes that the levels treat alike.
+without one, a table for each set of nodes that the levels treat alike. What `grapnel explain` says of a pod or a node
+of a cluster is in `provision.cli.look.explain_gpus`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from provision.fleet.model import Fleet, FleetNode, Origin
 
 SCHEMA: Final = "grapnel.dev/explain/v1alpha1"
+NEEDS_NAME: Final = frozenset({"pod"})  # `node` alone is a section of the declaration
 _HEAD: Final = ("KEY", "VALUE", "SET BY", "INSTEAD OF")
 _PLAIN: Final = re.compile(r"[A-Za-z/][^\s:#,\[\]{}]*\Z")
 _WIDEST: Final = 60  # of a text: a key in armor has thousands of characters
@@ -53,7 +55,11 @@ _LIMITS: Final = {
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what a key means, with the keys below it; without one, the sections."""
+    """Print what a key means, with the keys below it; without one, the sections. With a name: of a pod, or a node."""
+    if args.name is not None or args.key in NEEDS_NAME:
+        from provision.cli.look.explain_gpus import explain_thing  # noqa: PLC0415 - start-up time: the client costs a second
+
+        return explain_thing(args)
     print(explain_key(args.key), end="")
     return ExitCode.DONE
 

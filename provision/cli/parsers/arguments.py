@@ -13,6 +13,7 @@ from provision.cli.parsers.options import (
     bundle_argument,
     cluster_arguments,
     common_arguments,
+    connection_arguments,
     debug_argument,
     force_argument,
     inventory_argument,
@@ -94,7 +95,11 @@ def _check(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("key", nargs="?", default="", metavar="KEY", help="such as driver.version (default: sections)")
+    key = "such as driver.version (default: sections); `pod` and `node`, followed by a name, are things of a cluster"
+    parser.add_argument("key", nargs="?", default="", metavar="KEY", help=key)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of a pod, as NAMESPACE/NAME, or of a node")
+    connection_arguments(parser)
+    parser.set_defaults(no_cluster=False)
     debug_argument(parser)
 
 

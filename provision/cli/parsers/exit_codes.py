@@ -41,7 +41,10 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.FAILED: "not written; with --from-inventory also: a node could not be looked at",
     },
     "check": {ExitCode.DONE: "no error; there may be warnings", ExitCode.FAILED: "errors were found"},
-    "explain": {ExitCode.DONE: "shown", ExitCode.FAILED: "there is no such key"},
+    "explain": {
+        ExitCode.DONE: "shown",
+        ExitCode.FAILED: "there is no such key, pod or node, or it could not be looked at",
+    },
     "plan": {
         ExitCode.DONE: "every node has a plan",
         ExitCode.FAILED: "a node has none, or its plan is refused",

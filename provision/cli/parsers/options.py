@@ -98,8 +98,8 @@ def force_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--kubeconfig`, `--context` and `--no-cluster`; `open_scope` reads them."""
+def connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--kubeconfig` and `--context`."""
     parser.add_argument(
         "--kubeconfig",
         type=Path,
@@ -107,6 +107,11 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
         help="kubeconfig of the nodes' cluster (default: $KUBECONFIG, ~/.kube/config)",
     )
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+
+
+def cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--kubeconfig`, `--context` and `--no-cluster`; `open_scope` reads them."""
+    connection_arguments(parser)
     parser.add_argument(
         "--no-cluster",
         action="store_true",

@@ -14,7 +14,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "declare": {
         "init": "write a declaration: every key with its default, or what machines are already",
         "check": "report everything that is wrong with the declaration",
-        "explain": "say what a key of the declaration means: its type, default and allowed values",
+        "explain": "say what a key of the declaration means, and why a pod or a node has the GPUs that it has",
     },
     "look ahead": {
         "plan": "show what apply would change on each node",

@@ -196,23 +196,34 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     volumes: tuple[Volume, ...] = ()
 
 
+class Waiting(_Object, frozen=True, kw_only=True):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
 class Terminated(_Object, frozen=True, kw_only=True):
     """How a container ended."""
 
     exit_code: int = 0
+    reason: str = ""
+    message: str = ""
 
 
 class ContainerState(_Object, frozen=True, kw_only=True):
-    """``terminated`` is set when the container has ended."""
+    """``terminated`` is set when the container has ended, ``waiting`` before it runs."""
 
     terminated: Terminated | None = None
+    waiting: Waiting | None = None
 
 
 class ContainerStatus(_Object, frozen=True, kw_only=True):
-    """How a container stands."""
+    """How a container stands, and how it stood before it was started again."""
 
     name: str
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class ResourceClaimStatus(_Object, frozen=True, kw_only=True):
@@ -249,6 +260,74 @@ class LabelSelector(_Object, frozen=True, kw_only=True):
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class NodeSelectorTerm(_Object, frozen=True, kw_only=True):
+    """Selects Nodes that meet all of it; ``operator`` may be Gt or Lt, too, ``match_fields`` knows the name alone."""
+
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
+
+
+class NodeSelector(_Object, frozen=True, kw_only=True):
+    """Selects Nodes that meet one of its terms."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(
+    _Object, frozen=True, kw_only=True, rename={"required": "requiredDuringSchedulingIgnoredDuringExecution"}
+):
+    """Which Nodes a pod has to be on; what it would only like is not looked at."""
+
+    required: NodeSelector | None = None
+
+
+class Affinity(_Object, frozen=True, kw_only=True):
+    """Where a pod wants to be."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class AskedPodSpec(PodSpec, frozen=True, kw_only=True):
+    """The same, with what decides which node the pod is bound to."""
+
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    scheduler_name: str = ""
+
+
+class AskedPodStatus(PodStatus, frozen=True, kw_only=True):
+    """The same, with what scheduler and kubelet say of the pod."""
+
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+class AskedPod(_Object, frozen=True, kw_only=True):
+    """A pod that somebody asks about: more of it is read than of those that are listed by the thousand."""
+
+    metadata: Metadata
+    spec: AskedPodSpec
+    status: AskedPodStatus = AskedPodStatus()
+
+
+class Involved(_Object, frozen=True, kw_only=True):
+    """What an Event is about."""
+
+    kind: str = ""
+    name: str = ""
+
+
+class Event(_Object, frozen=True, kw_only=True):
+    """What a part of the cluster has said of an object lately."""
+
+    metadata: Metadata
+    involved_object: Involved = Involved()
+    reason: str = ""
+    message: str = ""
 
 
 class DisruptionBudgetSpec(_Object, frozen=True, kw_only=True):

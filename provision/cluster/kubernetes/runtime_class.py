@@ -43,7 +43,7 @@ def ensure_runtime_class(api: Api, name: str, handler: str) -> bool:
 
 def has_runtime_class(api: Api, name: str, handler: str) -> bool:
     """Return whether there is one of that name. Raises RuntimeClassError when it has another handler."""
-    found = _read(api, name)
+    found = read_runtime_class(api, name)
     if found is None:
         return False
     if found.handler != handler:
@@ -57,7 +57,7 @@ def has_runtime_class(api: Api, name: str, handler: str) -> bool:
 
 def why_it_stays(api: Api, name: str) -> str | None:
     """Return why the RuntimeClass has to stay, empty where it may go, and None where there is none."""
-    found = _read(api, name)
+    found = read_runtime_class(api, name)
     return None if found is None else _why(api, found)
 
 
@@ -66,7 +66,7 @@ def remove_runtime_class(api: Api, acting: Api, name: str) -> str:
 
     A pod that is made at this moment and names it is refused by Kubernetes, as every later one.
     """
-    found = _read(api, name)
+    found = read_runtime_class(api, name)
     if found is None:
         return ""
     if reason := _why(api, found):
@@ -95,7 +95,8 @@ def _why(api: Api, found: RuntimeClass) -> str:
     return f"pods name it: {named}{more}"
 
 
-def _read(api: Api, name: str) -> RuntimeClass | None:
+def read_runtime_class(api: Api, name: str) -> RuntimeClass | None:
+    """Return a RuntimeClass, None where there is none. Raises ClusterError."""
     try:
         return api.call(Request(method="GET", path=_path(name)), RuntimeClass, expected=(NOT_FOUND,))
     except StatusError:

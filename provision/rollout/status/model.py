@@ -46,8 +46,8 @@ class StackSeen:
     ``state`` is empty where no controller has looked at it yet, and what is said ``is_outdated`` where it is about an
     earlier declaration. ``nodes`` are numbers by how nodes stand, and ``total``; ``troubles`` name some of the nodes.
     ``owned`` are the Nodes that it selects and no other stack does, ``declared`` and ``plugin`` are the driver and the
-    node daemon that they are to have. ``exposure`` says that the controller runs on one of its nodes, empty where it
-    does not.
+    node daemon that they are to have, ``handlers`` the RuntimeClasses of their pods. ``exposure`` says that the
+    controller runs on one of its nodes, empty where it does not.
     """
 
     name: str
@@ -61,6 +61,7 @@ class StackSeen:
     declared: Driver | None = None
     exposure: str = ""
     plugin: Plugin | None = None
+    handlers: tuple[str, ...] = ()
 
     @property
     def progress(self) -> str:

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from provision.cli import main
-from provision.cli.declare.explain import explain_key
+from provision.cli.declare.explain import NEEDS_NAME, explain_key
 from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 def leaves(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -73,3 +74,35 @@ def test_an_unknown_key_is_told_with_the_nearest(key: str, near: str, capsys: py
     told = capsys.readouterr().err
     assert f"the declaration has no key '{key}'" in told
     assert near in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["pod"], "which pod?", id="no pod"),
+        pytest.param(["pod", "train"], "which pod?", id="no namespace"),
+        pytest.param(["pod", "team/"], "which pod?", id="no name"),
+        pytest.param(["driver", "n1"], "'n1' is of no use behind a key", id="a name behind a key"),
+    ],
+)
+def test_a_thing_of_a_cluster_is_named_in_full(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_no_key_is_called_as_what_takes_a_name_and_a_node_without_one_is_a_section(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert NEEDS_NAME.isdisjoint(msgspec.to_builtins(StackSpec()))
+    assert main(["explain", "node"]) == 0
+    assert capsys.readouterr().out.startswith("spec.node: a mapping\n")
+
+
+def test_without_a_cluster_nobody_can_be_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["explain", "node", "n1"]) == 1
+    assert "there is no cluster to ask" in capsys.readouterr().err

@@ -52,3 +52,19 @@ def test_where_the_controller_runs_is_read_from_the_condition(
 ) -> None:
     (found,), complaint = see_stacks(Api(Server(*conditions)), {})
     assert (found.exposure, complaint) == (exposure, "")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "handlers"),
+    [
+        pytest.param({"handler": "gpus", "handlerAliases": ["nvidia"]}, ("gpus", "nvidia"), id="all of its names"),
+        pytest.param({"enabled": False}, (), id="engines are left alone"),
+    ],
+)
+def test_the_runtime_classes_of_its_pods_are_those_that_it_declares(
+    runtime: dict[str, object], handlers: tuple[str, ...]
+) -> None:
+    server = Server()
+    server.item["spec"] = {**server.item["spec"], "runtime": runtime}
+    (found,), _ = see_stacks(Api(server), {})
+    assert found.handlers == handlers

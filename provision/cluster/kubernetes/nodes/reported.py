@@ -49,8 +49,8 @@ def reported_of(node: Node, record: Record | None, now: datetime) -> Reported:
         engine=_word(info.container_runtime_version).replace("://", " "),
         daemon=daemon,
         said=said,
-        offered=_devices(node.status.allocatable) if node.is_ready else None,
-        capacity=_devices(node.status.capacity),
+        offered=devices_of(node.status.allocatable) if node.is_ready else None,
+        capacity=devices_of(node.status.capacity),
     )
     if (
         driver is None
@@ -81,11 +81,20 @@ def users_of(pods: Iterable[Pod]) -> tuple[User, ...]:
         )
         devices: Counter[str] = Counter()
         for container in staying:
-            devices.update(_devices({**container.resources.requests, **container.resources.limits}))
+            devices.update(devices_of({**container.resources.requests, **container.resources.limits}))
         if +devices and pod.status.phase not in FINISHED:
             name = printable(f"{pod.metadata.namespace}/{pod.metadata.name}", limit=_LONGEST)
             found.append(User(name, dict(+devices)))
     return tuple(sorted(found, key=lambda user: user.pod))
+
+
+def devices_of(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Return the numbers of devices by resource: what is not Kubernetes' own, and has a domain."""
+    return {
+        printable(name, limit=128): int(text)
+        for name, text in quantities.items()
+        if "/" in name and _KUBERNETES not in name and _NUMBER.fullmatch(text)
+    }
 
 
 def _daemon(said: datetime | None, heard: datetime | None, now: datetime) -> Daemon:
@@ -117,15 +126,6 @@ def _with_drift(quiet: Reported, said: Condition | None) -> Reported:
     drift = _DRIFTS.get(said.status, Drift.NOT_KNOWN)
     words = "" if drift is Drift.NONE else printable(said.message, limit=_LONGEST)
     return replace(quiet, drift=drift, drift_words=words)
-
-
-def _devices(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Return the numbers of devices by resource: what is not Kubernetes' own, and has a domain."""
-    return {
-        printable(name, limit=128): int(text)
-        for name, text in quantities.items()
-        if "/" in name and _KUBERNETES not in name and _NUMBER.fullmatch(text)
-    }
 
 
 def _word(text: str) -> str:

@@ -64,9 +64,9 @@ def open_events(server: PageServer, extra: str = "", source: str = "127.0.0.1") 
     return connection
 
 
-def answering() -> list[threading.Thread]:
-    """Return the threads that answer somebody."""
-    return [each for each in threading.enumerate() if "process_request_thread" in each.name]
+def answering() -> set[threading.Thread]:
+    """Return the threads that answer somebody; those of servers of other tests may be among them for a while."""
+    return {each for each in threading.enumerate() if "process_request_thread" in each.name}
 
 
 def is_ended(client: socket.socket, drip: bytes = b"") -> bool:

@@ -12,6 +12,8 @@ from tasks.suites import (
     FUZZ_S,
     MODEL_RUNS,
     check_stages,
+    cluster_stages,
+    demo_stages,
     e2e_stage,
     fuzz_stage,
     lab_stages,
@@ -21,6 +23,7 @@ from tasks.suites import (
     pytest_stage,
     quick_stage,
     test_stages,
+    tree_stage,
 )
 
 if TYPE_CHECKING:
@@ -108,14 +111,15 @@ def molecule(session: Session) -> None:
 
 def demo(session: Session) -> None:
     """Set everything up and run the main job where a person can watch it."""
-    session.environment()
-    session.prepare(lab_stages(session, with_go=False))
+    session.environment(tree_stage("trixie"))
+    session.prepare(demo_stages(session))
     session.show(session.python("demo", "-m", "lab.demo"))
 
 
 def cluster(session: Session) -> None:
     """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration."""
-    lab(session)
+    session.environment()
+    session.prepare(cluster_stages(session))
     session.show(session.python("cluster", "-m", "lab", "cluster", "up"))
     folder = os.environ.get("FOLDER", "")
     where = ("--folder", folder) if folder else ()

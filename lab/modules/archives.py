@@ -69,11 +69,11 @@ def archive(version: str, flavour: str, kernel: str) -> Path:
 
     ``PackageError`` if no suite's builder nodes run that kernel, or its folder has no such module package.
     """
-    suites = [name for name in trees.SUITES if kernel_release(name) == kernel]
-    if not suites:
+    suite = next((name for name in trees.SUITES if kernel_release(name) == kernel), None)
+    if suite is None:
         known = ", ".join(f"{kernel_release(name)} ({name})" for name in trees.SUITES)
         raise PackageError(f"no lab node runs kernel {kernel}", hint=f"kernels: {known}")
-    return ensure(Archive(suites[0], version, flavour))
+    return ensure(Archive(suite, version, flavour))
 
 
 def ensure(wanted: Archive) -> Path:

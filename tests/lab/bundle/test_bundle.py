@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.bundle import Bundle
+from lab.bundle import Bundle, install
 from lab.bundle.folder import Package
 from lab.bundle.repository import publish
 from lab.machine.errors import PackageError
@@ -84,3 +84,9 @@ def test_the_signature_holds_until_a_byte_changes(bundle: Bundle, tmp_path: Path
     changed = tmp_path / "InRelease"
     changed.write_text(signed.read_text().replace("grapnel-lab", "grapnel-lob", 1))
     assert subprocess.run([*verify, changed], capture_output=True, check=False).returncode != 0
+
+
+def test_an_initramfs_has_no_modules_to_pack(tmp_path: Path) -> None:
+    install.keep_initramfs_small(tmp_path)
+
+    assert (tmp_path / "etc/initramfs-tools/conf.d/lab").read_text() == "MODULES=list\n"

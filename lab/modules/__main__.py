@@ -11,10 +11,11 @@ from lab.modules.archives import ARCHIVES, ensure
 def main() -> int:
     """Print the path of each archive, or of those for the kernel of a suite, of one version."""
     words = tuple(sys.argv[1:])
+    niceness = 0 if words[1:] else 19  # a single one is waited for
     try:
         for wanted in ARCHIVES:
             if words == (wanted.suite, wanted.version)[: len(words)]:
-                print(ensure(wanted), flush=True)
+                print(ensure(wanted, niceness=niceness), flush=True)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1

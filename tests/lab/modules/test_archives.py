@@ -89,15 +89,15 @@ def test_suites_after_the_one_with_that_kernel_are_not_fetched(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("words", "built"),
     [
-        ([], ["trixie 550.163.01", "trixie 535.309.01", "bookworm 535.309.01"]),
-        (["trixie"], ["trixie 550.163.01", "trixie 535.309.01"]),
-        (["trixie", "550.163.01"], ["trixie 550.163.01"]),
+        ([], ["trixie 550.163.01 19", "trixie 535.309.01 19", "bookworm 535.309.01 19"]),
+        (["trixie"], ["trixie 550.163.01 19", "trixie 535.309.01 19"]),
+        (["trixie", "550.163.01"], ["trixie 550.163.01 0"]),
     ],
 )
-def test_archives_are_built_by_suite_and_version(
+def test_archives_are_built_by_suite_and_version_and_a_single_one_without_delay(
     words: list[str], built: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "ensure", lambda wanted: f"{wanted.suite} {wanted.version}")
+    monkeypatch.setattr(command, "ensure", lambda wanted, niceness: f"{wanted.suite} {wanted.version} {niceness}")
     monkeypatch.setattr(sys, "argv", ["lab.modules", *words])
 
     assert command.main() == 0

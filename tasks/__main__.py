@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from lab.bundle import FOR_DEMO
 from tasks.errors import TaskError
 from tasks.session import Session
 from tasks.suites import (
@@ -111,6 +112,7 @@ def molecule(session: Session) -> None:
 
 def demo(session: Session) -> None:
     """Set everything up and run the main job where a person can watch it."""
+    os.environ[FOR_DEMO] = "1"
     session.environment(tree_stage("trixie"))
     session.prepare(demo_stages(session))
     session.show(session.python("demo", "-m", "lab.demo"))

@@ -58,7 +58,7 @@ def hurry(root: Path, makefile: Path) -> None:
     text = makefile.read_text()
     makefile.write_text(text.replace("NV_CONFTEST_CFLAGS =\n", "NV_CONFTEST_CFLAGS :=\n"))
     (root / "etc/dkms/framework.conf.d").mkdir(parents=True, exist_ok=True)
-    (root / "etc/dkms/framework.conf.d/quick.conf").write_text('compress_xz_opts="--check=crc32 -0"\n')
+    (root / "etc/dkms/framework.conf.d/quick.conf").write_text('compress_xz_opts="--check=crc32 -0 -T0"\n')
 
 
 def _correct(root: Path, config: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from lab.bundle import FOR_DEMO
+from lab.machine.folders import cache_dir
 from tasks.errors import TaskError
 from tasks.session import Session
 from tasks.suites import (
@@ -113,6 +114,7 @@ def molecule(session: Session) -> None:
 def demo(session: Session) -> None:
     """Set everything up and run the main job where a person can watch it."""
     os.environ[FOR_DEMO] = "1"
+    _announce(session, "modules", "four minutes, most of them for a kernel module of the driver")
     session.environment(tree_stage("trixie"))
     session.prepare(demo_stages(session))
     session.show(session.python("demo", "-m", "lab.demo"))
@@ -120,6 +122,7 @@ def demo(session: Session) -> None:
 
 def cluster(session: Session) -> None:
     """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration."""
+    _announce(session, "golang", "ten minutes, most of them for Kubernetes")
     session.environment()
     session.prepare(cluster_stages(session))
     session.show(session.python("cluster", "-m", "lab", "cluster", "up"))
@@ -132,6 +135,12 @@ def bench(session: Session) -> None:
     """Print the figures of every benchmark with their floors beside them."""
     lab(session)
     session.show(session.python("benchmarks", "-m", "bench"))
+
+
+def _announce(session: Session, built: str, what: str) -> None:
+    """Say how long a first run takes, which is one without this folder of what is built."""
+    if not (cache_dir() / built).is_dir():
+        session.progress.say(f"for the first time, on two cores: {what}")
 
 
 VERBS: dict[str, Callable[[Session], None]] = {

@@ -93,7 +93,7 @@ def show(screen: Screen, site: Site, compiling: subprocess.Popen[str]) -> None:
     screen.heading("what would change, and why (nothing is changed yet)")
     screen.run("grapnel", "plan", "-i", "inventory.yaml")
     screen.heading(f"the kernel module of {VERSION}, which Debian's dkms builds for this kernel, is handed over")
-    hand_over_module(screen, node, compiled(screen, compiling))
+    hand_over_module(screen, node, compiling)
     screen.heading("stage it: packages and module are on the node and checked, nothing is touched")
     screen.run("grapnel", "stage", "-i", "inventory.yaml")
     with Kubelet(node.root / "var/lib/kubelet") as kubelet:
@@ -104,18 +104,10 @@ def show(screen: Screen, site: Site, compiling: subprocess.Popen[str]) -> None:
         containers(screen, node, kubelet)
 
 
-def compiled(screen: Screen, compiling: subprocess.Popen[str]) -> Path:
-    """Return the archive of the kernel module once it is compiled; say that it is waited for, unless it was there."""
+def hand_over_module(screen: Screen, node: Node, compiling: subprocess.Popen[str]) -> None:
+    """Give the node the module that its plan needs, as a bundle would, once it is compiled."""
     if compiling.poll() is None:
         screen.show(f"dkms compiles it since the demo began, once: {COMPILING} on two cores; what follows waits for it")
-    said, _ = compiling.communicate()
-    if compiling.returncode:
-        raise DemoFailed(f"{' '.join(COMPILE[1:])} ended with {compiling.returncode}")
-    return Path(said.strip())
-
-
-def hand_over_module(screen: Screen, node: Node, archive: Path) -> None:
-    """Give the node the module that its plan needs, as a bundle would."""
     argv = ["grapnel", "plan", "-i", "inventory.yaml", "--json"]
     done = subprocess.run(
         argv, cwd=screen.folder, env=dict(screen.environment), stdout=subprocess.PIPE, text=True, check=False
@@ -124,6 +116,10 @@ def hand_over_module(screen: Screen, node: Node, archive: Path) -> None:
         raise DemoFailed(f"{' '.join(argv)} ended with {done.returncode}")
     items = json.loads(done.stdout)["plans"][0]["items"]
     change = next(str(item["to"]) for item in items if item["action"] == "stage")
+    said, _ = compiling.communicate()
+    if compiling.returncode:
+        raise DemoFailed(f"{' '.join(COMPILE[1:])} ended with {compiling.returncode}")
+    archive = Path(said.strip())
     modules.hand_over(node, change, archive)
     screen.show(f"{archive.name}: {archive.stat().st_size >> 20} MiB, for driver change {change}")
 

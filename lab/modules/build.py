@@ -52,7 +52,7 @@ def main(config_path: str) -> int:
 def hurry(root: Path, makefile: Path) -> None:
     """Spare half of the time: what is compiled stays the same.
 
-    The sources ask the compiler for its options anew for each of their 400 checks of the kernel, one after the other;
+    The sources ask the compiler for its options anew for each of their 300 checks of the kernel, one after the other;
     the archive is unpacked again at once, so that it needs no good compression.
     """
     text = makefile.read_text()

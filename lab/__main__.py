@@ -50,6 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, verb, text in (
         ("tree", tree, "build a suite's base tree unless the cache has it"),
         ("bundle", package_folder, "download a suite's package folder unless the cache has it"),
+        ("layer", builder_layer, "install what a suite's builder nodes compile with unless the cache has it"),
     ):
         added = verbs.add_parser(name, help=text)
         added.add_argument("suite", choices=sorted(SUITES))
@@ -216,6 +217,11 @@ def tree(options: argparse.Namespace) -> None:
 def package_folder(options: argparse.Namespace) -> None:
     """Build a package folder."""
     print(bundle.ensure(options.suite).folder)
+
+
+def builder_layer(options: argparse.Namespace) -> None:
+    """Build the layer of nodes with dkms, compiler and headers."""
+    print(bundle.ensure_layer(options.suite, bundle.BUILDER_PACKAGES))
 
 
 def package_sources(options: argparse.Namespace) -> None:

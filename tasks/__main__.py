@@ -6,12 +6,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from lab.bundle import FOR_DEMO
+from lab.machine.folders import cache_dir
 from tasks.errors import TaskError
 from tasks.session import Session
 from tasks.suites import (
     FUZZ_S,
     MODEL_RUNS,
     check_stages,
+    cluster_stages,
+    demo_stages,
     e2e_stage,
     fuzz_stage,
     lab_stages,
@@ -21,6 +25,7 @@ from tasks.suites import (
     pytest_stage,
     quick_stage,
     test_stages,
+    tree_stage,
 )
 
 if TYPE_CHECKING:
@@ -108,14 +113,18 @@ def molecule(session: Session) -> None:
 
 def demo(session: Session) -> None:
     """Set everything up and run the main job where a person can watch it."""
-    session.environment()
-    session.prepare(lab_stages(session, with_go=False))
+    os.environ[FOR_DEMO] = "1"
+    _announce(session, "modules", "four to six minutes, most of them for a kernel module of the driver")
+    session.environment(tree_stage("trixie"))
+    session.prepare(demo_stages(session))
     session.show(session.python("demo", "-m", "lab.demo"))
 
 
 def cluster(session: Session) -> None:
     """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration."""
-    lab(session)
+    _announce(session, "golang", "ten minutes, most of them for Kubernetes")
+    session.environment()
+    session.prepare(cluster_stages(session))
     session.show(session.python("cluster", "-m", "lab", "cluster", "up"))
     folder = os.environ.get("FOLDER", "")
     where = ("--folder", folder) if folder else ()
@@ -126,6 +135,12 @@ def bench(session: Session) -> None:
     """Print the figures of every benchmark with their floors beside them."""
     lab(session)
     session.show(session.python("benchmarks", "-m", "bench"))
+
+
+def _announce(session: Session, built: str, what: str) -> None:
+    """Say how long a first run takes, which is one without this folder of what is built."""
+    if not (cache_dir() / built).is_dir():
+        session.progress.say(f"for the first time, on two cores: {what}")
 
 
 VERBS: dict[str, Callable[[Session], None]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from tasks.environment import make_environment
 from tasks.errors import StageError
 from tasks.host import install_packages, require_machine
 from tasks.progress import Progress
-from tasks.stage import Stage, render_table, require, run_stages
+from tasks.stage import Stage, plain_python, render_table, require, run_stages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +28,13 @@ class Session:
         self.progress = Progress(log_dir=cache_dir() / "logs")
         self.bin = Path(".venv/bin")
 
-    def environment(self) -> None:
-        """Make the machine and the Python environment ready."""
+    def environment(self, *meanwhile: Stage) -> None:
+        """Make the machine and the Python environment ready, and run stages beside the latter that do not need it."""
         require_machine()
         install_packages(self.progress)
+        if meanwhile:
+            own = plain_python("Python environment", "tasks", "environment", about="a quarter of a minute")
+            self.prepare([own, *meanwhile])
         self.python_environment()
 
     def python_environment(self) -> None:
@@ -47,9 +51,9 @@ class Session:
         """Return a stage that runs a tool of the environment."""
         return Stage(title, (str(self.bin / argv[0]), *argv[1:]), env or {}, cores, beside)
 
-    def python(self, title: str, *argv: str, cores: int = 1, beside: bool = False) -> Stage:
+    def python(self, title: str, *argv: str, cores: int = 1, beside: bool = False, about: str = "") -> Stage:
         """Return a stage that runs the environment's Python."""
-        return self.tool(title, "python", "-P", *argv, cores=cores, beside=beside)
+        return replace(self.tool(title, "python", "-P", *argv, cores=cores, beside=beside), about=about)
 
     def run(self, stages: Sequence[Stage]) -> list[Result]:
         """Run stages; return what came of each."""

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ class Stage:
     """A command and how many cores it keeps busy.
 
     One that mostly waits, for machines that it has started, is ``beside``: it takes no core from the others.
+    ``about`` says how long it takes where nothing is built yet.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Stage:
     env: Mapping[str, str] = field(default_factory=dict)
     cores: int = 1
     beside: bool = False
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ class Result:
     def has_passed(self) -> bool:
         """Whether the command ended with status 0."""
         return self.status == 0
+
+
+def plain_python(title: str, *argv: str, beside: bool = False, about: str = "") -> Stage:
+    """Return a stage that runs a module by the Python that runs this one, which has no libraries."""
+    return Stage(title, (sys.executable, "-P", "-m", *argv), beside=beside, about=about)
 
 
 def run_stages(stages: Sequence[Stage], progress: Progress) -> list[Result]:
@@ -76,7 +84,7 @@ def run_stages(stages: Sequence[Stage], progress: Progress) -> list[Result]:
                     results.append(result)
                     _tell(result, progress)
             if running:
-                progress.redraw(" | ".join(f"{each.stage.title}: {_last_line(each.log)}" for each in running))
+                progress.redraw(" | ".join(_what(each) for each in running))
     finally:
         for each in running:
             each.interrupt()
@@ -112,6 +120,11 @@ def _next(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
     if any(stage.beside for stage in running):
         return None
     return next((stage for stage in waiting if stage.beside), None)
+
+
+def _what(running: _Running) -> str:
+    about = f" (about {running.stage.about})" if running.stage.about else ""
+    return f"{running.stage.title}{about}: {_last_line(running.log)}"
 
 
 def _tell(result: Result, progress: Progress) -> None:

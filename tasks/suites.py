@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.stage import CORES
+from tasks.stage import CORES, plain_python
 
 if TYPE_CHECKING:
     from tasks.session import Session
@@ -19,6 +19,9 @@ UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 120
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
+HALF_A_MINUTE = "half a minute"  # on two cores, as all such times
+GO_TAKES = {"kubernetes": "seven minutes", "containerd": "a minute"}
+DEMO_IMAGES = ("pause", "gpu-shell", "greedy")  # as lab.demo loads them, which needs libraries
 
 
 def check_stages(session: Session) -> list[Stage]:
@@ -103,25 +106,63 @@ def model_stage(session: Session, runs: int) -> Stage:
     return session.python("model of rollouts", *argv, cores=CORES)
 
 
-def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
-    """Return what is built once. Go programs first, so that a machine without Go is told so at once."""
-    suites = ("trixie", "bookworm")  # the modules of the latter are for one of the tests alone
-    systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
-    # Kubernetes wants the newer Go; a build of either keeps all cores busy.
-    programs = ("kubernetes", "containerd", "runc", "helm", "kubeconform", "kwok") if with_go else ()
+def demo_stages(session: Session) -> list[Stage]:
+    """Return what the demo's first step needs beside a tree; it compiles a kernel module during its first steps."""
     return [
-        *(
-            session.python(f"{program} from Go modules", "-m", "lab", "golang", program, cores=2)
-            for program in programs
-        ),
-        session.python("simulated NVML", "-m", "lab.nvml"),
-        *(session.python(f"node tree {suite}", "-m", "lab", "tree", suite) for suite in suites),
-        *(session.python(f"package folder {suite}", "-m", "lab", "bundle", suite) for suite in suites),
+        folder_stage("trixie"),
+        plain_python("compiler and kernel headers", "lab", "layer", "trixie", beside=True, about=HALF_A_MINUTE),
+        *_own_stages(session),
+        session.python("container images", "-m", "lab.images", *DEMO_IMAGES),
+    ]
+
+
+def cluster_stages(session: Session) -> list[Stage]:
+    """Return what a cluster needs, whose nodes have simulated kernel modules."""
+    return [
+        *_go_stages(session, "kubernetes", "containerd"),
+        *(stage(suite) for suite in ("trixie", "bookworm") for stage in (tree_stage, folder_stage)),
+        *_own_stages(session),
+        session.python("container images", "-m", "lab.images"),
+    ]
+
+
+def lab_stages(session: Session) -> list[Stage]:
+    """Return what tests need, which is all that is built once."""
+    systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
+    return [
+        *cluster_stages(session),
+        *_go_stages(session, "runc", "helm", "kubeconform", "kwok"),
         session.python("kernel modules of the driver", "-m", "lab.modules", "trixie", cores=2),
         *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
-        session.python("container images", "-m", "lab.images"),
-        session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
         session.python("image of grapnel", "-m", "tasks.image"),
+    ]
+
+
+def _go_stages(session: Session, *programs: str) -> list[Stage]:
+    """Return Go programs, each of which keeps all cores busy; where there is no Go, the first one says so at once."""
+    return [
+        session.python(
+            f"{name} from Go modules", "-m", "lab", "golang", name, cores=CORES, about=GO_TAKES.get(name, HALF_A_MINUTE)
+        )
+        for name in programs
+    ]
+
+
+def tree_stage(suite: str) -> Stage:
+    """Return the tree of a suite's nodes, to which the suite's packages are added then."""
+    return plain_python(f"node tree {suite}", "lab", "tree", suite, beside=True, about=HALF_A_MINUTE)
+
+
+def folder_stage(suite: str) -> Stage:
+    """Return the packages that a suite's tree lacks, which are downloaded."""
+    return plain_python(f"package folder {suite}", "lab", "bundle", suite, beside=True, about=HALF_A_MINUTE)
+
+
+def _own_stages(session: Session) -> list[Stage]:
+    """Return what every node needs of this checkout."""
+    return [
+        session.python("simulated NVML", "-m", "lab.nvml"),
+        session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
     ]
 
 

@@ -5,7 +5,7 @@ Nodes have no route to the outside: this folder, bound read-only at ``/srv/bundl
 """
 
 from lab.bundle.contents import BUILDER_PACKAGES, CONTENTS
-from lab.bundle.folder import Bundle, Package, deb_paths, ensure
+from lab.bundle.folder import FOR_DEMO, Bundle, Package, deb_paths, ensure
 from lab.bundle.layer import ensure_layer
 
-__all__ = ["BUILDER_PACKAGES", "CONTENTS", "Bundle", "Package", "deb_paths", "ensure", "ensure_layer"]
+__all__ = ["BUILDER_PACKAGES", "CONTENTS", "FOR_DEMO", "Bundle", "Package", "deb_paths", "ensure", "ensure_layer"]

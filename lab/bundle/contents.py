@@ -67,3 +67,11 @@ CONTENTS: dict[str, tuple[Request, ...]] = {
         Request((*DRIVER_PACKAGES, *PROPRIETARY_PACKAGES), driver_version="535.261.03"),
     ),
 }
+
+# What the demo installs and builds: a folder of this alone is made where the suite's own is not there yet.
+DEMO = tuple(
+    request
+    for request in CONTENTS["trixie"]
+    if request.packages in {ENGINE_PACKAGES, IMAGE_PACKAGES, BUILDER_PACKAGES}
+    or (request.driver_version == "550.163.01" and request.packages != OPEN_PACKAGES)
+)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab import trees
-from lab.bundle.contents import CONTENTS
+from lab.bundle.contents import CONTENTS, DEMO
 from lab.bundle.fetch import Fetcher
 from lab.bundle.repository import PUBLIC_KEY, publish
 from lab.machine.errors import PackageError
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lab.bundle.contents import Request
+
 BUILD_TIMEOUT_S = 1800.0
 FORMAT_VERSION = "1"
+FOR_DEMO = "GRAPNEL_LAB_FOR_DEMO"
 HEADERS = re.compile(r"linux-headers-(?P<release>\d.*-amd64)")
 FIELD = re.compile(r"^(Package|Version|Filename): (.*)$", re.MULTILINE)
 EPOCH_AND_REVISION = re.compile(r"^(?:\d+:)?(?P<upstream>.+?)(?:-[^-]*)?$")
@@ -93,25 +96,33 @@ def deb_paths(suite: str, names: Sequence[str]) -> list[Path]:
 
 
 def ensure(suite: str) -> Bundle:
-    """Return the package folder of ``suite``, downloading it if it is not in the cache."""
+    """Return the package folder of ``suite``, downloading it if it is not in the cache.
+
+    With ``FOR_DEMO`` in the environment, what is downloaded is only what the demo needs.
+    """
     tree = trees.ensure(suite)
-    home = cache_dir() / "bundle"
-    key = content_key(FORMAT_VERSION, tree.name, *map(repr, CONTENTS[suite]))
-    folder = home / f"{suite}-{key}"
+    folder = _place(suite, tree, CONTENTS[suite])
+    requests = DEMO if suite == "trixie" and FOR_DEMO in os.environ and not folder.is_dir() else CONTENTS[suite]
+    folder = _place(suite, tree, requests)
     if not folder.is_dir():
-        with locked(home / "build.lock", wait_s=BUILD_TIMEOUT_S):
+        with locked(folder.parent / "build.lock", wait_s=BUILD_TIMEOUT_S):
             if not folder.is_dir():
-                _build(suite, tree, folder)
+                _build(suite, tree, folder, requests)
     return Bundle(suite, folder)
 
 
-def _build(suite: str, tree: Path, folder: Path) -> None:
+def _place(suite: str, tree: Path, requests: Sequence[Request]) -> Path:
+    key = content_key(FORMAT_VERSION, tree.name, *map(repr, requests))
+    return cache_dir() / "bundle" / f"{suite}-{key}"
+
+
+def _build(suite: str, tree: Path, folder: Path, requests: Sequence[Request]) -> None:
     """Fill a temporary folder, then rename it; downloads stay in a pool, so that the next build is quick."""
     home = folder.parent
     pool = home / "pool"
     fetcher = Fetcher(suite, tree, home / f"apt-{suite}", pool)
-    fetcher.prepare(find_mirrors(), {r.from_suite for r in CONTENTS[suite] if r.from_suite})
-    names = {name for request in CONTENTS[suite] for name in fetcher.fetch(request)}
+    fetcher.prepare(find_mirrors(), {r.from_suite for r in requests if r.from_suite})
+    names = {name for request in requests for name in fetcher.fetch(request)}
     partial = home / f".{folder.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o755)

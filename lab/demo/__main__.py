@@ -1,4 +1,7 @@
-"""``python3 -m lab.demo``: boots a node, plans, stages, applies, runs two containers, removes all of it again."""
+"""``python3 -m lab.demo``: boots a node, plans, stages, applies, runs two containers, removes all of it again.
+
+Unless the cache has it, the driver's kernel module is compiled meanwhile, for as long as it is not needed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,11 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parents[2]
 RESOURCE = "nvidia.com/gpu"
+SUITE = "trixie"
 VERSION = "550.163.01"
+IMAGES = ("pause", "gpu-shell", "greedy")
+COMPILE = (sys.executable, "-P", "-m", "lab.modules", SUITE, VERSION)
+COMPILING = "about two minutes"
 GIVEN = 2  # the GPU that container one gets
 DECLARATION = f"""\
 apiVersion: grapnel.dev/v1alpha1
@@ -49,9 +56,11 @@ def main() -> int:
         site.destroy()  # leftovers of a killed run
         with tempfile.TemporaryDirectory(prefix="grapnel-demo-") as folder:
             screen = Screen(Path(folder), environment(site, folder))
+            compiling = subprocess.Popen(COMPILE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
             try:
-                show(screen, site)
+                show(screen, site, compiling)
             finally:
+                compiling.terminate()
                 screen.heading("remove all of it again")
                 site.destroy()
                 screen.show(f"site {site.name} is gone")
@@ -71,10 +80,10 @@ def environment(site: Site, home: str) -> dict[str, str]:
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **nobody, **own}
 
 
-def show(screen: Screen, site: Site) -> None:
+def show(screen: Screen, site: Site, compiling: subprocess.Popen[str]) -> None:
     """Run the whole demo."""
     screen.heading("a Debian 13 node boots (systemd, ssh, dkms; four simulated GPUs; no driver, no engine)")
-    node = site.up(NodeSpec(name="n1", suite="trixie", gpus=4, builder=True))
+    node = site.up(NodeSpec(name="n1", suite=SUITE, gpus=4, builder=True))
     node.run(["sh", "-c", "rm -f /boot/initrd.img-*"])  # it boots without, and rebuilding one shows nothing
     on_node(screen, node, ["sh", "-c", "cat /etc/debian_version; uname -r; modinfo nvidia; nvidia-smi"], check=False)
     (screen.folder / "inventory.yaml").symlink_to(site.inventory_path)
@@ -83,8 +92,8 @@ def show(screen: Screen, site: Site) -> None:
     screen.run("cat", "grapnel.yaml")
     screen.heading("what would change, and why (nothing is changed yet)")
     screen.run("grapnel", "plan", "-i", "inventory.yaml")
-    screen.heading(f"the kernel module of {VERSION}, which Debian's dkms has built for this kernel, is handed over")
-    hand_over_module(screen, node)
+    screen.heading(f"the kernel module of {VERSION}, which Debian's dkms builds for this kernel, is handed over")
+    hand_over_module(screen, node, compiling)
     screen.heading("stage it: packages and module are on the node and checked, nothing is touched")
     screen.run("grapnel", "stage", "-i", "inventory.yaml")
     with Kubelet(node.root / "var/lib/kubelet") as kubelet:
@@ -95,8 +104,10 @@ def show(screen: Screen, site: Site) -> None:
         containers(screen, node, kubelet)
 
 
-def hand_over_module(screen: Screen, node: Node) -> None:
-    """Give the node the module that its plan needs, as a bundle would: building it takes minutes."""
+def hand_over_module(screen: Screen, node: Node, compiling: subprocess.Popen[str]) -> None:
+    """Give the node the module that its plan needs, as a bundle would, once it is compiled."""
+    if compiling.poll() is None:
+        screen.show(f"dkms compiles it since the demo began, once: {COMPILING} on two cores; what follows waits for it")
     argv = ["grapnel", "plan", "-i", "inventory.yaml", "--json"]
     done = subprocess.run(
         argv, cwd=screen.folder, env=dict(screen.environment), stdout=subprocess.PIPE, text=True, check=False
@@ -105,7 +116,10 @@ def hand_over_module(screen: Screen, node: Node) -> None:
         raise DemoFailed(f"{' '.join(argv)} ended with {done.returncode}")
     items = json.loads(done.stdout)["plans"][0]["items"]
     change = next(str(item["to"]) for item in items if item["action"] == "stage")
-    archive = modules.archive(VERSION, "proprietary", node.kernel_release)
+    said, _ = compiling.communicate()
+    if compiling.returncode:
+        raise DemoFailed(f"{' '.join(COMPILE[1:])} ended with {compiling.returncode}")
+    archive = Path(said.strip())
     modules.hand_over(node, change, archive)
     screen.show(f"{archive.name}: {archive.stat().st_size >> 20} MiB, for driver change {change}")
 
@@ -118,7 +132,7 @@ def containers(screen: Screen, node: Node, kubelet: Kubelet) -> None:
     on_node(screen, node, ["nvidia-smi", "-L"])
     kubelet.wait_for_devices(RESOURCE, node.spec.gpus)
     with pods_on(node) as pods:
-        pods.load_images()
+        pods.load_images(IMAGES)
         given = node.gpus[GIVEN].uuid
         assignment = kubelet.allocate(RESOURCE, 1, "one", device_ids=[given])
         screen.heading(f"container one: the device plugin's Allocate gave it GPU {GIVEN} ({given})")

@@ -69,15 +69,18 @@ def archive(version: str, flavour: str, kernel: str) -> Path:
 
     ``PackageError`` if no suite's builder nodes run that kernel, or its folder has no such module package.
     """
-    suites = [name for name in trees.SUITES if kernel_release(name) == kernel]
-    if not suites:
+    suite = next((name for name in trees.SUITES if kernel_release(name) == kernel), None)
+    if suite is None:
         known = ", ".join(f"{kernel_release(name)} ({name})" for name in trees.SUITES)
         raise PackageError(f"no lab node runs kernel {kernel}", hint=f"kernels: {known}")
-    return ensure(Archive(suites[0], version, flavour))
+    return ensure(Archive(suite, version, flavour))
 
 
-def ensure(wanted: Archive) -> Path:
-    """Return the file of ``wanted`` without code that nothing runs, building it unless the cache has it."""
+def ensure(wanted: Archive, *, niceness: int = 19) -> Path:
+    """Return the file of ``wanted`` without code that nothing runs, building it unless the cache has it.
+
+    It is built at the lowest priority, beside tests whose waits have limits, unless ``niceness`` is less.
+    """
     folder = bundle.ensure(wanted.suite)
     package = module_package(folder, wanted)
     kernel = folder.kernel_release
@@ -90,7 +93,7 @@ def ensure(wanted: Archive) -> Path:
     if not emptied.is_dir():
         with locked(home / "build.lock", wait_s=BUILD_TIMEOUT_S):
             if not built.is_dir():
-                _build(wanted, package, folder, built)
+                _build(wanted, package, folder, built, niceness)
             if not emptied.is_dir():
                 _empty(built, emptied, wanted.file_name)
     return emptied / wanted.file_name
@@ -114,7 +117,7 @@ def _empty(built: Path, emptied: Path, file_name: str) -> None:
     partial.rename(emptied)
 
 
-def _build(wanted: Archive, package: bundle.Package, folder: bundle.Bundle, built: Path) -> None:
+def _build(wanted: Archive, package: bundle.Package, folder: bundle.Bundle, built: Path, niceness: int) -> None:
     """Build in an overlay of a builder's tree, which is thrown away; only the archive is kept."""
     partial = built.with_name(".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -133,6 +136,7 @@ def _build(wanted: Archive, package: bundle.Package, folder: bundle.Bundle, buil
     }
     path = partial / "build.json"
     write_atomic(path, json.dumps(config))
-    run(["nice", "-n", "19", *CONTAINED, sys.executable, "-I", str(BUILDER), str(path)], timeout_s=BUILD_TIMEOUT_S)
+    builder = ["nice", "-n", str(niceness), *CONTAINED, sys.executable, "-I", str(BUILDER), str(path)]
+    run(builder, timeout_s=BUILD_TIMEOUT_S)
     (partial / "out").rename(built)
     shutil.rmtree(partial)

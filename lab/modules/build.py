@@ -12,7 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+ENVIRONMENT = {
+    "LC_ALL": "C.UTF-8",
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "KCFLAGS": "-g0",  # dkms strips what it is without
+}
 ARCHIVE = "/tmp/built.dkms.tar.gz"  # in a tree of this process's own
 LOG_LINES = 40
 
@@ -27,6 +32,7 @@ def main(config_path: str) -> int:
     _mount("--bind", "/dev", str(root / "dev"))
     _mount("-t", "proc", "proc", str(root / "proc"))
     subprocess.run(["dpkg-deb", "--extract", config["package"], str(root)], check=True)
+    hurry(root, root / "usr/src" / config["module"].replace("/", "-") / "Kbuild")
     _correct(root, config)
     of = (config["module"], "-k", config["kernel"], "-a", "x86_64")
     _dkms(root, "add", config["module"])
@@ -41,6 +47,18 @@ def main(config_path: str) -> int:
     for place in ("proc", "dev", ""):
         subprocess.run(["umount", str(root / place)], check=True)
     return 0
+
+
+def hurry(root: Path, makefile: Path) -> None:
+    """Spare half of the time: what is compiled stays the same.
+
+    The sources ask the compiler for its options anew for each of their 300 checks of the kernel, one after the other;
+    the archive is unpacked again at once, so that it needs no good compression.
+    """
+    text = makefile.read_text()
+    makefile.write_text(text.replace("NV_CONFTEST_CFLAGS =\n", "NV_CONFTEST_CFLAGS :=\n"))
+    (root / "etc/dkms/framework.conf.d").mkdir(parents=True, exist_ok=True)
+    (root / "etc/dkms/framework.conf.d/quick.conf").write_text('compress_xz_opts="--check=crc32 -0 -T0"\n')
 
 
 def _correct(root: Path, config: dict[str, Any]) -> None:

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.demo.__main__ import COMPILE, IMAGES, VERSION
+from lab.modules import ARCHIVES
 from provision.payload.build import PYTHON
 from tasks.__main__ import VERBS, main
 from tasks.session import Session
-from tasks.suites import OLDEST_OF_NODES, check_stages, files_with, lab_stages, quick_stage
+from tasks.suites import (
+    DEMO_IMAGES,
+    OLDEST_OF_NODES,
+    check_stages,
+    cluster_stages,
+    demo_stages,
+    files_with,
+    lab_stages,
+    quick_stage,
+    tree_stage,
+)
 from tasks.suites import test_stages as all_stages
 from tests.conftest import require_named_marks
+
+if TYPE_CHECKING:
+    from tasks.stage import Stage
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -44,6 +62,40 @@ def test_no_two_stages_of_a_run_share_a_log() -> None:
     titles = [stage.title for stage in (*lab_stages(session), *all_stages(session))]
 
     assert len(set(titles)) == len(titles)
+
+
+def words(stages: list[Stage]) -> set[str]:
+    return {" ".join(stage.argv[stage.argv.index("-m") + 1 :]) for stage in stages}
+
+
+def test_the_demo_and_a_cluster_build_what_they_use_and_nothing_else() -> None:
+    session = Session()
+    own = {"lab.nvml", "provision.payload build --output dist/payload"}
+    trixie, bookworm = ({f"lab tree {suite}", f"lab bundle {suite}"} for suite in ("trixie", "bookworm"))
+
+    demo = words([tree_stage("trixie"), *demo_stages(session)])
+    cluster = words(cluster_stages(session))
+
+    assert demo == own | trixie | {"lab layer trixie", "lab.images pause gpu-shell greedy"}
+    assert cluster == own | trixie | bookworm | {"lab golang kubernetes", "lab golang containerd", "lab.images"}
+    assert cluster < words(lab_stages(session))
+
+
+def test_the_demo_compiles_one_kernel_module_which_make_test_builds_too() -> None:
+    (wanted,) = [each for each in ARCHIVES if (each.suite, each.version) == COMPILE[-2:]]
+
+    assert wanted.version == VERSION
+    assert "lab.modules trixie" in words(lab_stages(Session()))
+
+
+def test_the_images_that_are_built_for_the_demo_are_those_that_it_loads() -> None:
+    assert DEMO_IMAGES == IMAGES
+
+
+def test_a_tree_and_its_packages_are_made_before_there_are_libraries() -> None:
+    argv = ["-S", *tree_stage("trixie").argv[1:-1], "--help"]
+
+    assert "trixie" in subprocess.run([sys.executable, *argv], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def test_everything_that_is_checked_is_part_of_the_tests() -> None:

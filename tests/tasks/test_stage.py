@@ -53,6 +53,21 @@ def statuses(stages: Sequence[Stage], progress: Progress) -> dict[str, int]:
     return {result.title: result.status for result in run_stages(stages, progress)}
 
 
+def test_what_goes_on_is_told_with_about_how_long_it_takes(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Listened(Progress):
+        def redraw(self, text: str) -> None:
+            told.append(text)
+            said.touch()
+
+    said = tmp_path / "said"
+    wait = ("sh", "-c", 'echo pulling; until [ -e "$1" ]; do sleep 0.02; done', "sh", str(said))
+    run_stages([Stage("tree", wait, about="half a minute")], Listened(tmp_path / "logs"))
+
+    assert "tree (about half a minute): " in told[0]
+
+
 def test_a_stage_that_fails_keeps_no_later_one_from_running(progress: Progress) -> None:
     stages = [shell("first", "exit 3", cores=2), shell("second", "exit 0", cores=2), shell("third", "exit 1", cores=2)]
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from lab.bundle import Bundle
+from lab import trees
+from lab.bundle import CONTENTS, FOR_DEMO, Bundle, folder, install
+from lab.bundle.contents import DEMO
 from lab.bundle.folder import Package
 from lab.bundle.repository import publish
 from lab.machine.errors import PackageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PACKAGES = (("libnvidia-ml1", "550.163.01-2"), ("libnvidia-ml1", "535.309.01-0+deb12u1"), ("tool", "1:2.0-1"))
 
@@ -84,3 +83,31 @@ def test_the_signature_holds_until_a_byte_changes(bundle: Bundle, tmp_path: Path
     changed = tmp_path / "InRelease"
     changed.write_text(signed.read_text().replace("grapnel-lab", "grapnel-lob", 1))
     assert subprocess.run([*verify, changed], capture_output=True, check=False).returncode != 0
+
+
+def test_an_initramfs_has_no_modules_to_pack(tmp_path: Path) -> None:
+    install.keep_initramfs_small(tmp_path)
+
+    assert (tmp_path / "etc/initramfs-tools/conf.d/lab").read_text() == "MODULES=list\n"
+
+
+def test_the_demo_downloads_a_part_unless_everything_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[object] = []
+
+    def build(*given: object) -> None:
+        *_, place, requests = given
+        Path(str(place)).mkdir(parents=True)
+        built.append(requests)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(trees, "ensure", lambda suite: tmp_path / suite)
+    monkeypatch.setattr(folder, "_build", build)
+
+    monkeypatch.setenv(FOR_DEMO, "1")
+    part = folder.ensure("trixie")
+    monkeypatch.delenv(FOR_DEMO)
+    whole = folder.ensure("trixie")
+    monkeypatch.setenv(FOR_DEMO, "1")
+
+    assert part.folder != whole.folder == folder.ensure("trixie").folder
+    assert built == [DEMO, CONTENTS["trixie"]]

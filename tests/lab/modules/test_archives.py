@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lab import bundle
 from lab.machine.errors import PackageError
-from lab.modules import ARCHIVES, Archive, archives
+from lab.modules import ARCHIVES, Archive, archives, build
+from lab.modules import __main__ as command
 from lab.nodes import Node, NodeSpec, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 VERSION = "550.163.01"
 PLACE = f"/usr/share/nvidia-current-dkms/nvidia-current-{VERSION}.dkms.tar.gz"
@@ -67,6 +69,49 @@ def test_a_driver_that_the_folder_lacks_is_named_with_those_that_it_has(tmp_path
     folder = write_packages(tmp_path, "nvidia-kernel-dkms 550.163.01-2")
     with pytest.raises(PackageError, match=r"no nvidia-kernel-dkms of 535\.309\.01\nversions: 550\.163\.01-2"):
         archives.module_package(folder, Archive("trixie", "535.309.01"))
+
+
+def test_suites_after_the_one_with_that_kernel_are_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_packages(tmp_path, "linux-headers-6.1-2-amd64 6.1")
+    asked: list[str] = []
+
+    def fetched(suite: str) -> bundle.Bundle:
+        asked.append(suite)
+        return folder
+
+    monkeypatch.setattr(bundle, "ensure", fetched)
+    monkeypatch.setattr(archives, "ensure", lambda wanted: Path(wanted.suite))
+
+    assert archives.archive(VERSION, "proprietary", "6.1-2-amd64") == Path("trixie")
+    assert asked == ["trixie"]
+
+
+@pytest.mark.parametrize(
+    ("words", "built"),
+    [
+        ([], ["trixie 550.163.01 19", "trixie 535.309.01 19", "bookworm 535.309.01 19"]),
+        (["trixie"], ["trixie 550.163.01 19", "trixie 535.309.01 19"]),
+        (["trixie", "550.163.01"], ["trixie 550.163.01 0"]),
+    ],
+)
+def test_archives_are_built_by_suite_and_version_and_a_single_one_without_delay(
+    words: list[str], built: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ensure", lambda wanted, niceness: f"{wanted.suite} {wanted.version} {niceness}")
+    monkeypatch.setattr(sys, "argv", ["lab.modules", *words])
+
+    assert command.main() == 0
+    assert capsys.readouterr().out.splitlines() == built
+
+
+def test_the_sources_ask_for_the_compilers_options_once(tmp_path: Path) -> None:
+    makefile = tmp_path / "Kbuild"
+    makefile.write_text("NV_CONFTEST_CFLAGS =\nNV_CONFTEST_CFLAGS += $(call cc-option,-fshort-wchar,)\n")
+
+    build.hurry(tmp_path, makefile)
+
+    assert makefile.read_text() == "NV_CONFTEST_CFLAGS :=\nNV_CONFTEST_CFLAGS += $(call cc-option,-fshort-wchar,)\n"
+    assert "compress_xz_opts" in (tmp_path / "etc/dkms/framework.conf.d/quick.conf").read_text()
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def _unpack(archive: Path, stream: BufferedReader, folder: Path) -> Bundle:
                 listing = _read_list(archive, tar)
                 for _ in _checked_members(archive, tar, listing, beside):
                     pass
-                tar.extract(LIST, beside, filter="data")
+                _copy(tar, tar.getmember(LIST), beside)
             beside.rename(folder)
         except BaseException:
             shutil.rmtree(beside, ignore_errors=True)

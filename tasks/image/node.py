@@ -21,5 +21,6 @@ def unpack(folder: Path, tree: Path, installed: Path) -> None:
     Raises PayloadError for a wheel without the archives.
     """
     with tarfile.open(load_payload(installed / _PAYLOAD).node.path) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian 12's Python 3.11.2 has none
+        packed.extractall(folder)
     python.compile_all(tree, folder, f"/{HOME}")

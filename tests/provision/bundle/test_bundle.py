@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,7 +116,10 @@ def test_equal_content_gives_equal_bytes(archive: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again.bundle").read_bytes() == archive.read_bytes()
 
 
-def test_unpacked_files_are_as_they_were(archive: Path, tmp_path: Path) -> None:
+def test_unpacked_files_are_as_they_were(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian 12's Python 3.11.2 has no filters to extract by, and bundles could not be unpacked there."""
+    monkeypatch.delattr(tarfile.TarFile, "extract")
+    monkeypatch.delattr(tarfile.TarFile, "extractall")
     bundle = unpack_bundle(archive, tmp_path / "unpacked")
 
     place = f"drivers/{DEBIAN}/packages/libcuda1_{NEW}-2_amd64.deb"

@@ -22,5 +22,6 @@ def unpack(folder: Path, tree: Path, installed: Path) -> None:
     """
     with tarfile.open(load_payload(installed / _PAYLOAD).node.path) as packed:
         packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian 12's Python 3.11.2 has none
-        packed.extractall(folder)
+        for member in packed:
+            packed.extract(member, folder)
     python.compile_all(tree, folder, f"/{HOME}")

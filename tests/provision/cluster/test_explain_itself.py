@@ -26,7 +26,9 @@ pytestmark = pytest.mark.functional
 
 
 @pytest.fixture
-def explain(stage: Stage, capsys: pytest.CaptureFixture[str]) -> Explain:
+def explain(stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Explain:
+    monkeypatch.delenv("COLUMNS", raising=False)  # which a runner of tests may set
+
     def asked(*words: str, code: int = 0, kubeconfig: Path | None = None) -> str:
         found = main(["explain", *words, "--kubeconfig", str(kubeconfig or stage.control_plane.kubeconfig)])
         told = capsys.readouterr()

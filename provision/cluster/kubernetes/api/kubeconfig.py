@@ -22,7 +22,7 @@ from provision.cluster.errors import KubeconfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_NO_CLUSTER: Final = "`--no-cluster` is for machines that belong to no cluster"
+_ANOTHER: Final = "`--kubeconfig` names another one"
 MAX_BYTES: Final = 4 * 1024 * 1024
 _TOKEN_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Keys that hold paths, which are relative to the file that they stand in.
@@ -70,7 +70,7 @@ def find_kubeconfig(flag: Path | None, environ: Mapping[str, str]) -> tuple[Path
     if named := environ.get("KUBECONFIG"):
         paths = [Path(each).expanduser() for each in named.split(os.pathsep) if each]
         if not (found := tuple(path for path in paths if path.is_file())):
-            raise KubeconfigError(f"KUBECONFIG names {named}, which does not exist", hint=f"unset it; {_NO_CLUSTER}")
+            raise KubeconfigError(f"KUBECONFIG names {named}, which does not exist", hint=f"unset it; {_ANOTHER}")
         return found
     usual = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
     return (usual,) if usual.is_file() else ()
@@ -166,4 +166,4 @@ def _text(body: dict[str, Any], key: str) -> str:
 
 def _known(contexts: Mapping[str, object]) -> str:
     names = ", ".join(sorted(contexts))
-    return f"contexts: {names}" if names else _NO_CLUSTER
+    return f"contexts: {names}" if names else _ANOTHER

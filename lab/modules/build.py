@@ -50,10 +50,10 @@ def main(config_path: str) -> int:
 
 
 def hurry(root: Path, makefile: Path) -> None:
-    """Spare half of the time: what is compiled stays the same.
+    """Halve the build time without changing the object code.
 
-    The sources ask the compiler for its options anew for each of their 300 checks of the kernel, one after the other;
-    the archive is unpacked again at once, so that it needs no good compression.
+    NVIDIA's Kbuild expands the conftest flags recursively, so that make runs gcc again for each of the 300 conftests:
+    `:=` expands them once. The archive is unpacked again at once, so that fast compression does.
     """
     text = makefile.read_text()
     makefile.write_text(text.replace("NV_CONFTEST_CFLAGS =\n", "NV_CONFTEST_CFLAGS :=\n"))

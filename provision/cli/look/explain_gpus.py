@@ -138,7 +138,10 @@ def _tried(ask: Callable[[], T], what: str, unread: list[str]) -> T | None:
 
 
 def _find_pod(api: Api, namespace: str, name: str) -> AskedPod | None:
-    """Return a pod, None where there is none. It is a list: that is the right that people have. Raises ClusterError."""
+    """Return a pod, None where there is none. Raises ClusterError.
+
+    It is listed by name rather than got: the roles in `deploy/rbac` grant `list` of pods, not `get`.
+    """
     found = api.list_all(_folder(namespace, "pods"), AskedPod, selector=f"metadata.name={name}")
     return next(iter(found), None)
 

@@ -134,7 +134,7 @@ def _lacking(candidate: Candidate, name: str, number: int) -> Obstacle | None:
 
 
 def _closed(pod: AskedPod, candidate: Candidate) -> Iterator[Obstacle]:
-    """Yield whether it takes no pods at all, and who has it so."""
+    """Yield what keeps every pod off a node: its upgrade, a cordon, or that it is not ready."""
     node, status = candidate.node, candidate.status
     if candidate.is_out and status is not None:
         reason = f", {status.reason}" if status.reason else ""

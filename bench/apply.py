@@ -25,7 +25,7 @@ RUN_PING: Final = """
 import sys
 from pathlib import Path
 from threading import Event
-from provision.runner import AnsibleRunner, RunRequest, RunStatus
+from provision.apply.runner import AnsibleRunner, RunRequest, RunStatus
 request = RunRequest(playbook=Path(sys.argv[1]), inventory=(sys.argv[2],), forks=20)
 *_, end = AnsibleRunner().run(request, Event())
 sys.exit(0 if end.status is RunStatus.SUCCESSFUL else end.message)

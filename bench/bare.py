@@ -29,7 +29,7 @@ from bench.stage.pods import cpu_s
 from bench.stage.processes import measure
 from lab.machine.errors import LabError
 from lab.nodes import NodeSpec, Site
-from provision.payload.store import load_payload
+from provision.planning.supply.payload.store import load_payload
 
 if TYPE_CHECKING:
     from lab.nodes import Node

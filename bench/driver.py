@@ -38,15 +38,15 @@ from bench.stage.pods import cpu_s
 from lab import modules
 from lab.machine.errors import LabError
 from lab.nodes import NodeSpec, Site
-from provision.driver_change import change_id
-from provision.payload.archive import write_archive
-from provision.payload.sources import find_sources
+from provision.planning.driver_change import change_id
+from provision.planning.supply.payload.archive import write_archive
+from provision.planning.supply.payload.sources import find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lab.nodes import Node
-    from provision.driver_change import DriverChange
+    from provision.planning.driver_change import DriverChange
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 900

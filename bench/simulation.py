@@ -17,11 +17,11 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from provision.declaration.spec.model import Domains, Rollout, Wave
 from provision.report.terminal import age
 from provision.rollout.model import NodeView
-from provision.simulate.play import play
-from provision.simulate.scenario import Faults, NodeModel, PodModel, Scenario
-from provision.spec.model import Domains, Rollout, Wave
+from provision.rollout.simulate.play import play
+from provision.rollout.simulate.scenario import Faults, NodeModel, PodModel, Scenario
 
 LIMIT_S: Final = 20.0
 LIMIT_MIB: Final = 200

@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from provision.stacks.crd import definition
+from provision.controller.stacks.crd import definition
 
 FILE: Final = Path(__file__).parents[1] / "deploy" / "crd" / "gpustacks.yaml"
 _HEAD: Final = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
 WAITING = 3  # workers whose tests wait for a third of their time, for other processes and machines
 GIVES_UP = "--maxfail=8"  # where a broken node or cluster lets each test wait two minutes before it fails, too
-OLDEST_OF_NODES = "3.10"  # as provision.payload.build has it, which needs libraries
+OLDEST_OF_NODES = "3.10"  # as provision.planning.supply.payload.build has it, which needs libraries
 UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 120
 FUZZ_S = 1800
@@ -162,7 +162,7 @@ def _own_stages(session: Session) -> list[Stage]:
     """Return what every node needs of this checkout."""
     return [
         session.python("simulated NVML", "-m", "lab.nvml"),
-        session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
+        session.python("payload", "-m", "provision.planning.supply.payload", "build", "--output", "dist/payload"),
     ]
 
 

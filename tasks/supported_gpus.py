@@ -1,4 +1,4 @@
-"""Renews ``provision/driver/data/supported-gpus.json`` from the list that a driver ships.
+"""Renews ``provision/planning/driver/data/supported-gpus.json`` from the list that a driver ships.
 
 ``supported-gpus.json`` lies in the folder ``supported-gpus`` of a driver's installer, and in the documentation of the
 packages ``nvidia-driver`` (RPM) and ``nvidia-driver-assistant``.
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.driver.gpu_list import parse_list, render_list, renew_list
+from provision.planning.driver.gpu_list import parse_list, render_list, renew_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DATA = Path(__file__).parents[1] / "provision" / "driver" / "data" / "supported-gpus.json"
+DATA = Path(__file__).parents[1] / "provision" / "planning" / "driver" / "data" / "supported-gpus.json"
 
 
 def main(arguments: Sequence[str], data: Path = DATA) -> int:

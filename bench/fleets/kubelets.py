@@ -22,11 +22,11 @@ import msgspec
 import yaml
 
 from lab import golang
+from provision.apply.runner import CutOff, TaskDone
 from provision.cluster.kubernetes.api.exchange import Request
-from provision.jobs.manifest import REQUEST
-from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
-from provision.jobs.wire import JobRequest, LineWriter
-from provision.runner import CutOff, TaskDone
+from provision.controller.jobs.manifest import REQUEST
+from provision.controller.jobs.seal import JOB_UID, SEAL_KEY, Seal
+from provision.controller.jobs.wire import JobRequest, LineWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,12 +21,12 @@ from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
+from provision.controller.jobs.manifest import JobKind
+from provision.controller.jobs.runner import JobRunner
 from provision.controller.loop import Controller
 from provision.controller.rounds.apply import Means, usual_adapters
-from provision.jobs.manifest import JobKind
-from provision.jobs.runner import JobRunner
-from provision.node_plan import Action, Disruption, Item, NodePlan, Role
-from provision.payload.model import Artifact, Payload
+from provision.planning.node_plan import Action, Disruption, Item, NodePlan, Role
+from provision.planning.supply.payload.model import Artifact, Payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from provision.apply.model import PlaybookRunner
     from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
     from provision.cluster.kubernetes.cluster import Held
-    from provision.fleet.facts import NodeFacts
-    from provision.gates import GateKeeper
+    from provision.declaration.fleet.facts import NodeFacts
     from provision.rollout.adapters import Adapters
+    from provision.rollout.gates import GateKeeper
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.step import Steps
 

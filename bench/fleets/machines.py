@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bench.fleets.objects import NEW, OLD, is_faulty
-from provision.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
 
-    from provision.runner import Event, RunRequest
+    from provision.apply.runner import Event, RunRequest
 
 
 @dataclass

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.apply.model import Assessment
-from provision.fleet.facts import parse_facts
-from provision.payload.model import Artifact, Payload
-from provision.planner.plan import plan_node
-from provision.spec.model import Driver, KernelModule, StackSpec
+from provision.declaration.fleet.facts import parse_facts
+from provision.declaration.spec.model import Driver, KernelModule, StackSpec
+from provision.planning.planner.plan import plan_node
+from provision.planning.supply.payload.model import Artifact, Payload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.node_plan import NodePlan
+    from provision.planning.node_plan import NodePlan
 
 SAMPLE: Final = Path(__file__).parents[2] / "docs/contracts/node-facts/good/configured-trixie.json"
 PAYLOAD: Final = Payload(

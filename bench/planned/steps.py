@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from bench.planned.fleet import PAYLOAD, STACK, assessed, different, recorded, without_engine
 from provision.apply.declarations import Declarations
 from provision.apply.planning.bounded import BoundedPlanner
-from provision.fleet.facts import parse_facts
-from provision.planner.plan import plan_node
+from provision.declaration.fleet.facts import parse_facts
+from provision.planning.planner.plan import plan_node
 from provision.report.console import make_console
 from provision.report.documents.plans import plans_document
 from provision.report.planned.plans import render_plans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.driver_change import DriverChange, ModuleTarget, PackageVersion
+from provision.planning.driver_change import DriverChange, ModuleTarget, PackageVersion
 
 PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
 OLD, NEW = "535.309.01", "550.163.01"

@@ -27,7 +27,7 @@ from bench.stage.runs import read_runs
 from lab.cluster import ClusterError
 from lab.cluster.project import DECLARATION, apply_project
 from lab.machine.folders import write_atomic
-from provision.runner import AnsibleRunner, RunFinished, RunRequest, RunStatus
+from provision.apply.runner import AnsibleRunner, RunFinished, RunRequest, RunStatus
 from tests.e2e.manifests import container, pod
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from provision.apply.fleet import run_each
 from provision.apply.follow import follow
 from provision.apply.kinds import is_to_stage, learns_sources
 from provision.apply.model import Assessment, Failure, Note
-from provision.builds.archive import MAX_BYTES
-from provision.builds.assignment import choose_providers, left_alone
-from provision.builds.errors import BuildsError
-from provision.spec.text.excerpt import few
+from provision.declaration.spec.text.excerpt import few
+from provision.planning.supply.builds.archive import MAX_BYTES
+from provision.planning.supply.builds.assignment import choose_providers, left_alone
+from provision.planning.supply.builds.errors import BuildsError
 
 if TYPE_CHECKING:
     import threading
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.kinds import Kinds
     from provision.apply.model import Observer
-    from provision.builds.model import BuiltModule, ModuleBuild
+    from provision.planning.supply.builds.model import BuiltModule, ModuleBuild
 
 
 @dataclass(frozen=True, slots=True)

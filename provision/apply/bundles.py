@@ -6,12 +6,12 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.bundle.errors import BundleError
+from provision.planning.supply.bundle.errors import BundleError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.bundle.read import Bundle
+    from provision.planning.supply.bundle.read import Bundle
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Bundles:
 
     def open(self, place: Path) -> Bundle:
         """Return a bundle, checked; raises `BundleError`. May be called on any thread."""
-        from provision.bundle.read import open_place  # noqa: PLC0415 - start-up time
+        from provision.planning.supply.bundle.read import open_place  # noqa: PLC0415 - start-up time
 
         with self._turn:
             if place not in self._known:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.node_plan import Action, Role
+from provision.planning.node_plan import Action, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
-    from provision.node_plan import Item, NodePlan
+    from provision.planning.node_plan import Item, NodePlan
 
 _STEPS: Final = {
     (Role.DRIVER, Action.DEPLOY): "driver: Install the program that changes the driver",

@@ -16,16 +16,16 @@ from provision.apply.gather import facts_in
 from provision.apply.playbooks import handed_files
 from provision.base.plain_tar import open_plain, plain_members
 from provision.base.printable import printable
-from provision.bundle.errors import BundleError
-from provision.bundle.model import is_place
-from provision.bundle.sets import StagedSet
-from provision.driver.catalogue import find_distribution
-from provision.driver.repository import render
-from provision.driver_change import change_id
-from provision.fleet.facts import NodeFacts
-from provision.node_plan import Problem, Role
-from provision.planner.collection import bundle_name
-from provision.planner.part import plan_files
+from provision.declaration.fleet.facts import NodeFacts
+from provision.planning.driver.catalogue import find_distribution
+from provision.planning.driver.repository import render
+from provision.planning.driver_change import change_id
+from provision.planning.node_plan import Problem, Role
+from provision.planning.planner.collection import bundle_name
+from provision.planning.planner.part import plan_files
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.model import is_place
+from provision.planning.supply.bundle.sets import StagedSet
 
 if TYPE_CHECKING:
     import threading
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.bundle.handover import HandedFile
-    from provision.driver_change import DriverChange
-    from provision.node_plan import FileContent
-    from provision.payload.model import Artifact
-    from provision.spec.model import Driver
+    from provision.declaration.spec.model import Driver
+    from provision.planning.driver_change import DriverChange
+    from provision.planning.node_plan import FileContent
+    from provision.planning.supply.bundle.handover import HandedFile
+    from provision.planning.supply.payload.model import Artifact
 
 _MAX_BYTES: Final = 16 * 1024**3  # of one driver, unpacked: ten times what the largest comes to
 _MAX_FILES: Final = 10_000

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from provision.apply.model import PlaybookRunner
     from provision.apply.playbooks import Playbooks
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
 
 
 class Planner(Protocol):

@@ -15,9 +15,9 @@ from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs
 from provision.apply.gather import SILENT, facts_in, gather_facts
 from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
-from provision.fleet.facts import NodeFacts
-from provision.node_plan import Roles
-from provision.planner.part import VERSION_NOT_CHOSEN
+from provision.declaration.fleet.facts import NodeFacts
+from provision.planning.node_plan import Roles
+from provision.planning.planner.part import VERSION_NOT_CHOSEN
 
 if TYPE_CHECKING:
     import threading
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.follow import Followed
     from provision.apply.model import Observer
-    from provision.node_plan import NodePlan, Problem
+    from provision.planning.node_plan import NodePlan, Problem
 
 MAX_PASSES = 3
 

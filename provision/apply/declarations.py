@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, group_of, resolve_branches
+from provision.planning.driver.wanted import BranchNode, ChosenVersion, follows_branch, group_of, resolve_branches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import Problem
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import Problem
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Declarations:
 
 
 def _versions(facts: NodeFacts, stack: StackSpec) -> frozenset[str] | None:
-    from provision.planner.drivers.versions import versions_for  # noqa: PLC0415 - start-up time
+    from provision.planning.planner.drivers.versions import versions_for  # noqa: PLC0415 - start-up time
 
     try:
         return versions_for(facts, stack.driver)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from provision.apply.carried_out import step_name
 from provision.apply.model import Failure, NodeTask, Status, told_of
-from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 
 if TYPE_CHECKING:
     import threading
 
     from provision.apply.model import Observer, PlaybookRunner
-    from provision.runner import RunRequest
+    from provision.apply.runner import RunRequest
 
 AGAIN = "apply again to finish"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Status
-from provision.node_plan import Disruption
-from provision.planner.drivers.holders import holders
+from provision.planning.node_plan import Disruption
+from provision.planning.planner.drivers.holders import holders
 
 if TYPE_CHECKING:
     from provision.apply.model import Assessment
-    from provision.fleet.facts import DeviceHolder
-    from provision.node_plan import Item, NodePlan
+    from provision.declaration.fleet.facts import DeviceHolder
+    from provision.planning.node_plan import Item, NodePlan
 
 ENDS_WORK: Final = (Disruption.DRAIN, Disruption.REBOOT)
 _NAMED = 3

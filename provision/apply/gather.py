@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.model import Failure, NodeTask, Status, told_of
-from provision.fleet.errors import FactsError
-from provision.fleet.facts import NodeFacts, parse_facts
-from provision.runner import UNREAD, CutOff, Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import UNREAD, CutOff, Outcome, RunFinished, RunStatus, TaskDone
+from provision.declaration.fleet.errors import FactsError
+from provision.declaration.fleet.facts import NodeFacts, parse_facts
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping
 
     from provision.apply.model import Observer, PlaybookRunner
-    from provision.runner import RunRequest
+    from provision.apply.runner import RunRequest
 
 RESULT = "facts"
 WITHOUT_FACTS = "its answer has no facts"

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from provision.apply.gate import find_obstacle
 from provision.apply.model import Assessment, Failure
-from provision.builds.assignment import Situation, choose_providers
-from provision.builds.errors import BuildsError
-from provision.builds.needs import builds_of, has_built
-from provision.builds.proof import Standing
-from provision.spec.model import Build
-from provision.spec.text.excerpt import few
+from provision.declaration.spec.model import Build
+from provision.declaration.spec.text.excerpt import few
+from provision.planning.supply.builds.assignment import Situation, choose_providers
+from provision.planning.supply.builds.errors import BuildsError
+from provision.planning.supply.builds.needs import builds_of, has_built
+from provision.planning.supply.builds.proof import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from provision.apply.supply import Supply
-    from provision.builds.model import BuiltModule, ModuleBuild
+    from provision.planning.supply.builds.model import BuiltModule, ModuleBuild
 
 BUILDS, HAS_BUILT, KEPT = "builds", "has built", "built earlier"
 DRAWN, DIFFERING = "drawn", "differing"

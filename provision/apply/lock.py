@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from provision.apply.errors import LockedError
+from provision.apply.runner import end_processes
 from provision.base.decoding import decoder_of
-from provision.runner import end_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

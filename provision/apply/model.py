@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import threading
 
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
-    from provision.runner import CutOff, Event, RunRequest, TaskDone, TaskStarted
+    from provision.apply.runner import CutOff, Event, RunRequest, TaskDone, TaskStarted
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
 
 
 class PlaybookRunner(Protocol):
-    """Runs playbooks: ``provision.runner.AnsibleRunner``, or a scripted one in tests."""
+    """Runs playbooks: ``provision.apply.runner.AnsibleRunner``, or a scripted one in tests."""
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         """Yield the events of a run, the last of them ``RunFinished``."""

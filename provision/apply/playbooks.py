@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.apply.gather import RESULT
-from provision.node_plan import NodePlan, Role, role_variables
-from provision.runner import RunRequest
+from provision.apply.runner import RunRequest
+from provision.planning.node_plan import NodePlan, Role, role_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from provision.builds.model import ModuleBuild
-    from provision.bundle.handover import HandedFile, Handover
+    from provision.planning.supply.builds.model import ModuleBuild
+    from provision.planning.supply.bundle.handover import HandedFile, Handover
 
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 7200  # a node may have to reboot for its driver, and for the way back from it

@@ -12,17 +12,17 @@ from provision.apply.errors import CanceledError, RunError
 from provision.apply.gather import SILENT
 from provision.apply.model import Failure, NodeTask, Status, told_of
 from provision.apply.playbooks import FORESEEN_RESULT, REMOVAL_RESULT
+from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
 from provision.base import strict_json
 from provision.base.printable import printable
 from provision.base.strict_json import MalformedError
-from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping
 
     from provision.apply.model import Observer, PlaybookRunner
-    from provision.runner import RunRequest
+    from provision.apply.runner import RunRequest
 
 _LIMIT_BYTES: Final = 1 << 20
 _LONGEST: Final = 1000

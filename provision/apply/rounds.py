@@ -13,10 +13,10 @@ import msgspec
 from provision.apply.builders import describe_left_alone
 from provision.apply.kinds import Kinds, is_to_stage
 from provision.apply.playbooks import handed_files
-from provision.builds.assignment import choose_providers
-from provision.builds.model import ModuleBuild  # noqa: TC001 - msgspec resolves the annotations
-from provision.runfile.errors import RunfileError
-from provision.spec.text.excerpt import few
+from provision.declaration.spec.text.excerpt import few
+from provision.planning.supply.builds.assignment import choose_providers
+from provision.planning.supply.builds.model import ModuleBuild  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.supply.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

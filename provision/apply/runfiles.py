@@ -6,15 +6,15 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.bundle.handover import HandedFile
-from provision.runfile.errors import RunfileError
+from provision.planning.supply.bundle.handover import HandedFile
+from provision.planning.supply.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.driver_change import DriverChange
-    from provision.runfile.store import Converted
-    from provision.spec.model import Driver, Runfile
+    from provision.declaration.spec.model import Driver, Runfile
+    from provision.planning.driver_change import DriverChange
+    from provision.planning.supply.runfile.store import Converted
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Runfiles:
         """Return the files that a node is handed for a change; raises `RunfileError`. May be called on any thread."""
         if declared.runfile is None:
             return ()
-        from provision.planner.drivers.runfile import choose_packages  # noqa: PLC0415 - start-up time
+        from provision.planning.planner.drivers.runfile import choose_packages  # noqa: PLC0415 - start-up time
 
         converted = self._converted(declared.runfile)
         return tuple(
@@ -38,7 +38,7 @@ class Runfiles:
         )
 
     def _converted(self, runfile: Runfile) -> Converted:
-        from provision.runfile.store import RunfileStore  # noqa: PLC0415 - start-up time
+        from provision.planning.supply.runfile.store import RunfileStore  # noqa: PLC0415 - start-up time
 
         with self._turn:
             if runfile not in self._known:

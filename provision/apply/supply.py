@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Assessment
-from provision.builds.needs import needed_builds
-from provision.bundle.errors import BundleError
-from provision.bundle.handover import HandedFile, Handover
-from provision.bundle.model import BundleList
-from provision.bundle.offer import with_offer
-from provision.node_plan import Roles
-from provision.planner.bundled import compare_with_bundle, declared_bundle, find_handover, refuse_bundle
-from provision.runfile.errors import RunfileError
-from provision.spec.model import DriverSource
+from provision.declaration.spec.model import DriverSource
+from provision.planning.node_plan import Roles
+from provision.planning.planner.bundled import compare_with_bundle, declared_bundle, find_handover, refuse_bundle
+from provision.planning.supply.builds.needs import needed_builds
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.handover import HandedFile, Handover
+from provision.planning.supply.bundle.model import BundleList
+from provision.planning.supply.bundle.offer import with_offer
+from provision.planning.supply.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from provision.apply.bundles import Bundles
     from provision.apply.declarations import Declarations
     from provision.apply.runfiles import Runfiles
-    from provision.builds.model import BuiltModule, ModuleBuild
-    from provision.builds.shelf import Shelf
-    from provision.bundle.read import Bundle
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
+    from provision.planning.supply.builds.model import BuiltModule, ModuleBuild
+    from provision.planning.supply.builds.shelf import Shelf
+    from provision.planning.supply.bundle.read import Bundle
 
 
 def drawn(nodes: Sequence[str]) -> Sequence[str]:
@@ -145,7 +145,7 @@ class Supply:
         try:
             self._from_runfile(plan)
         except RunfileError as error:
-            from provision.planner.drivers.runfile import as_problem  # noqa: PLC0415 - start-up time
+            from provision.planning.planner.drivers.runfile import as_problem  # noqa: PLC0415 - start-up time
 
             return msgspec.structs.replace(plan, problems=(*plan.problems, as_problem(error)), roles=Roles())
         return plan

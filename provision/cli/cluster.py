@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from provision.cluster import Asked, Machine
     from provision.cluster.kubernetes.cluster import KubernetesCluster
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.model import Fleet
+    from provision.declaration.spec.model import QueryGate, StackSpec, Tool
     from provision.rollout.interface.cluster import Cluster, NodeProblem
     from provision.rollout.model import NodeView
-    from provision.spec.model import QueryGate, StackSpec, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,8 @@ def open_scope(
         state_file_path,
     )
     from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
@@ -116,8 +116,8 @@ def open_scope(
 
 def with_unnamed(args: argparse.Namespace, fleet: Fleet, scope: Scope) -> Scope:
     """Return the scope with the nodes that are not named, where they may be in a domain with one that is."""
-    from provision.fleet.load import load  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.load import load  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
 
     if not args.limit or all(node.stack.rollout.domains is None for node in fleet.nodes):
         return scope
@@ -148,7 +148,7 @@ def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
 
 def respected(stacks: Mapping[str, StackSpec]) -> frozenset[Tool]:
     """Return the tools that declarations respect; whoever is asked for nodes is respected as well."""
-    from provision.spec.model import Tool  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.model import Tool  # noqa: PLC0415 - start-up time
 
     found = {tool for stack in stacks.values() for tool in stack.rollout.respect}
     is_asked = any(stack.rollout.maintenance.node_maintenances for stack in stacks.values())

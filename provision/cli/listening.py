@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from provision.cluster.kubernetes.nodes.others import UPGRADE_CONDITION
 from provision.cluster.kubernetes.notices import LIFECYCLE
-from provision.notify.listeners import Listeners, Webhooks
-from provision.spec.model import NodeConditions
+from provision.declaration.spec.model import NodeConditions
+from provision.report.notify.listeners import Listeners, Webhooks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from provision.cli.cluster import Scope
-    from provision.notify.listeners import Listener
-    from provision.spec.model import Notify
+    from provision.declaration.spec.model import Notify
+    from provision.report.notify.listeners import Listener
 
 
 def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = None) -> Listeners:
@@ -28,7 +28,7 @@ def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = Non
     found: list[Listener] = [_webhooks(scope, declared)] if declared else []
     found += _reporters(scope)
     if metrics_file is not None:
-        from provision.notify.metrics_file import MetricsFile  # noqa: PLC0415 - start-up time
+        from provision.report.notify.metrics_file import MetricsFile  # noqa: PLC0415 - start-up time
 
         found.append(MetricsFile(metrics_file, place=scope.cluster.name, holder=holder))
     return Listeners(found)
@@ -36,9 +36,9 @@ def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = Non
 
 def _webhooks(scope: Scope, declared: Sequence[Notify]) -> Webhooks:
     """Return what tells the receivers; raises GrapnelError."""
-    from provision.notify.news import Newsroom  # noqa: PLC0415 - start-up time
-    from provision.notify.receivers import read_receivers  # noqa: PLC0415 - start-up time
-    from provision.notify.webhook import Webhook  # noqa: PLC0415 - start-up time
+    from provision.report.notify.news import Newsroom  # noqa: PLC0415 - start-up time
+    from provision.report.notify.receivers import read_receivers  # noqa: PLC0415 - start-up time
+    from provision.report.notify.webhook import Webhook  # noqa: PLC0415 - start-up time
 
     newsroom = Newsroom(scope.cluster.name, f"rollout-{secrets.token_hex(6)}")
     return Webhooks([Webhook(receiver) for receiver in read_receivers(declared)], newsroom)

@@ -44,9 +44,9 @@ def find_places(args: argparse.Namespace, *nodes: str) -> Places:
     Raises UsageError, InventoryError, DeclarationError, ClusterError.
     """
     from provision.cluster import Machine, open_api, state_file_path  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-    from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
@@ -78,9 +78,9 @@ def _without_declaration(
     api: Api | None, state_file: Path, inventories: tuple[str, ...], nodes: tuple[str, ...]
 ) -> Places:
     from provision.cluster import Machine  # noqa: PLC0415 - start-up time
-    from provision.fleet.errors import InventoryError  # noqa: PLC0415 - start-up time
-    from provision.fleet.load import read_inventory  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.errors import InventoryError  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.load import read_inventory  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
 
     if not inventories:
         raise InventoryError("there is no inventory", hint="name one with `--inventory`, or a cluster")

@@ -12,20 +12,20 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 import provision
 from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.terminal import person, say
-from provision.fleet.sources import inventory_key
+from provision.declaration.fleet.sources import inventory_key
 from provision.report.console import make_console
 from provision.report.documents.run import report_document
 from provision.report.progress.live import open_view
 from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
+from provision.report.runs.digest import digest
+from provision.report.runs.durations import Durations
+from provision.report.runs.errors import RunsError
+from provision.report.runs.events import SCHEMA, Began
+from provision.report.runs.model import State
+from provision.report.runs.record import RunRecord, Unrecorded, utc_now
+from provision.report.runs.store import Shelf, runs_folder
 from provision.report.terminal import show
-from provision.runs.digest import digest
-from provision.runs.durations import Durations
-from provision.runs.errors import RunsError
-from provision.runs.events import SCHEMA, Began
-from provision.runs.model import State
-from provision.runs.record import RunRecord, Unrecorded, utc_now
-from provision.runs.store import Shelf, runs_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from provision.apply.model import Assessment, Failure, NodeResult
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.model import Fleet
     from provision.report.progress.live import View
+    from provision.report.runs.model import RunReport
+    from provision.report.runs.store import RunFolder
     from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
-    from provision.runs.model import RunReport
-    from provision.runs.store import RunFolder
 
 MOST_ARTIFACTS: Final = 300  # of a run: 13 kB each; more only of playbooks that fail
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024

@@ -13,13 +13,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from provision.base.printable import printable_lines
-from provision.spec.errors import DeclarationError
+from provision.declaration.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from provision.base.errors import GrapnelError
-    from provision.spec.text.findings import Finding
+    from provision.declaration.spec.text.findings import Finding
 
 _INDENT: Final = "    "  # no line but the first begins as one of grapnel's own does
 
@@ -59,7 +59,7 @@ def print_traceback(error: BaseException) -> None:
 
 def print_findings(findings: Iterable[Finding]) -> None:
     """Print findings with the source line and a caret each, and an empty line after the last one."""
-    from provision.spec.text.excerpt import render_findings  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.text.excerpt import render_findings  # noqa: PLC0415 - start-up time
 
     text = render_findings(findings, colour=wants_colour(sys.stderr))
     if text:

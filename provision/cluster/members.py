@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 from provision.cluster.composite import CompositeCluster
 from provision.cluster.errors import KubeconfigError
 from provision.cluster.local.cluster import LocalCluster
-from provision.spec.model import SchedulerKind, Slurm
+from provision.declaration.spec.model import SchedulerKind, Slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from provision.cluster.machine import Machine
     from provision.cluster.schedulers.scheduler import Scheduler
+    from provision.declaration.spec.model import Scheduler as Section
+    from provision.declaration.spec.model import StackSpec
     from provision.rollout.interface.cluster import Cluster
-    from provision.spec.model import Scheduler as Section
-    from provision.spec.model import StackSpec
 
 IN_KUBERNETES: Final = (SchedulerKind.AUTO, SchedulerKind.KUBERNETES)  # where there is one
 # How the answers of Slurm's commands look must not depend on who runs them.

@@ -26,11 +26,11 @@ from provision.cluster.local.cluster import view_of_entry
 from provision.cluster.local.state_file import NOTHING, Entry, editing, read_state, write_state
 from provision.cluster.reader import KubernetesReader, StateFileReader
 from provision.cluster.record import document_of
+from provision.declaration.spec.validate import nearest
 from provision.rollout.errors import ConflictError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView
 from provision.rollout.requests import Answer, Found, Step
-from provision.spec.validate import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

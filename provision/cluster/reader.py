@@ -26,12 +26,12 @@ from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.local.state_file import lock_path, progress_path
 from provision.cluster.progress import MAX_BYTES, decode_progress
+from provision.declaration.spec.model import Tool
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.standing import Members
 from provision.rollout.model import NodeView
 from provision.rollout.status.model import Seen, Tenant
-from provision.spec.model import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.objects import Lease
     from provision.cluster.kubernetes.usage import Usage
     from provision.cluster.machine import Machine
+    from provision.declaration.spec.model import Driver, Plugin
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.interface.standing import Standing
     from provision.rollout.status.model import StackSeen
     from provision.rollout.status.reported import Reported
-    from provision.spec.model import Driver, Plugin
 
     Labels = Mapping[str, Mapping[str, str]]
 

@@ -36,13 +36,13 @@ from provision.controller.rounds.keeper import Keeper
 from provision.controller.rounds.lane import Lane, LaneTenure, Told
 from provision.controller.rounds.reports import Reports, StackMemory
 from provision.controller.rounds.work import LOOK_S, Work
+from provision.controller.stacks.follower import STACKS, StackBook, require_served
+from provision.controller.stacks.membership import Membership, members
+from provision.controller.stacks.model import Stack
+from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.secret_hosts import NOWHERE
 from provision.controller.tenants import TenancyDesk
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
-from provision.stacks.follower import STACKS, StackBook, require_served
-from provision.stacks.membership import Membership, members
-from provision.stacks.model import Stack
-from provision.stacks.objects import StackObject
-from provision.stacks.secret_hosts import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.cluster import Held
     from provision.controller.nodes import SeenNode
     from provision.controller.rounds.apply import Means
-    from provision.stacks.follower import Followed
-    from provision.stacks.secret_hosts import SecretHosts
+    from provision.controller.stacks.follower import Followed
+    from provision.controller.stacks.secret_hosts import SecretHosts
 
 REST_S: Final = 0.2  # between two turns: what changes together is looked at together
 LONGEST_S: Final = 30.0  # without a turn

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.tenancy.keeper import TenancyKeeper
+from provision.controller.stacks.derive import TenancyStands
+from provision.declaration.spec.rules.tenancy import has_objects, without_names
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.tenancy import TenancyOrder
-from provision.spec.rules.tenancy import has_objects, without_names
-from provision.stacks.derive import TenancyStands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.stacks.model import Stack
+    from provision.controller.stacks.model import Stack
 
 AGAIN_S: Final = 300.0  # when all is as declared
 SOON_S: Final = 60.0  # when something stood in the way

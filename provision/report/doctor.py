@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure
 from provision.base.printable import printable_json
-from provision.driver.preflight import Severity
-from provision.fleet.series import in_series
+from provision.declaration.fleet.series import in_series
+from provision.planning.driver.preflight import Severity
 from provision.report.console import Text
 from provision.report.planned.alike import failed_alike
 from provision.report.terminal import STATUS_STYLES, count, hanging, names
@@ -18,7 +18,7 @@ from provision.report.terminal import STATUS_STYLES, count, hanging, names
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from provision.driver.preflight import Finding
+    from provision.planning.driver.preflight import Finding
 
 Diagnoses = Mapping[str, "tuple[Finding, ...] | Failure"]
 SCHEMA = "grapnel.dev/doctor/v1alpha1"

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from provision.drift import Kind
-from provision.fleet.series import in_series
-from provision.node_plan import Disruption
+from provision.declaration.fleet.series import in_series
+from provision.planning.drift import Kind
+from provision.planning.node_plan import Disruption
 from provision.report.console import Text
 from provision.report.mending import mending
 from provision.report.planned.alike import failed_alike, without_names
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.apply.model import Failure
-    from provision.drift import Case, Comparison, Difference
+    from provision.planning.drift import Case, Comparison, Difference
 
 CASES_SHOWN: Final = 40  # so that nodes that all say something else do not fill the screen
 ORIGINS_SHOWN: Final = 4  # of one difference

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from provision.fleet.series import in_series
+from provision.declaration.fleet.series import in_series
 from provision.report.console import Text
+from provision.report.runs.history import last_words
 from provision.report.terminal import age, count, hanging, names
 from provision.rollout.status.words import HEADS, NOT_KNOWN, facts_of, rows_of
-from provision.runs.history import last_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from provision.report.runs.history import History
     from provision.rollout.status.model import NodeStatus
     from provision.rollout.status.words import MachineRow
-    from provision.runs.history import History
 
 ROWS_SHOWN: Final = 40  # of nodes that all have something else
 _NEVER: Final = "none that is kept"

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from provision.apply.model import Failure, NodeResult, Status, Upgrade
-from provision.fleet.series import in_series
+from provision.declaration.fleet.series import in_series
 from provision.report.console import Text
 from provision.report.planned.alike import in_common, without_name
 from provision.report.terminal import CELL_WIDTH, NAMES_SHOWN, STATUS_STYLES, count, duration, hanging, names

@@ -13,17 +13,17 @@ from provision.base.printable import printable_json
 from provision.report.console import Text
 from provision.report.terminal import age, count, names
 from provision.rollout.model import Phase
-from provision.simulate.many import waves_of, worst_of
-from provision.simulate.play import resolution_s
+from provision.rollout.simulate.many import waves_of, worst_of
+from provision.rollout.simulate.play import resolution_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from provision.simulate.many import Outcome
-    from provision.simulate.playback import NodePlay, Playback
-    from provision.simulate.scenario import Scenario
+    from provision.rollout.simulate.many import Outcome
+    from provision.rollout.simulate.playback import NodePlay, Playback
+    from provision.rollout.simulate.scenario import Scenario
 
 SCHEMA: Final = "grapnel.dev/simulation/v1alpha1"
 ALL_SHOWN: Final = 40  # nodes up to which each has a line

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 
 from provision.base.printable import brief
-from provision.fleet.series import in_series
+from provision.declaration.fleet.series import in_series
 from provision.report.console import Text
 from provision.report.nodes import machine_facts, render_nodes
+from provision.report.runs.remedies import BARE
 from provision.report.terminal import age, count, hanging, names
 from provision.rollout.interface.pause import RESUME
 from provision.rollout.status.situations import (
@@ -25,7 +26,6 @@ from provision.rollout.status.situations import (
     SITUATIONS,
     WAITING,
 )
-from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from provision.report.runs.history import History
+    from provision.report.runs.remedies import Invocation
     from provision.rollout.model import Record
     from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen, Tenant, WaveStatus
     from provision.rollout.status.situations import Situation
-    from provision.runs.history import History
-    from provision.runs.remedies import Invocation
 
 REASONS_SHOWN: Final = 8  # of one state
 _INDENT: Final = 2

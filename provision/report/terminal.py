@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from provision.apply.model import Status
-from provision.node_plan import Action, Disruption
+from provision.planning.node_plan import Action, Disruption
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:

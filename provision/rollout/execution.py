@@ -12,27 +12,27 @@ from provision.apply.gate import find_obstacle, will_need_drain
 from provision.apply.kinds import Kinds, sharing_nodes
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
 from provision.base.errors import GrapnelError
+from provision.declaration.spec.text.excerpt import few
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.prepare import runtime_classes
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.node_marks import declared_marks
 from provision.rollout.returns import forget_returns
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Iterator, Mapping
 
     from provision.apply.context import ApplyContext
-    from provision.node_plan import DriverVariables
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import DriverVariables
     from provision.rollout.adapters import Adapters
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.model import NodeView, Record
-    from provision.spec.model import StackSpec
 
 
 _CONFLICT: Final = "take it off the Node by hand, or declare the value that it has"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lab.machine.errors import LabError
 from lab.machine.folders import cache_dir
-from provision.payload.errors import PayloadError
+from provision.planning.supply.payload.errors import PayloadError
 from tasks.environment import uv_path
 from tasks.errors import TaskError
 from tasks.image import ROOT, build

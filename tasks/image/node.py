@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 from typing import TYPE_CHECKING, Final
 
-from provision.payload.store import load_payload
+from provision.planning.supply.payload.store import load_payload
 from tasks.image import python
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.bundle.errors import BundleError
-from provision.bundle.signature import sign, signature_beside
-from provision.payload.archive import write_file
-from provision.payload.errors import PayloadError
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.signature import sign, signature_beside
+from provision.planning.supply.payload.archive import write_file
+from provision.planning.supply.payload.errors import PayloadError
 from tasks.release.bill_of_materials import render_bill, render_constraints
 from tasks.release.notes import NotesError, notes_of
 from tasks.release.sums import render_sums

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.payload.build import build_payload
-from provision.payload.libraries import CachedLibraries
-from provision.payload.sources import find_sources
-from provision.payload.store import cache_folder
+from provision.planning.supply.payload.build import build_payload
+from provision.planning.supply.payload.libraries import CachedLibraries
+from provision.planning.supply.payload.sources import find_sources
+from provision.planning.supply.payload.store import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lab import trees
 from lab.machine.folders import cache_dir
-from provision.payload.libraries import CachedLibraries
+from provision.planning.supply.payload.libraries import CachedLibraries
 from tests.journey.conftest import ROOT, TIMEOUT_S, Controller
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from bench.fleets.kubelets import Agents, stages
 from bench.fleets.lead import Counting
 from bench.fleets.machines import Machines
 from bench.fleets.requests import count, parse_requests
+from provision.apply.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
-from provision.jobs.manifest import JobKind, render_secret
-from provision.jobs.seal import Seal
-from provision.jobs.wire import LineReader, request_of
-from provision.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.controller.jobs.manifest import JobKind, render_secret
+from provision.controller.jobs.seal import Seal
+from provision.controller.jobs.wire import LineReader, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lab import golang, kubernetes_schemas
-from provision.stacks.secret_hosts import SecretHosts, parse_secret_hosts
+from provision.controller.stacks.secret_hosts import SecretHosts, parse_secret_hosts
 from tasks.chart import CHART, DEPLOY, ROLES
 
 if TYPE_CHECKING:

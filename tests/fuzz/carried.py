@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from provision.base.unpacking import BROKEN, open_gzip, open_xz
-from provision.bundle.errors import BundleError
-from provision.bundle.read import open_unpacked, unpack_bundle
-from provision.bundle.signature import read_signature
-from provision.bundle.write import LIST
 from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of, users_of
 from provision.cluster.kubernetes.objects import Node, Pod
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.read import open_unpacked, unpack_bundle
+from provision.planning.supply.bundle.signature import read_signature
+from provision.planning.supply.bundle.write import LIST
+from provision.report.status_page.details import node_document
+from provision.report.status_page.feed import Log
+from provision.report.status_page.rows import row_of
 from provision.rollout.model import NodeView
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import render_metrics
 from provision.rollout.status.model import Seen
-from provision.status_page.details import node_document
-from provision.status_page.feed import Log
-from provision.status_page.rows import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.bundle.read import Bundle
+    from provision.planning.supply.bundle.read import Bundle
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 MOST_BYTES = 1 << 22

@@ -23,25 +23,25 @@ import msgspec
 
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.wire import decode_answer
-from provision.builds.archive import rewrite_archive
-from provision.builds.errors import BuildsError
-from provision.bundle.errors import BundleError
-from provision.bundle.module_archive import read_module_archive
+from provision.apply.runner import RunFinished, TaskDone
+from provision.apply.runner.frames import Decoder, FrameError
+from provision.apply.runner.translate import Translator
 from provision.cluster.errors import RecordError, StateFileError
 from provision.cluster.local.state_file import read_state
 from provision.cluster.record import decode_record, encode_record
-from provision.fleet.errors import AnswerError, FactsError
-from provision.fleet.facts import parse_facts
-from provision.fleet.release_result import parse_release_result
-from provision.jobs.seal import Seal
-from provision.jobs.wire import MARK, LineReader, LogError
-from provision.node_plan import NodePlan
-from provision.planner.plan import plan_node
-from provision.render.engines import containerd, crio, docker
-from provision.render.errors import EngineConfigError
-from provision.runner import RunFinished, TaskDone
-from provision.runner.frames import Decoder, FrameError
-from provision.runner.translate import Translator
+from provision.controller.jobs.seal import Seal
+from provision.controller.jobs.wire import MARK, LineReader, LogError
+from provision.declaration.fleet.errors import AnswerError, FactsError
+from provision.declaration.fleet.facts import parse_facts
+from provision.declaration.fleet.release_result import parse_release_result
+from provision.planning.node_plan import NodePlan
+from provision.planning.planner.plan import plan_node
+from provision.planning.render.engines import containerd, crio, docker
+from provision.planning.render.errors import EngineConfigError
+from provision.planning.supply.builds.archive import rewrite_archive
+from provision.planning.supply.builds.errors import BuildsError
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.module_archive import read_module_archive
 from tests.fuzz.carried import CARRIED
 from tests.provision.builds.samples import build_of
 from tests.provision.samples import PAYLOAD, make_stack
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from provision.base.errors import GrapnelError
-    from provision.jobs.wire import Event
+    from provision.controller.jobs.wire import Event
 
 # Without and with a kernel module of grapnel's: the second one looks at kernels, DKMS, signatures and space too.
 STACKS = (make_stack(), make_stack(driver={"kernelModule": "auto"}))

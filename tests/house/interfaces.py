@@ -16,12 +16,12 @@ from plugin.kubelet.registration.call import METHOD as REGISTER
 from plugin.kubelet.registration.watcher import SERVICE as REGISTRATION
 from plugin.metrics.catalogue import GPU_LABELS
 from provision.cluster.kubernetes.tenancy.served import GANGS
-from provision.render.engines.base_spec import base_spec
-from provision.render.engines.containerd import render_containerd
-from provision.render.engines.crio import render_crio
-from provision.render.engines.docker import render_docker
-from provision.render.kueue import KUEUE_KINDS
-from provision.render.tenancy import KINDS
+from provision.planning.render.engines.base_spec import base_spec
+from provision.planning.render.engines.containerd import render_containerd
+from provision.planning.render.engines.crio import render_crio
+from provision.planning.render.engines.docker import render_docker
+from provision.planning.render.kueue import KUEUE_KINDS
+from provision.planning.render.tenancy import KINDS
 from runtime_hook.engines.cdi import FORMATS
 from tests.house.named_tests import ROOT
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.spec.load import load_declaration
+from provision.declaration.spec.load import load_declaration
 from tests.former import ROOT, extract, has_history
 
 if TYPE_CHECKING:

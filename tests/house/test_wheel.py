@@ -44,15 +44,17 @@ def test_the_wheel_carries_the_collection_where_ansible_looks_for_it(wheel: Path
 
 @pytest.mark.slow
 def test_the_wheel_carries_the_list_of_gpus(wheel: Path) -> None:
-    assert "provision/driver/data/supported-gpus.json" in zipfile.ZipFile(wheel).namelist()
+    assert "provision/planning/driver/data/supported-gpus.json" in zipfile.ZipFile(wheel).namelist()
 
 
 @pytest.mark.slow
 def test_the_wheel_carries_the_live_page(wheel: Path) -> None:
-    folder = ROOT / "provision/status_page/static"
-    carried = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("provision/status_page/static/")}
+    folder = ROOT / "provision/report/status_page/static"
+    carried = {
+        name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("provision/report/status_page/static/")
+    }
 
-    assert carried == {f"provision/status_page/static/{path.name}" for path in folder.iterdir()}
+    assert carried == {f"provision/report/status_page/static/{path.name}" for path in folder.iterdir()}
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
-from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
-from provision.jobs.wire import SCHEMA, LineReader
-from provision.runner import RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone
+from provision.controller.jobs.seal import JOB_UID, SEAL_KEY, Seal
+from provision.controller.jobs.wire import SCHEMA, LineReader
 from tests.journey.conftest import VERSION
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from lab.nodes import NodeSpec
-from provision.driver_change import ChangedFile, DriverChange, ModuleTarget, PackageVersion, change_id
-from provision.payload.archive import write_archive
-from provision.payload.sources import find_sources
+from provision.planning.driver_change import ChangedFile, DriverChange, ModuleTarget, PackageVersion, change_id
+from provision.planning.supply.payload.archive import write_archive
+from provision.planning.supply.payload.sources import find_sources
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import pytest
 
 from lab import modules
 from lab.nodes import NodeSpec, Site
-from provision.bundle.model import BundleList
-from provision.bundle.write import write_bundle
 from provision.cli.foresee.plan import open_bundle
+from provision.planning.supply.bundle.model import BundleList
+from provision.planning.supply.bundle.write import write_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
 from tests.journey.dkms import TRIM
 from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lab.nodes import Node
-    from provision.bundle.model import Driver
-    from provision.bundle.read import Bundle
+    from provision.planning.supply.bundle.model import Driver
+    from provision.planning.supply.bundle.read import Bundle
     from tests.journey.conftest import Controller
     from tests.journey.systems import Case, Machine
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.driver_change import change_id
-from provision.node_plan import DriverVariables, NodePlan, Roles
+from provision.planning.driver_change import change_id
+from provision.planning.node_plan import DriverVariables, NodePlan, Roles
 
 if TYPE_CHECKING:
-    from provision.driver_change import DriverChange
+    from provision.planning.driver_change import DriverChange
 
 ROOT = Path(__file__).parents[2]
 # In the place of tasks/plan.yml.

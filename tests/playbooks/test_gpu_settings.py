@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings i
 )
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
 
-from provision.fleet.gpu_settings_facts import GpuSettingsState
+from provision.declaration.fleet.gpu_settings_facts import GpuSettingsState
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine

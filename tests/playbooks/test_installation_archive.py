@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import provision
-from provision.runner import AnsibleRunner, Outcome, TaskDone
+from provision.apply.runner import AnsibleRunner, Outcome, TaskDone
 from tests.provision.runner.stage import Stage, done
 
 pytestmark = pytest.mark.functional

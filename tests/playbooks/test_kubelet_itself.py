@@ -12,9 +12,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.kubelet.rehearsal imp
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 from lab import golang
-from provision.render.kubelet import declared_settings, render_drop_in
-from provision.spec.model import Kubelet
-from provision.spec.validate import convert
+from provision.declaration.spec.model import Kubelet
+from provision.declaration.spec.validate import convert
+from provision.planning.render.kubelet import declared_settings, render_drop_in
 
 if TYPE_CHECKING:
     from pathlib import Path

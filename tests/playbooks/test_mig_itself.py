@@ -11,9 +11,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import Mig
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
-from provision.fleet.mig_facts import MigState
-from provision.render.mig_layout import render_mig_layout
-from provision.spec.model import Mig, StackSpec
+from provision.declaration.fleet.mig_facts import MigState
+from provision.declaration.spec.model import Mig, StackSpec
+from provision.planning.render.mig_layout import render_mig_layout
 from tests.plugin.daemon.test_mig_of_daemon import CutNode
 
 if TYPE_CHECKING:

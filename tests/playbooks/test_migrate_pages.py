@@ -19,19 +19,19 @@ from ansible_collections.grapnel.node.plugins.module_utils.files.watched import 
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
 
-from provision.draft.node import draft_node
-from provision.fleet.facts import Engine, NodeFacts, parse_facts
-from provision.fleet.load import without_inventory
-from provision.planner.plan import plan_node
-from provision.products.recognise import recognise
-from provision.spec.load import load_declaration
+from provision.declaration.fleet.facts import Engine, NodeFacts, parse_facts
+from provision.declaration.fleet.load import without_inventory
+from provision.declaration.spec.load import load_declaration
+from provision.planning.draft.node import draft_node
+from provision.planning.planner.plan import plan_node
+from provision.planning.products.recognise import recognise
 from tests.provision.samples import DEBIAN_CONFIG, PAYLOAD, RUNNING, as_json, make_facts, replace, simulate_apply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan
 
 PAGES = Path(__file__).parents[2] / "docs/migrate"
 V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from lab.nodes import NodeSpec, Site
-from provision.driver_change import DriverChange, ModuleTarget
-from provision.fleet.facts import parse_facts
-from provision.payload.archive import write_archive
-from provision.payload.sources import find_sources
-from provision.render.engines.base_spec import render_base_spec
-from provision.render.engines.containerd import BASE_SPEC_PATH, render_containerd
+from provision.declaration.fleet.facts import parse_facts
+from provision.planning.driver_change import DriverChange, ModuleTarget
+from provision.planning.render.engines.base_spec import render_base_spec
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH, render_containerd
+from provision.planning.supply.payload.archive import write_archive
+from provision.planning.supply.payload.sources import find_sources
 from tests.worker import of_this_worker
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver_change import change_id
+from provision.planning.driver_change import change_id
 from tests.attack.stand_ins import recorded
 from tests.playbooks.preparing import kept_archives, prepare_driver
 from tests.provision.apply.workshop import change_of, modules_for

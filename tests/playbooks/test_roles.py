@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ansible_collections.grapnel.node.plugins.action.plan import ActionModule
 
-from provision.node_plan import (
+from provision.planning.node_plan import (
     DriverVariables,
     KubeletVariables,
     NodeDaemonVariables,
@@ -16,7 +16,7 @@ from provision.node_plan import (
     RuntimeVariables,
     TuningVariables,
 )
-from provision.payload.sources import find_sources
+from provision.planning.supply.payload.sources import find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from provision.driver_change import DriverChange, change_id
-from provision.fleet.driver_facts import DriverRun, StagedChange
-from provision.fleet.facts import (
+from provision.declaration.fleet.driver_facts import DriverRun, StagedChange
+from provision.declaration.fleet.facts import (
     AvailablePackage,
     Engine,
     FileState,
@@ -28,17 +27,18 @@ from provision.fleet.facts import (
     Service,
     parse_facts,
 )
-from provision.payload.model import Artifact, Payload
-from provision.planner.drivers.kernel_module import RELOAD_MARK
-from provision.planner.node_daemon import UNIT_PATH
-from provision.planner.part import RESTART_MARKS
-from provision.planner.plan import plan_node
-from provision.render.kubelet_record import KUBELET_RECORD_PATH
-from provision.render.tuning import HUGEPAGES, NUMA_BALANCING, TUNING_RECORD_PATH
-from provision.spec.model import StackSpec
+from provision.declaration.spec.model import StackSpec
+from provision.planning.driver_change import DriverChange, change_id
+from provision.planning.planner.drivers.kernel_module import RELOAD_MARK
+from provision.planning.planner.node_daemon import UNIT_PATH
+from provision.planning.planner.part import RESTART_MARKS
+from provision.planning.planner.plan import plan_node
+from provision.planning.render.kubelet_record import KUBELET_RECORD_PATH
+from provision.planning.render.tuning import HUGEPAGES, NUMA_BALANCING, TUNING_RECORD_PATH
+from provision.planning.supply.payload.model import Artifact, Payload
 
 if TYPE_CHECKING:
-    from provision.node_plan import (
+    from provision.planning.node_plan import (
         DriverVariables,
         Item,
         KubeletVariables,

@@ -12,8 +12,8 @@ import pytest
 
 from provision.base import decoding
 from provision.base.decoding import decoder_of
-from provision.fleet.facts import NodeFacts
-from provision.spec.model import StackSpec
+from provision.declaration.fleet.facts import NodeFacts
+from provision.declaration.spec.model import StackSpec
 
 ROOT = Path(__file__).parents[2]
 FACTS = ROOT / "docs/contracts/node-facts/good/bare-trixie.json"
@@ -21,7 +21,7 @@ DECODES = re.compile(r"msgspec\.(convert\(|json\.Decoder\(|json\.decode\([^\n]*t
 AT_ONCE = """\
 import sys, threading
 from pathlib import Path
-from provision.fleet.facts import parse_facts
+from provision.declaration.fleet.facts import parse_facts
 
 sys.setswitchinterval(1e-6)
 text, together = Path(sys.argv[1]).read_bytes(), threading.Barrier(6)

@@ -13,10 +13,10 @@ from provision.base.regular_file import read_regular
 from provision.cluster.errors import KubeconfigError, StateFileError
 from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
 from provision.cluster.local.state_file import read_state
-from provision.payload.errors import PayloadError
-from provision.payload.store import MANIFEST, read_manifest
-from provision.spec.errors import DeclarationError
-from provision.spec.load import load_declaration
+from provision.declaration.spec.errors import DeclarationError
+from provision.declaration.spec.load import load_declaration
+from provision.planning.supply.payload.errors import PayloadError
+from provision.planning.supply.payload.store import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
     from provision.base.errors import GrapnelError

@@ -13,7 +13,7 @@ import pytest
 
 from lab.demo.__main__ import COMPILE, IMAGES, VERSION
 from lab.modules import ARCHIVES
-from provision.payload.build import PYTHON
+from provision.planning.supply.payload.build import PYTHON
 from tasks.__main__ import VERBS, main
 from tasks.session import Session
 from tasks.suites import (
@@ -70,7 +70,7 @@ def words(stages: list[Stage]) -> set[str]:
 
 def test_the_demo_and_a_cluster_build_what_they_use_and_nothing_else() -> None:
     session = Session()
-    own = {"lab.nvml", "provision.payload build --output dist/payload"}
+    own = {"lab.nvml", "provision.planning.supply.payload build --output dist/payload"}
     trixie, bookworm = ({f"lab tree {suite}", f"lab bundle {suite}"} for suite in ("trixie", "bookworm"))
 
     demo = words([tree_stage("trixie"), *demo_stages(session)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver.gpu_list import parse_list
+from provision.planning.driver.gpu_list import parse_list
 from tasks.supported_gpus import DATA, main
 
 if TYPE_CHECKING:

@@ -36,10 +36,10 @@ class ActionModule(CheckedAction):
         require_grapnel()
         import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
-        from provision.builds.archive import MAX_BYTES  # noqa: PLC0415 - see above
-        from provision.builds.errors import BuildsError  # noqa: PLC0415 - see above
-        from provision.builds.model import ModuleBuild  # noqa: PLC0415 - see above
         from provision.cli.foresee.plan import open_shelf  # noqa: PLC0415 - see above
+        from provision.planning.supply.builds.archive import MAX_BYTES  # noqa: PLC0415 - see above
+        from provision.planning.supply.builds.errors import BuildsError  # noqa: PLC0415 - see above
+        from provision.planning.supply.builds.model import ModuleBuild  # noqa: PLC0415 - see above
 
         arguments |= {name: build[name] for name in ("kernel", "dkms", "version", "flavour")}
         arguments["limit_bytes"] = MAX_BYTES

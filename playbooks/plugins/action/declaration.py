@@ -24,7 +24,7 @@ def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
     from provision.base.errors import GrapnelError  # noqa: PLC0415 - see above
-    from provision.fleet.load import assemble, read_inventory  # noqa: PLC0415 - see above
+    from provision.declaration.fleet.load import assemble, read_inventory  # noqa: PLC0415 - see above
 
     try:
         inventory = read_inventory(sources, limit="", directory=directory, environ=os.environ)
@@ -37,10 +37,10 @@ def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:
 
 def _declaration(file: str) -> Any:  # noqa: ANN401 - provision's types are unknown before `require_grapnel`
     """Return what the file says; without one the inventory says it all."""
-    from provision.spec.load import Declaration, load_declaration  # noqa: PLC0415 - see above
-    from provision.spec.model import GpuStack  # noqa: PLC0415 - see above
-    from provision.spec.text.document import read_document  # noqa: PLC0415 - see above
-    from provision.spec.validate import convert  # noqa: PLC0415 - see above
+    from provision.declaration.spec.load import Declaration, load_declaration  # noqa: PLC0415 - see above
+    from provision.declaration.spec.model import GpuStack  # noqa: PLC0415 - see above
+    from provision.declaration.spec.text.document import read_document  # noqa: PLC0415 - see above
+    from provision.declaration.spec.validate import convert  # noqa: PLC0415 - see above
 
     if file:
         return load_declaration(Path(file))

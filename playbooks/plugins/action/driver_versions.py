@@ -35,9 +35,9 @@ def _choose(
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
     from provision.apply.declarations import Declarations  # noqa: PLC0415 - see above
-    from provision.driver.wanted import follows_branch  # noqa: PLC0415 - see above
-    from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
-    from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
+    from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above
+    from provision.planning.driver.wanted import follows_branch  # noqa: PLC0415 - see above
+    from provision.planning.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
 
     typed = {host: msgspec.convert(stack, StackSpec) for host, stack in stacks.items()}
     choosing = {

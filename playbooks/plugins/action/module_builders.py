@@ -67,9 +67,9 @@ def _decide(  # noqa: PLR0913 - what was registered, and what a play says of its
     from provision.apply.rounds import Round, next_round  # noqa: PLC0415 - see above
     from provision.apply.supply import Supply  # noqa: PLC0415 - see above
     from provision.cli.foresee.plan import open_runfiles, open_shelf  # noqa: PLC0415 - see above
-    from provision.fleet.endpoint import network_endpoints, parse_endpoint  # noqa: PLC0415 - see above
-    from provision.node_plan import DriverVariables, NodePlan, Roles  # noqa: PLC0415 - see above
-    from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
+    from provision.declaration.fleet.endpoint import network_endpoints, parse_endpoint  # noqa: PLC0415 - see above
+    from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above
+    from provision.planning.node_plan import DriverVariables, NodePlan, Roles  # noqa: PLC0415 - see above
 
     stacks = {host: msgspec.convert(stack, StackSpec) for host, stack in arguments["stacks"].items()}
     shelf = open_shelf(inventories, os.environ)

@@ -59,15 +59,15 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
     from provision.base.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
-    from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
-    from provision.node_plan import Role  # noqa: PLC0415 - see above
-    from provision.payload.place import payload_folder  # noqa: PLC0415 - see above
-    from provision.payload.store import load_payload  # noqa: PLC0415 - see above
-    from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
-    from provision.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - see above
-    from provision.planner.mig import expected_mig  # noqa: PLC0415 - see above
-    from provision.planner.plan import plan_node  # noqa: PLC0415 - see above
-    from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
+    from provision.declaration.fleet.facts import parse_facts  # noqa: PLC0415 - see above
+    from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above
+    from provision.planning.node_plan import Role  # noqa: PLC0415 - see above
+    from provision.planning.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
+    from provision.planning.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - see above
+    from provision.planning.planner.mig import expected_mig  # noqa: PLC0415 - see above
+    from provision.planning.planner.plan import plan_node  # noqa: PLC0415 - see above
+    from provision.planning.supply.payload.place import payload_folder  # noqa: PLC0415 - see above
+    from provision.planning.supply.payload.store import load_payload  # noqa: PLC0415 - see above
 
     try:
         roles = tuple(map(Role, arguments["roles"])) or tuple(Role)

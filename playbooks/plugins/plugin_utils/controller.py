@@ -49,7 +49,7 @@ def registered(task_vars: Mapping[str, Any], hosts: Iterable[str], name: str) ->
 def parsed_facts(given: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield the hosts with their facts, from what `facts` has returned for each; one with bad facts is left out."""
     from provision.base.errors import GrapnelError  # noqa: PLC0415 - found only after `require_grapnel`
-    from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
+    from provision.declaration.fleet.facts import parse_facts  # noqa: PLC0415 - see above
 
     for host, answer in given.items():
         with contextlib.suppress(GrapnelError):  # the host's own plan says it
@@ -67,7 +67,7 @@ def require_grapnel() -> None:
     In a checkout the package lies beside the collection and need not be installed.
     """
     checkout = Path(__file__).resolve().parents[3]
-    if importlib.util.find_spec("provision") is None and (checkout / "provision" / "planner").is_dir():
+    if importlib.util.find_spec("provision") is None and (checkout / "provision" / "planning").is_dir():
         sys.path.append(str(checkout))
     missing = next((name for name in ("provision", "msgspec") if importlib.util.find_spec(name) is None), None)
     if missing:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from provision.apply.declarations import Declarations
     from provision.apply.planning.limits import Limits
     from provision.apply.planning.wire import Answer
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
-    from provision.payload.model import Payload
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
+    from provision.planning.supply.payload.model import Payload
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.limits import Limits  # noqa: TC001 - msgspec resolves the annotations
 from provision.base import strict_json
 from provision.base.strict_json import MalformedError
-from provision.fleet.facts import NodeFacts  # noqa: TC001 - the same
-from provision.node_plan import NodePlan  # noqa: TC001 - the same
-from provision.payload.model import Payload  # noqa: TC001 - the same
-from provision.spec.model import StackSpec  # noqa: TC001 - the same
+from provision.declaration.fleet.facts import NodeFacts  # noqa: TC001 - the same
+from provision.declaration.spec.model import StackSpec  # noqa: TC001 - the same
+from provision.planning.node_plan import NodePlan  # noqa: TC001 - the same
+from provision.planning.supply.payload.model import Payload  # noqa: TC001 - the same
 
 LENGTH: Final = struct.Struct(">I")
 _LIMIT_BYTES: Final = 64 << 20

@@ -16,7 +16,7 @@ from provision.apply.planning.wire import LENGTH, Answer, Question, Setup, encod
 from provision.base.bug import describe_bug
 from provision.base.decoding import decoder_of
 from provision.base.errors import GrapnelError
-from provision.planner.plan import plan_node
+from provision.planning.planner.plan import plan_node
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

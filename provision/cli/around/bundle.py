@@ -14,24 +14,24 @@ import msgspec
 
 import provision
 from provision import __version__
+from provision.apply.runner import find_collection
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable_json
-from provision.bundle.module_archive import read_module_archive
-from provision.bundle.read import verify_bundle
-from provision.bundle.sets import Contents, StagedSet
-from provision.bundle.signature import sign
-from provision.bundle.write import write_bundle
 from provision.cli.around.bundle_collect import Creation
 from provision.cli.foresee.plan import signers_file
-from provision.payload import store
-from provision.payload.place import payload_folder
-from provision.runner import find_collection
+from provision.planning.supply.bundle.module_archive import read_module_archive
+from provision.planning.supply.bundle.read import verify_bundle
+from provision.planning.supply.bundle.sets import Contents, StagedSet
+from provision.planning.supply.bundle.signature import sign
+from provision.planning.supply.bundle.write import write_bundle
+from provision.planning.supply.payload import store
+from provision.planning.supply.payload.place import payload_folder
 
 if TYPE_CHECKING:
     import argparse
 
-    from provision.bundle.model import BundleList
-    from provision.bundle.module_archive import BuiltModules
+    from provision.planning.supply.bundle.model import BundleList
+    from provision.planning.supply.bundle.module_archive import BuiltModules
 
 _MIB: Final = 1024 * 1024
 

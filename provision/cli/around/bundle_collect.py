@@ -17,29 +17,29 @@ from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.base.errors import UsageError
-from provision.bundle.errors import BundleError
 from provision.cli.foresee.plan import build_context
 from provision.cli.parsers.options import load_fleet
-from provision.node_plan import Problem
-from provision.payload import store
-from provision.payload.place import payload_folder
-from provision.planner.collection import bundle_name, choose_collected
+from provision.declaration.spec.model import DriverSource, KernelModule
+from provision.planning.node_plan import Problem
+from provision.planning.planner.collection import bundle_name, choose_collected
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.payload import store
+from provision.planning.supply.payload.place import payload_folder
 from provision.report.console import make_console
 from provision.report.progress.live import open_view
-from provision.spec.model import DriverSource, KernelModule
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from provision.bundle.handover import HandedFile
-    from provision.bundle.module_archive import BuiltModules
-    from provision.bundle.sets import Contents
-    from provision.driver_change import DriverChange, PackageVersion
-    from provision.fleet.facts import NodeFacts
-    from provision.fleet.model import Fleet
-    from provision.spec.model import Driver
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.model import Fleet
+    from provision.declaration.spec.model import Driver
+    from provision.planning.driver_change import DriverChange, PackageVersion
+    from provision.planning.supply.bundle.handover import HandedFile
+    from provision.planning.supply.bundle.module_archive import BuiltModules
+    from provision.planning.supply.bundle.sets import Contents
 
 _MakeCollector = Callable[[str, "NodeFacts"], Collector]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from provision.payload.model import Payload
+    from provision.planning.supply.payload.model import Payload
 
 SCHEMA: Final = "grapnel.dev/version/v1alpha1"
 COLLECTION: Final = "grapnel.node"
@@ -54,7 +54,7 @@ def versions(asked: Path | None, declaration: Path, environment: Mapping[str, st
 
 
 def _collection(problems: list[dict[str, str]]) -> dict[str, str] | None:
-    from provision.runner import find_collection  # noqa: PLC0415 - start-up time
+    from provision.apply.runner import find_collection  # noqa: PLC0415 - start-up time
 
     folder = find_collection(Path(provision.__file__).parent)
     if folder is None:
@@ -68,8 +68,8 @@ def _collection(problems: list[dict[str, str]]) -> dict[str, str] | None:
 def _payload(
     asked: Path | None, declaration: Path, environment: Mapping[str, str], problems: list[dict[str, str]]
 ) -> dict[str, object] | None:
-    from provision.payload.place import payload_folder  # noqa: PLC0415 - start-up time
-    from provision.payload.store import load_payload  # noqa: PLC0415 - start-up time
+    from provision.planning.supply.payload.place import payload_folder  # noqa: PLC0415 - start-up time
+    from provision.planning.supply.payload.store import load_payload  # noqa: PLC0415 - start-up time
 
     try:
         folder = payload_folder(asked, environment, declaration)

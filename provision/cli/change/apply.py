@@ -25,17 +25,17 @@ from provision.cli.parsers.arguments import PARALLEL
 from provision.cli.parsers.options import load_fleet
 from provision.cli.recording import UNRECORDED, recorded
 from provision.cli.terminal import outlasting, person, print_error, say
-from provision.fleet.resolve import resolve_nodes
-from provision.gates import GateKeeper
+from provision.declaration.fleet.resolve import resolve_nodes
+from provision.declaration.spec.text.excerpt import few
 from provision.report.console import make_console
 from provision.report.results import render_results
 from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.execution import Job, execute
+from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.steps.node_steps import NodeSteps
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.cli.foresee.plan import ContextBuilder, Seen
     from provision.cli.recording import Run
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.interface.pause import Pause
 

@@ -23,8 +23,7 @@ from provision.cli.parsers.options import load_fleet, named_nodes
 from provision.cli.recording import UNRECORDED, recorded
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine
-from provision.fleet.resolve import resolve_nodes
-from provision.gates import GateKeeper, ask_once
+from provision.declaration.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
 from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import open_view
@@ -33,6 +32,7 @@ from provision.report.terminal import show
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.prepare import only_in_flight
+from provision.rollout.gates import GateKeeper, ask_once
 from provision.rollout.verbs.driver_verbs import execute_verb
 from provision.rollout.verbs.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
 from provision.rollout.verbs.reboot_steps import reboot_steps

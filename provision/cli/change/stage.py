@@ -14,7 +14,7 @@ from provision.cli.foresee.plan import assess_fleet, build_context
 from provision.cli.parsers.arguments import PARALLEL
 from provision.cli.parsers.options import load_fleet
 from provision.cli.recording import UNRECORDED, recorded
-from provision.fleet.resolve import resolve_nodes
+from provision.declaration.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
 from provision.report.results import render_results
 from provision.report.terminal import show

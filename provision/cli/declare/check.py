@@ -14,16 +14,16 @@ from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable_json
 from provision.cli.parsers.options import inventories_of
 from provision.cli.terminal import print_findings, say, wants_colour
-from provision.spec.errors import DeclarationError
+from provision.declaration.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from provision.fleet.model import Fleet, FleetNode
-    from provision.spec.model import Driver, StackSpec
-    from provision.spec.text.document import Document
-    from provision.spec.text.findings import Finding
+    from provision.declaration.fleet.model import Fleet, FleetNode
+    from provision.declaration.spec.model import Driver, StackSpec
+    from provision.declaration.spec.text.document import Document
+    from provision.declaration.spec.text.findings import Finding
 
 SCHEMA = "grapnel.dev/check/v1alpha1"
 _ALL = ""  # --explain without a node
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from provision.stacks.file import read_stack_file  # noqa: PLC0415 - start-up time
+    from provision.controller.stacks.file import read_stack_file  # noqa: PLC0415 - start-up time
 
     if (document := read_stack_file(args.file)) is not None:
         return _check_stack(args, document)
@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_stack(args: argparse.Namespace, document: Document) -> int:
     """Check a GpuStack of a cluster, by the rules that its API server and its controller have."""
-    from provision.stacks.file import judge_stack  # noqa: PLC0415 - start-up time
+    from provision.controller.stacks.file import judge_stack  # noqa: PLC0415 - start-up time
 
     if args.inventory or args.limit or args.explain is not None:
         raise UsageError(
@@ -81,8 +81,8 @@ def _check_stack(args: argparse.Namespace, document: Document) -> int:
 
 
 def _check_file(args: argparse.Namespace) -> int:
-    from provision.fleet.load import without_inventory  # noqa: PLC0415 - start-up time
-    from provision.spec.load import load_alone  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.load import without_inventory  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.load import load_alone  # noqa: PLC0415 - start-up time
 
     declaration, warnings = load_alone(args.file)
     explained = [] if args.explain is None else [without_inventory(declaration)]
@@ -98,7 +98,7 @@ def _check_file(args: argparse.Namespace) -> int:
 
 
 def _check_fleet(args: argparse.Namespace, inventories: Sequence[str]) -> int:
-    from provision.fleet.load import load  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.load import load  # noqa: PLC0415 - start-up time
 
     fleet = load(args.file, inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ)
     if args.explain:
@@ -164,7 +164,7 @@ def _summarise_driver(driver: Driver) -> str:
 
 def _group(fleet: Fleet) -> Iterator[str]:
     """Yield one line for all nodes with the same summary."""
-    from provision.spec.text.excerpt import few  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.text.excerpt import few  # noqa: PLC0415 - start-up time
 
     alike: dict[str, list[str]] = {}
     for node in fleet.nodes:

@@ -18,18 +18,18 @@ import msgspec
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable
 from provision.cli.terminal import paint
-from provision.driver.derivation import derive
-from provision.fleet.model import Level
-from provision.spec.model import StackSpec
-from provision.spec.text.excerpt import few
-from provision.spec.validate import nearest
+from provision.declaration.fleet.model import Level
+from provision.declaration.spec.model import StackSpec
+from provision.declaration.spec.text.excerpt import few
+from provision.declaration.spec.validate import nearest
+from provision.planning.driver.derivation import derive
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from provision.driver.derivation import Derivation
-    from provision.fleet.model import Fleet, FleetNode, Origin
+    from provision.declaration.fleet.model import Fleet, FleetNode, Origin
+    from provision.planning.driver.derivation import Derivation
 
 SCHEMA: Final = "grapnel.dev/explain/v1alpha1"
 NEEDS_NAME: Final = frozenset({"pod"})  # `node` alone is a section of the declaration

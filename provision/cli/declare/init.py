@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         return init_inventory.run(args, write_declaration)
     if args.json or args.limit:
         raise UsageError("--json and --limit are about machines", hint="name them: --from-inventory INVENTORY")
-    from provision.spec.template import render_template  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.template import render_template  # noqa: PLC0415 - start-up time
 
     write_declaration(args.file, render_template(), force=args.force)
     print(f"wrote {args.file}")

@@ -17,31 +17,31 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.apply.runner import AnsibleRunner, find_collection
 from provision.base.errors import ExitCode, GrapnelError
 from provision.base.printable import printable
-from provision.draft.fleet import draft_fleet
-from provision.draft.text import render_declaration, render_groups
-from provision.fleet.load import read_inventory
-from provision.fleet.sources import choose_inventories
-from provision.payload import store
-from provision.payload.place import payload_folder
+from provision.declaration.fleet.load import read_inventory
+from provision.declaration.fleet.sources import choose_inventories
+from provision.planning.draft.fleet import draft_fleet
+from provision.planning.draft.text import render_declaration, render_groups
+from provision.planning.supply.payload import store
+from provision.planning.supply.payload.place import payload_folder
 from provision.report.console import make_console
 from provision.report.planned.draft import draft_document, render_draft
 from provision.report.progress.live import open_view
 from provision.report.terminal import show
-from provision.runner import AnsibleRunner, find_collection
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
     from provision.apply.model import PlaybookRunner
-    from provision.draft.fleet import FleetDraft
-    from provision.draft.model import Plan
-    from provision.fleet.facts import NodeFacts
-    from provision.fleet.inventory import Inventory
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.inventory import Inventory
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.draft.fleet import FleetDraft
+    from provision.planning.draft.model import Plan
+    from provision.planning.node_plan import NodePlan
 
 
 class Write(Protocol):

@@ -15,16 +15,16 @@ from provision.cli.terminal import print_findings
 from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.gpu_operator.convert import convert
-from provision.gpu_operator.errors import OperatorObjectsError
-from provision.gpu_operator.model import Verdict
-from provision.gpu_operator.read import MAX_BYTES, parse_objects, parse_value, sort_objects
-from provision.gpu_operator.text import describe, render_stack
+from provision.controller.stacks.file import judge_stack, read_stack_text
+from provision.declaration.spec.errors import DeclarationError
+from provision.declaration.spec.text.findings import Severity
+from provision.planning.gpu_operator.convert import convert
+from provision.planning.gpu_operator.errors import OperatorObjectsError
+from provision.planning.gpu_operator.model import Verdict
+from provision.planning.gpu_operator.read import MAX_BYTES, parse_objects, parse_value, sort_objects
+from provision.planning.gpu_operator.text import describe, render_stack
 from provision.report.console import Text, make_console
 from provision.report.terminal import count, hanging, show
-from provision.spec.errors import DeclarationError
-from provision.spec.text.findings import Severity
-from provision.stacks.file import judge_stack, read_stack_text
 
 if TYPE_CHECKING:
     import argparse
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.gpu_operator.model import Conversion, Key
-    from provision.spec.text.findings import Finding
+    from provision.declaration.spec.text.findings import Finding
+    from provision.planning.gpu_operator.model import Conversion, Key
 
 CLUSTER: Final = "cluster"
 SCHEMA: Final = "grapnel.dev/from-gpu-operator/v1alpha1"

@@ -12,8 +12,8 @@ from provision.apply.model import Failure
 from provision.base.errors import ExitCode
 from provision.cli.foresee.plan import build_context
 from provision.cli.parsers.options import load_fleet
-from provision.driver.preflight import Finding, Severity, findings
-from provision.products.recognise import problem_of, recognise
+from provision.planning.driver.preflight import Finding, Severity, findings
+from provision.planning.products.recognise import problem_of, recognise
 from provision.report.console import make_console
 from provision.report.doctor import doctor_document, render_diagnoses
 from provision.report.progress.live import open_view
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Assessment
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan
 
 
 def run(args: argparse.Namespace) -> int:

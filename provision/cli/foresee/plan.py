@@ -21,29 +21,29 @@ from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
 from provision.apply.runfiles import Runfiles
+from provision.apply.runner import AnsibleRunner, find_collection
 from provision.base.errors import ExitCode, GrapnelError
-from provision.builds.shelf import Shelf
-from provision.bundle.errors import BundleError
 from provision.cli.cluster import declared_gates, open_scope, with_unnamed
 from provision.cli.parsers.options import load_fleet
 from provision.cluster.machine import Machine
-from provision.fleet.endpoint import network_endpoints
-from provision.fleet.sources import inventory_key
-from provision.payload import store
-from provision.payload.place import payload_folder
-from provision.planner.bundled import declare_carried, declared_bundle
-from provision.render.kubelet import declared_settings
+from provision.declaration.fleet.endpoint import network_endpoints
+from provision.declaration.fleet.sources import inventory_key
+from provision.planning.planner.bundled import declare_carried, declared_bundle
+from provision.planning.render.kubelet import declared_settings
+from provision.planning.supply.builds.shelf import Shelf
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.payload import store
+from provision.planning.supply.payload.place import payload_folder
 from provision.report.console import make_console
 from provision.report.progress.live import open_view
+from provision.report.runs.durations import NOTHING_KNOWN, Durations
+from provision.report.runs.store import runs_folder
 from provision.report.terminal import show
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.rollout.interface.node_marks import declared_marks
 from provision.rollout.interface.tenancy import tenancy_order
-from provision.runner import AnsibleRunner, find_collection
-from provision.runs.durations import NOTHING_KNOWN, Durations
-from provision.runs.store import runs_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from provision.apply.model import Assessment
-    from provision.bundle.read import Bundle
     from provision.cli.cluster import Scope
-    from provision.fleet.facts import NodeFacts
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.model import Fleet
+    from provision.planning.supply.bundle.read import Bundle
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.interface.cluster import Cluster
@@ -204,8 +204,8 @@ def assess_fleet(
 
 def foresee_rollout(prepared: Prepared, scope: Scope) -> Prepared:
     """Return it with the gates as they are now, and how long the roll-out is expected to take."""
-    from provision.gates import ask_once  # noqa: PLC0415 - start-up time
-    from provision.simulate.foresee import foresee  # noqa: PLC0415 - start-up time
+    from provision.rollout.gates import ask_once  # noqa: PLC0415 - start-up time
+    from provision.rollout.simulate.foresee import foresee  # noqa: PLC0415 - start-up time
 
     known = replace(prepared, gates=ask_once(declared_gates(scope.stacks)))
     return replace(known, forecast=foresee(known, scope.clock()))
@@ -264,7 +264,7 @@ def build_context(
     if bundle is not None:
         stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
     if args.force:
-        from provision.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - start-up time
+        from provision.planning.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - start-up time
 
         stacks = {name: overwrite_edits(stack) for name, stack in stacks.items()}
     declarations = Declarations(stacks)
@@ -314,7 +314,7 @@ def carried_payload(bundle: Bundle) -> Path | None:
 
 def open_bundle(archive: Path, environment: Mapping[str, str], signers: Path | None = None) -> Bundle:
     """Return a bundle, unpacked into the user's cache, checked and verified; raises BundleError."""
-    from provision.bundle import read  # noqa: PLC0415 - start-up time
+    from provision.planning.supply.bundle import read  # noqa: PLC0415 - start-up time
 
     return read.open_bundle(archive, _bundles(environment), signers)
 

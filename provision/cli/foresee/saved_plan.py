@@ -20,9 +20,9 @@ from provision.base.printable import printable_json
 from provision.base.regular_file import open_regular
 from provision.cli.parsers.options import DECLARATION
 from provision.cli.terminal import person, say
+from provision.declaration.spec.text.excerpt import few
 from provision.rollout.decision import saved_plan as saved
 from provision.rollout.decision.saved_plan import Options, SavedPlan
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     import argparse

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from provision.simulate.scenario import Faults, Scenario
+    from provision.rollout.simulate.scenario import Faults, Scenario
 
 TELL_EACH_S: Final = 2.0
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from provision.report.console import make_console  # noqa: PLC0415 - start-up time
     from provision.report.simulation import render_simulation, simulation_document  # noqa: PLC0415 - start-up time
     from provision.report.terminal import show  # noqa: PLC0415 - start-up time
-    from provision.simulate.many import play_many  # noqa: PLC0415 - start-up time
+    from provision.rollout.simulate.many import play_many  # noqa: PLC0415 - start-up time
 
     if args.seeds is not None and args.seeds < 1:
         raise UsageError("--seeds is less than 1", hint="one is played at least")
@@ -60,7 +60,7 @@ def _teller(nodes: int) -> Callable[[int, int, float], None]:
 
 
 def _scenario(args: argparse.Namespace, start: datetime) -> Scenario:
-    from provision.simulate.fleet_file import load_scenario  # noqa: PLC0415 - start-up time
+    from provision.rollout.simulate.fleet_file import load_scenario  # noqa: PLC0415 - start-up time
 
     if (args.fleet is None) != args.from_cluster:
         hint = "`grapnel simulate FLEET.yaml`, or `grapnel simulate --from-cluster -i INVENTORY`"
@@ -73,7 +73,7 @@ def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
     from provision.cli.cluster import open_scope  # noqa: PLC0415 - start-up time
     from provision.cli.terminal import say  # noqa: PLC0415 - start-up time
     from provision.rollout.interface.cluster import NodeProblem  # noqa: PLC0415 - start-up time
-    from provision.simulate.observed import scenario_of  # noqa: PLC0415 - start-up time
+    from provision.rollout.simulate.observed import scenario_of  # noqa: PLC0415 - start-up time
 
     fleet = load_fleet(args)
     stacks = {node.name: node.stack for node in fleet.nodes}
@@ -89,7 +89,7 @@ def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
 
 def read_failures(text: str, before: Faults) -> Faults:
     """Return the faults with the rates that are written; raises UsageError."""
-    from provision.simulate.fleet_file import share_of  # noqa: PLC0415 - start-up time
+    from provision.rollout.simulate.fleet_file import share_of  # noqa: PLC0415 - start-up time
 
     found = before
     for part in text.split(","):

@@ -20,17 +20,17 @@ from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.reader import KubernetesReader
 from provision.controller.decision.outlook import Moment
 from provision.controller.decision.stack_plans import Planning
+from provision.controller.stacks.file import judge_stack, read_stack_file
+from provision.controller.stacks.reader import read_stacks
 from provision.report.console import make_console
 from provision.report.terminal import show
-from provision.stacks.file import judge_stack, read_stack_file
-from provision.stacks.reader import read_stacks
 
 if TYPE_CHECKING:
     import argparse
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.spec.text.document import Document
-    from provision.stacks.model import Stack
+    from provision.controller.stacks.model import Stack
+    from provision.declaration.spec.text.document import Document
 
 
 def run_if_meant(args: argparse.Namespace) -> ClusterPlan | None:

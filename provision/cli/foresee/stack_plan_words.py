@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from provision.base.printable import printable, printable_json
 from provision.controller.decision.outlook import Comes
-from provision.fleet.series import in_series
+from provision.controller.stacks.model import Unreadable
+from provision.declaration.fleet.series import in_series
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names
 from provision.rollout.interface.pause import RESUME
-from provision.stacks.model import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from provision.controller.decision.outlook import NodeOutlook, Outlook
     from provision.controller.decision.stack_plans import StackPlan
+    from provision.controller.stacks.differences import Difference
     from provision.rollout.interface.pause import Pause
     from provision.rollout.status.model import Tenant
-    from provision.stacks.differences import Difference
 
 SCHEMA: Final = "grapnel.dev/stack-plans/v1alpha1"
 _INDENT: Final = 2

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from provision.jobs.agent import Log
-    from provision.jobs.wire import JobRequest
+    from provision.controller.jobs.agent import Log
+    from provision.controller.jobs.wire import JobRequest
 
 _DOING: Final = "a run on this node"
 
@@ -29,8 +29,8 @@ def run(args: argparse.Namespace) -> int:
     An agent that is told to end has not told the end of its run, and says so by its exit code: the Job goes on in
     another pod. One that has nothing to seal with says so to people alone, and does nothing.
     """
-    from provision.jobs.agent import RequestError, open_log, read_request, read_seal, refuse  # noqa: PLC0415 - start-up time
-    from provision.runner import find_collection  # noqa: PLC0415 - start-up time
+    from provision.apply.runner import find_collection  # noqa: PLC0415 - start-up time
+    from provision.controller.jobs.agent import RequestError, open_log, read_request, read_seal, refuse  # noqa: PLC0415 - start-up time
 
     collection = find_collection(Path(provision.__file__).parent)
     if collection is None:
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _carry_out(job: JobRequest, log: Log, collection: Path, host_pid: int) -> int:
     from provision.apply.interrupt import cancel_on_signals  # noqa: PLC0415 - start-up time
-    from provision.jobs.agent import CUT_OFF, run_request  # noqa: PLC0415 - start-up time
-    from provision.runner import AnsibleRunner  # noqa: PLC0415 - start-up time
+    from provision.apply.runner import AnsibleRunner  # noqa: PLC0415 - start-up time
+    from provision.controller.jobs.agent import CUT_OFF, run_request  # noqa: PLC0415 - start-up time
 
     with cancel_on_signals() as cancel:
         is_told = run_request(job, AnsibleRunner(collection), collection, log, cancel, host_pid=host_pid)

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.cluster import Held, KubernetesCluster
     from provision.controller.loop import Controller
     from provision.controller.rounds.apply import Means
-    from provision.notify.listeners import Listeners
-    from provision.spec.model import StackSpec
-    from provision.stacks.secret_hosts import SecretHosts
+    from provision.controller.stacks.secret_hosts import SecretHosts
+    from provision.declaration.spec.model import StackSpec
+    from provision.report.notify.listeners import Listeners
 
 
 def run(args: argparse.Namespace) -> int:
     """Lead, or wait to lead, until SIGTERM or Ctrl-C. Raises LeaseLostError where another process leads by now."""
     from provision.cluster.connect import open_api  # noqa: PLC0415 - start-up time
     from provision.controller.publication.probes import Probes  # noqa: PLC0415 - start-up time
-    from provision.stacks.secret_hosts import parse_secret_hosts  # noqa: PLC0415 - start-up time
+    from provision.controller.stacks.secret_hosts import parse_secret_hosts  # noqa: PLC0415 - start-up time
 
     if not args.image:
         raise UsageError("controller needs --image", hint="it is the image that this process runs in: $GRAPNEL_IMAGE")
@@ -74,13 +74,13 @@ def run_beside_signals(controller: Controller) -> None:
 
 def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHosts) -> Controller:
     """Put a controller together."""
+    from provision.apply.runner import find_collection  # noqa: PLC0415 - start-up time
+    from provision.controller.jobs.manifest import JobKind  # noqa: PLC0415 - start-up time
+    from provision.controller.jobs.runner import JobRunner  # noqa: PLC0415 - start-up time
     from provision.controller.loop import Controller  # noqa: PLC0415 - start-up time
     from provision.controller.rounds.apply import Means  # noqa: PLC0415 - start-up time
-    from provision.jobs.manifest import JobKind  # noqa: PLC0415 - start-up time
-    from provision.jobs.runner import JobRunner  # noqa: PLC0415 - start-up time
-    from provision.payload import store  # noqa: PLC0415 - start-up time
-    from provision.payload.place import payload_folder  # noqa: PLC0415 - start-up time
-    from provision.runner import find_collection  # noqa: PLC0415 - start-up time
+    from provision.planning.supply.payload import store  # noqa: PLC0415 - start-up time
+    from provision.planning.supply.payload.place import payload_folder  # noqa: PLC0415 - start-up time
 
     collection = find_collection(Path(provision.__file__).parent)
     if collection is None:

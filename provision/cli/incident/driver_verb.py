@@ -23,7 +23,8 @@ from provision.cli.parsers.options import load_fleet
 from provision.cli.recording import UNRECORDED, recorded
 from provision.cli.terminal import outlasting, person, print_error, say
 from provision.cluster.machine import Machine
-from provision.fleet.resolve import resolve_nodes
+from provision.declaration.fleet.resolve import resolve_nodes
+from provision.declaration.spec.text.excerpt import few
 from provision.report.console import make_console
 from provision.report.planned.removal import removals_document, render_cluster_removal, render_removals
 from provision.report.planned.rollout import render_rollout, rollout_document
@@ -35,7 +36,6 @@ from provision.rollout.verbs.cluster_removal import take_back
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
 from provision.rollout.verbs.plan import EVERY_NODE, DriverVerb, Extent, plan_verb
 from provision.rollout.verbs.removing import Removing, named_parts
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.cli.foresee.plan import ContextBuilder
     from provision.cli.recording import Run
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
     from provision.rollout.verbs.plan import AnyVerb, VerbPlan
 
 SET_UP_AGAIN: Final = (

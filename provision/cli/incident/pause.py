@@ -11,8 +11,8 @@ from provision.cli.places import find_places
 from provision.cli.terminal import person
 from provision.cluster import open_api
 from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses
-from provision.fleet.errors import InventoryError
-from provision.spec.errors import DeclarationError
+from provision.declaration.fleet.errors import InventoryError
+from provision.declaration.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     import argparse

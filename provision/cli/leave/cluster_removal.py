@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from provision.apply.model import Note
 from provision.apply.removal import Part
 from provision.cli.parsers.options import inventories_of
-from provision.fleet.load import load
+from provision.declaration.fleet.load import load
 from provision.rollout.decision.prepare import runtime_classes
 from provision.rollout.verbs.cluster_removal import ClusterRemoval, plan_cluster_removal
 from provision.rollout.verbs.removing import Removing, left_in_cluster
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.cli.cluster import Scope
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.model import Fleet
     from provision.rollout.verbs.plan import AnyVerb
 
 

@@ -13,7 +13,7 @@ from provision.apply.model import Failure
 from provision.base.errors import ExitCode
 from provision.cli.foresee.plan import build_context
 from provision.cli.parsers.options import fleet_words, load_fleet
-from provision.drift import group
+from provision.planning.drift import group
 from provision.report.console import make_console
 from provision.report.documents.drift import drift_document
 from provision.report.drift import render_drift

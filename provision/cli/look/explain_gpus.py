@@ -23,13 +23,13 @@ from provision.cluster.kubernetes.objects import AskedPod, Event, Pod
 from provision.cluster.kubernetes.runtime_class import read_runtime_class
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader
+from provision.controller.stacks.reader import see_stacks
+from provision.declaration.spec.validate import nearest
 from provision.report.console import Text, make_console
+from provision.report.runs.remedies import Invocation
 from provision.report.status import render_node_status
 from provision.report.terminal import hanging, show
 from provision.rollout.status.derive import fleet_status
-from provision.runs.remedies import Invocation
-from provision.spec.validate import nearest
-from provision.stacks.reader import see_stacks
 
 if TYPE_CHECKING:
     import argparse

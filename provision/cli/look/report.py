@@ -14,14 +14,14 @@ from provision.cli.terminal import say
 if TYPE_CHECKING:
     import argparse
 
-    from provision.runs.model import RunReport
-    from provision.runs.store import RunFolder, Shelf
+    from provision.report.runs.model import RunReport
+    from provision.report.runs.store import RunFolder, Shelf
 
 
 def run(args: argparse.Namespace) -> int:
     """Read a run and write its report."""
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-    from provision.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.report.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
 
     shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
     if args.list:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def read_report(folder: RunFolder, *, details: bool = True) -> RunReport:
     """Return what happened in a run; raises GrapnelError where nothing can be known of it."""
-    from provision.runs.digest import digest  # noqa: PLC0415 - start-up time
+    from provision.report.runs.digest import digest  # noqa: PLC0415 - start-up time
 
     report = digest(
         folder.read(details=details),
@@ -56,7 +56,7 @@ def read_report(folder: RunFolder, *, details: bool = True) -> RunReport:
 
 
 def _write(report: RunReport, output: Path) -> None:
-    from provision.run_page import render_page  # noqa: PLC0415 - start-up time
+    from provision.report.run_page import render_page  # noqa: PLC0415 - start-up time
 
     page = render_page(report)
     if str(output) == "-":
@@ -76,7 +76,7 @@ def _write(report: RunReport, output: Path) -> None:
 def list_runs(shelf: Shelf) -> int:
     """Print the runs that are kept, the newest first."""
     from provision.report.console import make_console  # noqa: PLC0415 - start-up time
-    from provision.report.runs import render_runs  # noqa: PLC0415 - start-up time
+    from provision.report.history import render_runs  # noqa: PLC0415 - start-up time
     from provision.report.terminal import show  # noqa: PLC0415 - start-up time
 
     shelf.find(None)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.parsers.arguments import PAGE
-from provision.runs.remedies import BARE
+from provision.report.runs.remedies import BARE
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from provision.report.runs.remedies import Invocation
+    from provision.report.status_page.server import Settings
     from provision.rollout.status.model import Reader
     from provision.rollout.status.words import Last
-    from provision.runs.remedies import Invocation
-    from provision.status_page.server import Settings
 
 MIN_TOKEN: Final = 16
 _MAX_PORT: Final = 65535
@@ -34,8 +34,8 @@ def serve(
 
     Raises UsageError, ClusterError, and GrapnelError for an address that cannot be had.
     """
-    from provision.status_page.feed import Feed  # noqa: PLC0415 - start-up time
-    from provision.status_page.server import PageServer  # noqa: PLC0415 - start-up time
+    from provision.report.status_page.feed import Feed  # noqa: PLC0415 - start-up time
+    from provision.report.status_page.server import PageServer  # noqa: PLC0415 - start-up time
 
     settings, is_new = settings_of(args)
     feed = Feed(reader, invocation=invocation, runs=runs)
@@ -62,8 +62,8 @@ def serve(
 
 def settings_of(args: argparse.Namespace) -> tuple[Settings, bool]:
     """Return where and to whom the page is served, and whether its token is new."""
-    from provision.status_page.access import is_loopback, new_token  # noqa: PLC0415 - start-up time
-    from provision.status_page.server import Settings  # noqa: PLC0415 - start-up time
+    from provision.report.status_page.access import is_loopback, new_token  # noqa: PLC0415 - start-up time
+    from provision.report.status_page.server import Settings  # noqa: PLC0415 - start-up time
 
     address, port = parse_address(args.serve)
     tls = _tls(args.tls_cert, args.tls_key)

@@ -13,8 +13,8 @@ from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import cluster_words
 from provision.cli.look.serve import serve
 from provision.cli.parsers.options import DECLARATION, fleet_words, inventories_of, load_fleet
+from provision.report.runs.remedies import BARE, Invocation
 from provision.rollout.errors import UnreachableError
-from provision.runs.remedies import BARE, Invocation
 
 if TYPE_CHECKING:
     import argparse
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from provision.cluster import Machine
     from provision.cluster.reader import StateFileReader
-    from provision.fleet.model import Fleet, FleetNode
+    from provision.declaration.fleet.model import Fleet, FleetNode
+    from provision.declaration.spec.model import Driver, Plugin
     from provision.report.progress.watching import Drawing, Picture
+    from provision.report.runs.history import History
     from provision.rollout.status.model import FleetStatus, Reader, Seen
-    from provision.runs.history import History
-    from provision.spec.model import Driver, Plugin
 
 FOLLOW_S: Final = 2.0
 RUNS_S: Final = 60.0  # between two looks at the runs that are kept
@@ -36,7 +36,7 @@ RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
     if args.serve is not None:
-        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
+        from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
 
         say, runs = (lambda line: print(line, flush=True)), (lambda: last_words(read_history(args)))
         return serve(args, open_reader(args), say, invocation_of(args), runs)
@@ -54,9 +54,9 @@ def invocation_of(args: argparse.Namespace) -> Invocation:
 def read_history(args: argparse.Namespace) -> History:
     """Return what the runs that are kept for the inventory left behind, nothing where there is none."""
     from provision.cli.look.report import read_report  # noqa: PLC0415 - start-up time
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-    from provision.runs.history import RUNS, history_of  # noqa: PLC0415 - start-up time
-    from provision.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.report.runs.history import RUNS, history_of  # noqa: PLC0415 - start-up time
+    from provision.report.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
 
     shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
     reports = []
@@ -91,7 +91,7 @@ def open_reader(args: argparse.Namespace) -> Reader:
     from provision.cluster import open_api  # noqa: PLC0415 - start-up time
     from provision.cluster.kubernetes.usage import Usage  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
+    from provision.controller.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
@@ -110,9 +110,9 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
     from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
     from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
-    from provision.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
+    from provision.controller.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
 
     if args.no_cluster:
         return _state_file_reader(fleet, fleet.nodes, None)
@@ -149,7 +149,7 @@ def _state_file_reader(
     from provision.cluster import LocalCluster, state_file_path  # noqa: PLC0415 - start-up time
     from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
     from provision.cluster.reader import StateFileReader  # noqa: PLC0415 - start-up time
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
     path = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     names = [node.name for node in nodes]
@@ -179,10 +179,10 @@ def show_status(
     from provision.report.console import make_console  # noqa: PLC0415 - start-up time
     from provision.report.documents.status import status_document  # noqa: PLC0415 - start-up time
     from provision.report.history import render_history  # noqa: PLC0415 - start-up time
+    from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
     from provision.report.terminal import show  # noqa: PLC0415 - start-up time
     from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
     from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
-    from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
 
     seen = with_last_runs(fleet_status(reader.look()), last_words(history))
     status = _about(seen, node, narrow=as_json)
@@ -227,9 +227,9 @@ class _Watching:
 
     def take(self, seen: Seen) -> None:
         """Take note of what was seen."""
+        from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
         from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
         from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
-        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
 
         if self._runs_read is None or (seen.time - self._runs_read).total_seconds() >= RUNS_S:
             self._runs_read, self._history = seen.time, self._runs()
@@ -252,8 +252,8 @@ class _Watching:
 
     def _said(self) -> object:
         """Return what makes a picture another one: everything but the times that pass."""
+        from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
         from provision.rollout.status.words import cells_of, used_on  # noqa: PLC0415 - start-up time
-        from provision.runs.history import last_words  # noqa: PLC0415 - start-up time
 
         seen, last = self.status.seen, last_words(self._history)
         nodes = tuple(
@@ -274,7 +274,7 @@ def _picture(status: FleetStatus, node: str | None, invocation: Invocation, hist
 
 def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:
     """Return the status, having made sure that the node is in it; ``narrow`` leaves the others out."""
-    from provision.spec.validate import nearest  # noqa: PLC0415 - start-up time
+    from provision.declaration.spec.validate import nearest  # noqa: PLC0415 - start-up time
 
     if node is None:
         return status

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from provision.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.model import Fleet
 
 DECLARATION: Final = Path("grapnel.yaml")
 KEEP_RUNS: Final = 100
@@ -235,10 +235,10 @@ def load_fleet(args: argparse.Namespace) -> Fleet:
 
     Warnings are printed. Raises DeclarationError with all findings, or InventoryError.
     """
+    from provision.apply.runner.early import EarlyAnsible  # noqa: PLC0415 - start-up time
     from provision.cli.terminal import print_findings  # noqa: PLC0415 - start-up time
-    from provision.fleet.ansible import run_program  # noqa: PLC0415 - start-up time
-    from provision.fleet.load import load  # noqa: PLC0415 - start-up time
-    from provision.runner.early import EarlyAnsible  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.ansible import run_program  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.load import load  # noqa: PLC0415 - start-up time
 
     inventories = inventories_of(args)
     if "early" in args:  # facts follow, in the process that has read the inventory
@@ -257,6 +257,6 @@ def fleet_words(args: argparse.Namespace) -> tuple[str, ...]:
 
 def inventories_of(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the inventories that are meant, empty where there is none."""
-    from provision.fleet.sources import choose_inventories  # noqa: PLC0415 - start-up time
+    from provision.declaration.fleet.sources import choose_inventories  # noqa: PLC0415 - start-up time
 
     return choose_inventories(args.inventory, Path.cwd(), os.environ)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from provision.cluster.schedulers.program import Program
+    from provision.declaration.spec.model import Commands
     from provision.rollout.model import NodeView
-    from provision.spec.model import Commands
 
 LIMIT_BYTES: Final = 64 << 10
 NODE: Final = "{node}"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from provision.controller.decision.attempts import Attempts
     from provision.controller.nodes import SeenNode
-    from provision.spec.model import StackSpec
-    from provision.stacks.model import Stack
+    from provision.controller.stacks.model import Stack
+    from provision.declaration.spec.model import StackSpec
 
 NOT_HEARD: Final = "its kubelet is not heard of"
 ASKED_LATER: Final = "it is not as declared, and is looked at again later"

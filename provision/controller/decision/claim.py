@@ -15,8 +15,8 @@ from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
+    from provision.declaration.spec.model import Driver, StackSpec
     from provision.rollout.model import Record
-    from provision.spec.model import Driver, StackSpec
 
 
 def contradiction(node: SeenNode, spec: StackSpec) -> str:

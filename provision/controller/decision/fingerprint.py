@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.spec.model import Rollout, Scheduler, Tenancy
+from provision.declaration.spec.model import Rollout, Scheduler, Tenancy
 
 if TYPE_CHECKING:
     from provision.controller.nodes import SeenNode
-    from provision.payload.model import Payload
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.supply.payload.model import Payload
 
 _LENGTH: Final = 16  # hexadecimal digits of a part: no two that a cluster ever has are the same
 _SEPARATOR: Final = "."

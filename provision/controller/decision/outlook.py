@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.controller.nodes import SeenNode
+    from provision.declaration.spec.model import StackSpec
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import NodeView
-    from provision.spec.model import StackSpec
 
 NEVER: Final = "no controller has brought it to a declaration yet"
 JOINS: Final = "it joins the cluster: its taint grapnel.dev/not-ready goes when it is as declared"

@@ -9,10 +9,10 @@ from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.controller.decision.fingerprint import Part, of_spec, part
 from provision.controller.decision.outlook import Comes, outlook_of
 from provision.controller.nodes import see
-from provision.stacks.differences import differences_of
-from provision.stacks.membership import members
-from provision.stacks.model import Stack, Unreadable
-from provision.stacks.status import StackStatus
+from provision.controller.stacks.differences import differences_of
+from provision.controller.stacks.membership import members
+from provision.controller.stacks.model import Stack, Unreadable
+from provision.controller.stacks.status import StackStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.objects import Node
     from provision.controller.decision.outlook import Moment, Outlook
     from provision.controller.nodes import SeenNode
-    from provision.stacks.differences import Difference
-    from provision.stacks.follower import Followed
-    from provision.stacks.membership import Membership
+    from provision.controller.stacks.differences import Difference
+    from provision.controller.stacks.follower import Followed
+    from provision.controller.stacks.membership import Membership
 
 _TODO: Final = frozenset({Comes.DUE, Comes.BUSY})
 _STUCK: Final = frozenset({Comes.LEFT_FAILED, Comes.UNCLEAR})

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from provision.controller.decision.choice import is_out_of_reach
-from provision.stacks.derive import NodeIs, Stands
+from provision.controller.stacks.derive import NodeIs, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

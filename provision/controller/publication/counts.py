@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from provision.controller.stacks.derive import Observed
     from provision.rollout.interface.standing import Standing
-    from provision.stacks.derive import Observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

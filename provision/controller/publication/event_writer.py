@@ -21,8 +21,8 @@ from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.notices import COMPONENT, MAX_MESSAGE, NAMESPACE
 from provision.cluster.kubernetes.reporter import STRATEGIC_PATCH
+from provision.declaration.spec.model import API_VERSION, KIND
 from provision.rollout.errors import ClusterError
-from provision.spec.model import API_VERSION, KIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable

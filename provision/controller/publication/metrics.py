@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.controller.stacks.derive import NodeIs
+from provision.controller.stacks.status import State
 from provision.rollout.status.metrics import Family, reason_class, render_families
-from provision.stacks.derive import NodeIs
-from provision.stacks.status import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.base.printable import brief
-from provision.spec.text.excerpt import few
-from provision.stacks.derive import NodeIs
-from provision.stacks.status import State
+from provision.controller.stacks.derive import NodeIs
+from provision.controller.stacks.status import State
+from provision.declaration.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
+    from provision.controller.stacks.derive import Observed
+    from provision.controller.stacks.status import StackStatus
     from provision.rollout.interface.standing import Standing
-    from provision.stacks.derive import Observed
-    from provision.stacks.status import StackStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from provision.controller.decision.standings import stands
 from provision.controller.publication.counts import StackCounts, nodes_by_stand
 from provision.controller.publication.news import known_before, known_now, news
+from provision.controller.stacks.derive import NodeIs, Observed, status_of
+from provision.controller.stacks.writer import write_status
 from provision.rollout.errors import ClusterError
-from provision.stacks.derive import NodeIs, Observed, status_of
-from provision.stacks.writer import write_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from provision.controller.publication.board import Board
     from provision.controller.publication.event_writer import EventWriter
     from provision.controller.rounds.reports import StackMemory
+    from provision.controller.stacks.derive import Stands, TenancyStands
+    from provision.controller.stacks.follower import Followed, StackBook
+    from provision.controller.stacks.membership import Membership
+    from provision.controller.stacks.status import StackStatus
     from provision.controller.tenants import TenancyDesk
-    from provision.stacks.derive import Stands, TenancyStands
-    from provision.stacks.follower import Followed, StackBook
-    from provision.stacks.membership import Membership
-    from provision.stacks.status import StackStatus
 
 STATUS_S: Final = 1.0  # between two looks at how all nodes of a stack stand, for its status
 REFUSED_S: Final = 30.0  # where one could not be written

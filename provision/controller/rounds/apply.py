@@ -15,20 +15,20 @@ from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.apply.runner import RunFinished, RunStatus
 from provision.base.errors import GrapnelError
-from provision.gates import GateKeeper
-from provision.notify.listeners import Listeners
-from provision.planner.bundled import declared_bundle
-from provision.render.kubelet import declared_settings
+from provision.planning.planner.bundled import declared_bundle
+from provision.planning.render.kubelet import declared_settings
+from provision.report.notify.listeners import Listeners
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import only_in_flight, prepare, runtime_classes
 from provision.rollout.errors import ClusterError
 from provision.rollout.execution import Job, execute
+from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.node_marks import declared_marks
 from provision.rollout.model import BEFORE_SWAP
 from provision.rollout.steps.node_steps import NodeSteps
-from provision.runner import RunFinished, RunStatus
 
 if TYPE_CHECKING:
     import threading
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from provision.apply.bundles import Bundles
     from provision.apply.context import Planner
     from provision.apply.model import PlaybookRunner
-    from provision.builds.shelf import Shelf
+    from provision.apply.runner import Event, RunRequest
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.decision.choice import Order
     from provision.controller.nodes import SeenNode
-    from provision.payload.model import Payload
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.supply.builds.shelf import Shelf
+    from provision.planning.supply.payload.model import Payload
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.step import Steps
-    from provision.runner import Event, RunRequest
-    from provision.spec.model import StackSpec
 
 _CHANGES: Final = "apply"  # the playbook that changes a node where it stands
 _STAGES: Final = "stage"  # the one that prepares it for a change

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.controller.stacks.model import Stack, WhenDeleted
+from provision.controller.stacks.writer import FINALIZER, read_stack, write_finalizer
 from provision.rollout.errors import ClusterError
-from provision.stacks.model import Stack, WhenDeleted
-from provision.stacks.writer import FINALIZER, read_stack, write_finalizer
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
     from provision.controller.decision.choice import Order
-    from provision.stacks.follower import Followed, StackBook
+    from provision.controller.stacks.follower import Followed, StackBook
 
 _ATTEMPTS: Final = 5
 

@@ -18,10 +18,10 @@ from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import Outcome, carry_out
 from provision.controller.rounds.removal import take_off
 from provision.controller.rounds.rollback import roll_back
+from provision.declaration.spec.text.excerpt import few
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import Phase
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -9,8 +9,8 @@ from provision.apply.gather import gather_facts
 from provision.apply.removal import ALL_PARTS, gather_removals
 from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import Outcome, opened
-from provision.gates import GateKeeper
 from provision.rollout.errors import ClusterError
+from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.node_marks import NodeMarks
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
 from provision.rollout.verbs.plan import plan_verb

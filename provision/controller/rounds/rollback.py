@@ -13,8 +13,8 @@ from provision.apply.gather import gather_facts
 from provision.apply.model import Failure, Status
 from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import Outcome, opened
-from provision.gates import GateKeeper
 from provision.rollout.errors import ClusterError
+from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
 from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb

@@ -21,19 +21,19 @@ from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher
 from provision.controller.nodes import NodeBook
+from provision.controller.stacks.derive import without_controller
+from provision.controller.stacks.follower import STACKS, StackBook, require_served
+from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.writer import read_stack, write_finalizer, write_status
 from provision.controller.uninstall.obstacles import Sight, at_work, farewell, is_kept, obstacles, refusal
 from provision.rollout.errors import ClusterError, UnreachableError
-from provision.stacks.derive import without_controller
-from provision.stacks.follower import STACKS, StackBook, require_served
-from provision.stacks.objects import StackObject
-from provision.stacks.writer import read_stack, write_finalizer, write_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from provision.cluster.kubernetes.api.client import Api
+    from provision.controller.stacks.follower import Followed
     from provision.controller.uninstall.workload import Deployment, Pod
-    from provision.stacks.follower import Followed
 
 LOOK_S: Final = 2.0
 ASK_S: Final = 15.0  # between two renewals of the request

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import GrapnelError
-from provision.spec.text.excerpt import few
-from provision.stacks.writer import FINALIZER
+from provision.controller.stacks.writer import FINALIZER
+from provision.declaration.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from provision.controller.nodes import SeenNode
+    from provision.controller.stacks.follower import Followed
     from provision.controller.uninstall.workload import Deployment, Pod
-    from provision.stacks.follower import Followed
 
 NO_HOOKS: Final = (
     "`grapnel status` shows each node; correct what is named here, and run the same command again. `helm uninstall "

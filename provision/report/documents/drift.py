@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from provision.base.printable import printable_json
-from provision.drift import Kind  # noqa: TC001 - msgspec resolves the annotations
-from provision.node_plan import Disruption, Role  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.drift import Kind  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.node_plan import Disruption, Role  # noqa: TC001 - msgspec resolves the annotations
 from provision.report.mending import mending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from provision.apply.model import Failure
-    from provision.drift import Case, Comparison
+    from provision.planning.drift import Case, Comparison
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 SCHEMA: Final = "grapnel.dev/drift/v1alpha1"

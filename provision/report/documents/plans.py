@@ -8,7 +8,7 @@ import msgspec
 
 from provision.apply.model import Failure
 from provision.base.printable import printable_json
-from provision.node_plan import shown_plan
+from provision.planning.node_plan import shown_plan
 from provision.report.planned.diffs import diffs_document
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import msgspec
 from provision.base.printable import printable_json
 
 if TYPE_CHECKING:
-    from provision.runs.model import RunReport
+    from provision.report.runs.model import RunReport
 
 
 def report_document(report: RunReport) -> str:

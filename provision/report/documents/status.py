@@ -16,18 +16,18 @@ from provision.report.documents.machine import (
     machine_document,
     unknown_documents,
 )
+from provision.report.runs.model import State  # noqa: TC001 - and this one
+from provision.report.runs.remedies import BARE
 from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
-from provision.runs.model import State  # noqa: TC001 - and this one
-from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from provision.report.runs.history import History
+    from provision.report.runs.model import RunReport
+    from provision.report.runs.remedies import Invocation
     from provision.rollout.interface.pause import Pause
     from provision.rollout.status.model import FleetStatus, NodeStatus, StackSeen, Tenant
-    from provision.runs.history import History
-    from provision.runs.model import RunReport
-    from provision.runs.remedies import Invocation
 
 SCHEMA: Final = "grapnel.dev/status/v1alpha1"
 

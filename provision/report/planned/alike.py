@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.apply.model import Assessment, Failure
-    from provision.node_plan import NodePlan, Problem
+    from provision.planning.node_plan import NodePlan, Problem
 
 MOST_ROWS: Final = 500  # half a second of layout, and more than anybody reads
 _WORD: Final = re.compile(r"\w(?:[\w.-]*\w)?")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure
-from provision.fleet.series import in_series
-from provision.planner.file_changes import file_changes
+from provision.declaration.fleet.series import in_series
+from provision.planning.planner.file_changes import file_changes
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from provision.planner.file_changes import FileChange
+    from provision.planning.planner.file_changes import FileChange
     from provision.report.planned.plans import Answers
 
 LINES: Final = 60  # of one file on a terminal

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from provision.base.printable import printable_json
-from provision.fleet.series import in_series
-from provision.products.recognise import problem_of
+from provision.declaration.fleet.series import in_series
+from provision.planning.products.recognise import problem_of
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.apply.model import Failure
-    from provision.draft.fleet import FleetDraft
-    from provision.draft.model import Offer
+    from provision.planning.draft.fleet import FleetDraft
+    from provision.planning.draft.model import Offer
 
 SCHEMA: Final = "grapnel.dev/draft/v1alpha1"
 _INDENT: Final = 2

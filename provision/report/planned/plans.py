@@ -11,10 +11,11 @@ from rich.table import Table
 
 from provision.apply.carried_out import step_of
 from provision.apply.model import Failure
-from provision.fleet.series import in_series
-from provision.node_plan import Action, Disruption
+from provision.declaration.fleet.series import in_series
+from provision.planning.node_plan import Action, Disruption
 from provision.report.console import Text
 from provision.report.planned.alike import failed_alike, kinds_of, spelled_out
+from provision.report.runs.durations import NOTHING_KNOWN, WHOLE
 from provision.report.terminal import (
     ACTION_STYLES,
     DISRUPTION_STYLES,
@@ -25,13 +26,12 @@ from provision.report.terminal import (
     names,
     short,
 )
-from provision.runs.durations import NOTHING_KNOWN, WHOLE
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
     from provision.apply.model import Assessment
-    from provision.node_plan import Item, NodePlan, Problem
+    from provision.planning.node_plan import Item, NodePlan, Problem
     from provision.report.planned.alike import Kind
 
 Answers = Mapping[str, "Assessment | Failure"]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from provision.declaration.spec.text.excerpt import few
 from provision.report.console import Text
 from provision.report.terminal import CELL_WIDTH, age, count, names
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.model import ChangeKind
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

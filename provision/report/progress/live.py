@@ -16,6 +16,7 @@ from rich.table import Table
 
 from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging, Status
+from provision.apply.runner import Outcome, TaskDone
 from provision.report.console import Text
 from provision.report.progress.plain import PlainView
 from provision.report.terminal import (
@@ -32,7 +33,6 @@ from provision.report.terminal import (
 )
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Phase
-from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from provision.apply.model import NodeResult
+    from provision.apply.runner import TaskStarted
     from provision.rollout.interface.progress import RolloutProgress
-    from provision.runner import TaskStarted
 
 Clock = Callable[[], float]
 WAITING_SHOWN = 6

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
+from provision.apply.runner import Outcome, TaskDone
 from provision.report.terminal import count, phase_words, waiting_words
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
-from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

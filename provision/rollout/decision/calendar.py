@@ -12,14 +12,14 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import Day
-from provision.spec.values.time_zones import find_zone, moment_of
+from provision.declaration.spec.model import Day
+from provision.declaration.spec.values.time_zones import find_zone, moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from zoneinfo import ZoneInfo
 
-    from provision.spec.model import Blackout, Rollout, Window
+    from provision.declaration.spec.model import Blackout, Rollout, Window
 
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _DAYS: Final = tuple(Day)

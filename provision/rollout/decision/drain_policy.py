@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import AtTimeout, DaemonSets, SchedulerKind
+from provision.declaration.spec.model import AtTimeout, DaemonSets, SchedulerKind
 
 if TYPE_CHECKING:
-    from provision.spec.model import Rollout, Scheduler
+    from provision.declaration.spec.model import Rollout, Scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

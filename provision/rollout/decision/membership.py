@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from provision.declaration.spec.values.shares import count_of
 from provision.rollout.model import ChangeKind, Phase
-from provision.spec.values.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from provision.declaration.spec.model import Wave
     from provision.rollout.decision.snapshot import NodeState
-    from provision.spec.model import Wave
 
 
 def with_waves(

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from provision.declaration.spec.model import Gate, Rollout
+from provision.declaration.spec.values.shares import count_of
 from provision.rollout.decision.calendar import calendar_of
-from provision.spec.model import Gate, Rollout
-from provision.spec.values.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from provision.declaration.spec.model import Wave, Zones
     from provision.rollout.decision.calendar import Calendar
     from provision.rollout.interface.pause import Pause
-    from provision.spec.model import Wave, Zones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

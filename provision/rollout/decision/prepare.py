@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.gate import ENDS_WORK, find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
-from provision.node_plan import Action, Role
+from provision.declaration.spec.model import Entitlement, Order, Rollout
+from provision.planning.node_plan import Action, Role
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.membership import with_waves
@@ -20,20 +21,19 @@ from provision.rollout.decision.topology import with_places
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.tenancy import TenancyChange
 from provision.rollout.model import ChangeKind, Phase
-from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from provision.apply.kinds import Handing
-    from provision.node_plan import NodePlan
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan
     from provision.rollout.decision.drain_policy import DrainPolicy
     from provision.rollout.interface.forecast import Forecast
     from provision.rollout.interface.gates import GateState
     from provision.rollout.interface.node_marks import MarkChange
     from provision.rollout.interface.pause import Pause
     from provision.rollout.model import NodeView, Record
-    from provision.spec.model import StackSpec
 
 _NOT_OF_DRIVERS: Final = frozenset({ChangeKind.MIG, ChangeKind.OTHER})
 

@@ -1,7 +1,8 @@
 """Saves what a plan came to, and tells how what is planned later differs from it. Pure.
 
 The format is `docs/contracts/saved-plan`. It has no text of a file and no value of the declaration, only what they come
-to: nothing is applied from it, it is compared. Not here: what differs from the declaration (`provision.drift`).
+to: nothing is applied from it, it is compared. Not here: what differs from the declaration
+(`provision.planning.drift`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from provision.base import strict_json
 from provision.base.decoding import decoder_of
 from provision.base.errors import GrapnelError
 from provision.base.strict_json import MalformedError
-from provision.node_plan import Item, NodePlan, Role, role_variables
-from provision.spec.text.excerpt import few
+from provision.declaration.spec.text.excerpt import few
+from provision.planning.node_plan import Item, NodePlan, Role, role_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from provision.apply.model import Assessment
+    from provision.declaration.spec.model import StackSpec
     from provision.rollout.decision.prepare import Prepared
-    from provision.spec.model import StackSpec
 
 SCHEMA: Final = "grapnel.dev/saved-plan/v1alpha1"
 MAX_BYTES: Final = 256 << 20  # 5,000 nodes with 50 changes each have 60 MB

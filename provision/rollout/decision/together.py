@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from provision.declaration.spec.text.excerpt import few
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from provision.declaration.spec.model import Domains
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import NodeView, Record
-    from provision.spec.model import Domains
 
 
 def with_domains(

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from provision.declaration.spec.model import Order
 from provision.rollout.decision.leaving import has_to_leave
-from provision.spec.model import Order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from provision.declaration.spec.model import Rollout
     from provision.rollout.decision.snapshot import NodeState
-    from provision.spec.model import Rollout
 
 NOWHERE = "no zone"  # nodes without the label or the groups are a zone too, so that none escapes a limit
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
+    from provision.declaration.spec.model import Driver
     from provision.rollout.model import Record
-    from provision.spec.model import Driver
 
 
 class Part(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.spec.values.shares import count_of
+from provision.declaration.spec.values.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

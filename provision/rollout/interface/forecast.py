@@ -1,4 +1,4 @@
-"""Defines how long a roll-out is expected to take, as values; ``provision.simulate.foresee`` says it."""
+"""Defines how long a roll-out is expected to take, as values; ``provision.rollout.simulate.foresee`` says it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what the rollout knows of gates that somebody else keeps, such as alerts; ``provision.gates`` asks them."""
+"""Defines what the rollout knows of gates, such as alerts, which ``provision.rollout.gates`` asks."""
 
 from __future__ import annotations
 

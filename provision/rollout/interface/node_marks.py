@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
 
 
 @dataclass(frozen=True, slots=True)

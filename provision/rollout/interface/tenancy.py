@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import Tenancy
-from provision.spec.rules.tenancy import has_objects, without_names
+from provision.declaration.spec.model import Tenancy
+from provision.declaration.spec.rules.tenancy import has_objects, without_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
 
 NO_KUBERNETES: Final = "tenancy: quotas, priorities and queues are objects of Kubernetes, and these nodes are in none"
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from provision.declaration.spec.model import Driver, Plugin
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import NodeView, Record
     from provision.rollout.status.model import Seen
     from provision.rollout.status.reported import Reported
     from provision.rollout.status.situations import Situation
-    from provision.spec.model import Driver, Plugin
 
 
 _SETTLES: Final = timedelta(minutes=2)  # in which daemon and kubelet say what is so after an upgrade

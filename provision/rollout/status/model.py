@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from provision.declaration.spec.model import Driver, Plugin
     from provision.rollout.interface.cluster import NodeProblem
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import NodeView, Record
     from provision.rollout.status.reported import Reported
     from provision.rollout.status.situations import Situation
-    from provision.spec.model import Driver, Plugin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from provision.declaration.spec.model import DaemonAs
 from provision.rollout.status.situations import NO_REPORT, SHORT_OF_GPUS, SILENT
-from provision.spec.model import DaemonAs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
+    from provision.declaration.spec.model import Plugin, PluginConfig
     from provision.rollout.status.situations import Situation
-    from provision.spec.model import Plugin, PluginConfig
 
 WHOLE: Final = "nvidia.com/gpu"
 _DOMAIN: Final = "nvidia.com/"

@@ -6,18 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from provision.declaration.spec.model import DaemonAs
 from provision.rollout.status.derive import left_with, wanted_driver
 from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources, only_gpus
 from provision.rollout.status.situations import DONE, IDLE, LAST_RUN_FAILED
-from provision.spec.model import DaemonAs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from provision.declaration.spec.model import Plugin
     from provision.rollout.status.model import FleetStatus, NodeStatus
     from provision.rollout.status.reported import Reported
-    from provision.spec.model import Plugin
 
 NOT_KNOWN: Final = "not known"
 _DAEMONS: Final = {

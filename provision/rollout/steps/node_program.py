@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.fleet.driver_facts import DriverRun
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.driver_facts import DriverRun
+    from provision.declaration.fleet.facts import NodeFacts
 
 TRIES: Final = 2  # of what fails beside the program: it may have been ended, and is at fault where that happens again
 GONE_BACK: Final = ("done", "returned")  # of a way back: one from a swap that was cut short is that swap's own

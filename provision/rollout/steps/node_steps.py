@@ -12,8 +12,9 @@ from provision.apply.converge import converge, reassess
 from provision.apply.follow import Followed, follow
 from provision.apply.model import Assessment, Failure, NodeResult, Note, Status
 from provision.apply.playbooks import DAEMON_RESULT
-from provision.fleet.errors import AnswerError
-from provision.fleet.release_result import parse_release_result
+from provision.declaration.fleet.errors import AnswerError
+from provision.declaration.fleet.release_result import parse_release_result
+from provision.declaration.spec.model import Capability, Processes
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
@@ -27,7 +28,6 @@ from provision.rollout.steps.node_program import (
     wait_for_program,
 )
 from provision.rollout.steps.way_back import WayBack
-from provision.spec.model import Capability, Processes
 
 if TYPE_CHECKING:
     import threading
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.fleet.driver_facts import DriverRun, DriverState
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.driver_facts import DriverRun, DriverState
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import Driver, StackSpec
     from provision.rollout.model import Origin
-    from provision.spec.model import Driver, StackSpec
 
 EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
 
@@ -260,7 +260,7 @@ def render_expectation(driver: Driver) -> dict[str, object]:
 
 def render_mig(facts: NodeFacts, stack: StackSpec, *, as_it_is: bool = False) -> dict[str, object]:
     """Return the key about MIG: the declared layout, which is not what GPUs had at their release if it is new."""
-    from provision.planner.mig import expected_mig  # noqa: PLC0415 - start-up time
+    from provision.planning.planner.mig import expected_mig  # noqa: PLC0415 - start-up time
 
     mig = expected_mig(facts, stack, as_it_is=as_it_is)
     return {"mig": mig} if mig else {}

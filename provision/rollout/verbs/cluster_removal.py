@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Status
 from provision.apply.removal import Part
+from provision.declaration.spec.text.excerpt import few
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.node_marks import NO_MARKS
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

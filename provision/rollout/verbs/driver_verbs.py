@@ -10,6 +10,7 @@ import msgspec
 from provision.apply.follow import follow
 from provision.apply.model import Failure, NodeFinished, NodeResult, Status
 from provision.apply.removal import NodeRemoval
+from provision.declaration.spec.model import Mig
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
@@ -21,7 +22,6 @@ from provision.rollout.steps.node_steps import NodeSteps
 from provision.rollout.steps.way_back import loaded_version
 from provision.rollout.verbs.plan import NO_DRIVER, DriverVerb, may_end_without_driver
 from provision.rollout.verbs.removing import Removing
-from provision.spec.model import Mig
 
 if TYPE_CHECKING:
     import threading
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
     from provision.rollout.adapters import Adapters
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.model import Origin
     from provision.rollout.verbs.plan import AnyVerb, VerbPlan
-    from provision.spec.model import StackSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.apply.removal import Part
+from provision.declaration.spec.model import Rollout
 from provision.rollout.decision import undoing
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
@@ -29,15 +30,14 @@ from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Origin, Phase
 from provision.rollout.steps.way_back import is_back, loaded_version
 from provision.rollout.verbs.removing import Removing
-from provision.spec.model import Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from provision.apply.removal import NodeRemoval
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import Domains, StackSpec
     from provision.rollout.model import NodeView, Record
-    from provision.spec.model import Domains, StackSpec
 
 NO_DRIVER: Final = ""  # as a target
 _NO_WAY_BACK: Final = (

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.apply.playbooks import is_boot
+from provision.declaration.spec.model import Rollout
+from provision.declaration.spec.text.excerpt import few
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.policy import strictest
@@ -21,16 +23,14 @@ from provision.rollout.decision.together import with_domains
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import CLOCKS_DIFFER, ChangeKind, Phase
 from provision.rollout.steps.way_back import loaded_version
-from provision.spec.model import Rollout
-from provision.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
     from provision.rollout.model import NodeView, Record
-    from provision.spec.model import StackSpec
 
 COMMAND: Final = "grapnel reboot"
 SINCE: Final = timedelta(hours=24)  # how long ago a reboot of ours may be that counts as the one that is asked for

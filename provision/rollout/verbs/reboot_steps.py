@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.declaration.spec.model import StackSpec
     from provision.rollout.model import Origin
     from provision.rollout.verbs.reboot_plan import RebootPlan
-    from provision.spec.model import StackSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster.kubernetes.lease import holder_now
+from provision.controller.jobs.manifest import label_of
 from provision.controller.uninstall.workload import Workload
-from provision.jobs.manifest import label_of
 from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.model import NodeView
 from tests.attack.cluster import naive

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.jobs.manifest import JobKind
-from provision.jobs.runner import JobRunner
-from provision.runner import RunFinished, RunStatus
+from provision.apply.runner import RunFinished, RunStatus
+from provision.controller.jobs.manifest import JobKind
+from provision.controller.jobs.runner import JobRunner
 from tests.attack.cluster import naive
 from tests.attack.cluster.identities import OURS
 from tests.provision.jobs.kubelet import FakeKubelet, told

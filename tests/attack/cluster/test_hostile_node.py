@@ -22,10 +22,10 @@ from provision.cluster.kubernetes.objects import Node
 from provision.controller.decision.attempts import Attempts
 from provision.controller.decision.choice import choose
 from provision.controller.decision.fingerprint import of_node
+from provision.controller.jobs.manifest import label_of
+from provision.controller.jobs.objects import AgentPod, newest_pod
 from provision.controller.nodes import see
 from provision.controller.uninstall.workload import Deployment, Workload
-from provision.jobs.manifest import label_of
-from provision.jobs.objects import AgentPod, newest_pod
 from provision.rollout.model import NodeView
 from tests.attack.cluster import naive
 from tests.attack.cluster.identities import OURS, Identity, kubelet_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from lab.kmod.build import SOURCE
 from lab.nodes import NodeSpec, Site
-from provision.payload.archive import write_archive
-from provision.payload.sources import find_sources
+from provision.planning.supply.payload.archive import write_archive
+from provision.planning.supply.payload.sources import find_sources
 from tests.playbooks.staging.small_driver import NEW, OLD, POSTINST, PRERM, Staging
 from tests.worker import of_this_worker
 

@@ -19,8 +19,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import RunRecord, read_run, write_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import RUN, open_store
 
-from provision.driver_change import DriverChange
-from provision.driver_change import change_id as change_id_of_the_planner
+from provision.planning.driver_change import DriverChange
+from provision.planning.driver_change import change_id as change_id_of_the_planner
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine

@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.module_o
     parse_options,
 )
 
-from provision.render import modprobe
+from provision.planning.render import modprobe
 from tests.playbooks.driver.conftest import NEW, Staged, hold_a_gpu, make_change, put_driver, stage
 from tests.playbooks.driver.killing import KilledError, Killer
 from tests.playbooks.driver.machines import FakeMachine

@@ -14,9 +14,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
 
-from provision.render.engines import containerd, crio, docker
-from provision.render.engines.base_spec import render_base_spec
-from provision.render.engines.kubernetes_engines import (
+from provision.planning.render.engines import containerd, crio, docker
+from provision.planning.render.engines.base_spec import render_base_spec
+from provision.planning.render.engines.kubernetes_engines import (
     BASE_TEMPLATE,
     Written,
     render_kubernetes_drop_in,

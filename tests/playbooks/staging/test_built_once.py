@@ -17,14 +17,14 @@ from lab.nodes import NodeSpec, Site
 from provision.apply.context import ApplyContext
 from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
-from provision.builds.shelf import Shelf
+from provision.apply.runner import AnsibleRunner
 from provision.cli.change.stage import stage_fleet
 from provision.cli.cluster import Scope
 from provision.cluster import LocalCluster
-from provision.driver_change import DriverChange, change_id
-from provision.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
-from provision.payload.store import load_payload
-from provision.runner import AnsibleRunner
+from provision.planning.driver_change import DriverChange, change_id
+from provision.planning.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
+from provision.planning.supply.builds.shelf import Shelf
+from provision.planning.supply.payload.store import load_payload
 from tests.playbooks.preparing import kept_archives, prepare_driver
 from tests.playbooks.staging.small_driver import HOME, NEW, OLD, Staging
 from tests.provision.samples import make_stack
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
 pytestmark = pytest.mark.nodes
 

@@ -17,7 +17,7 @@ from plugin.kubelet.list_size import KUBELET_TAKES_BYTES, list_bytes, plan_that_
 from plugin.kubelet.rpc.codec import encode
 from plugin.other_devices.parse import MAX_UNITS
 from plugin.settings.sharing import parse_replicas
-from provision.spec.rules.plugin import MOST_UNITS
+from provision.declaration.spec.rules.plugin import MOST_UNITS
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:

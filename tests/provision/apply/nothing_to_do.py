@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
 from provision.cli import main
 from provision.cli.change import apply
 from provision.cli.foresee.plan import build_context
-from provision.node_plan import NodePlan
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.planning.node_plan import NodePlan
 
 if TYPE_CHECKING:
     import argparse
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from provision.apply.context import ApplyContext
-    from provision.fleet.facts import NodeFacts
-    from provision.fleet.model import Fleet
-    from provision.runner import Event, RunRequest
+    from provision.apply.runner import Event, RunRequest
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.model import Fleet
 
 
 class Answers:

@@ -19,8 +19,8 @@ from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, p
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
 
 NAMES = ("n1", "n2", "n3")
 BUGS = [TypeError, RecursionError, MemoryError, ZeroDivisionError]

@@ -14,17 +14,17 @@ from provision.apply.converge import stage
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment, Failure
 from provision.apply.playbooks import Playbooks
-from provision.builds.model import BuiltModule
-from provision.builds.shelf import Shelf
-from provision.bundle.errors import BundleError
-from provision.bundle.model import BundleList
-from provision.bundle.offer import distribution_names
-from provision.bundle.read import Bundle, unpack_bundle
-from provision.bundle.sets import Contents
-from provision.bundle.write import write_bundle
 from provision.cli.foresee.plan import carried_payload, open_bundle
-from provision.fleet.facts import OperatingSystem
-from provision.node_plan import DriverVariables, NodePlan, Roles
+from provision.declaration.fleet.facts import OperatingSystem
+from provision.planning.node_plan import DriverVariables, NodePlan, Roles
+from provision.planning.supply.builds.model import BuiltModule
+from provision.planning.supply.builds.shelf import Shelf
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.model import BundleList
+from provision.planning.supply.bundle.offer import distribution_names
+from provision.planning.supply.bundle.read import Bundle, unpack_bundle
+from provision.planning.supply.bundle.sets import Contents
+from provision.planning.supply.bundle.write import write_bundle
 from tests.provision.apply.fakes import COLLECTION, FakeFleet, FakeNode, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
 from tests.provision.samples import make_stack
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.context import ApplyContext
-    from provision.driver_change import DriverChange
+    from provision.planning.driver_change import DriverChange
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from provision.apply.carried_out import STEPS, step_of
-from provision.node_plan import Action, Role
+from provision.planning.node_plan import Action, Role
 from tests.provision.apply.fakes import item
 
 ROLES = Path(__file__).parents[3] / "playbooks" / "roles"

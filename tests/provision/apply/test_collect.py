@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from provision.apply.collect import Collector, unpack
-from provision.bundle.errors import BundleError
-from provision.payload.model import Artifact
-from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.payload.model import Artifact
 from tests.provision.apply.fakes import FakeFleet, Watcher, context
 from tests.provision.samples import make_facts, make_file, make_stack, replace
 

@@ -14,20 +14,20 @@ from provision.apply.converge import assess
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment
 from provision.apply.playbooks import Playbooks
-from provision.driver import repository
-from provision.driver.catalogue import find_distribution
-from provision.fleet.facts import AvailablePackage
-from provision.node_plan import Problem, Role, Roles
-from provision.planner.drivers.choice import request_packages
-from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.declaration.fleet.facts import AvailablePackage
+from provision.planning.driver import repository
+from provision.planning.driver.catalogue import find_distribution
+from provision.planning.node_plan import Problem, Role, Roles
+from provision.planning.planner.drivers.choice import request_packages
 from tests.provision.apply.fakes import COLLECTION, Watcher
 from tests.provision.samples import as_json, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n-----END PGP PUBLIC KEY BLOCK-----\n"
 ELSEWHERE = {"source": "nvidia", "repository": {"url": "https://mirror.example/debian13", "key": KEY}}

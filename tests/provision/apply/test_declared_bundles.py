@@ -16,11 +16,11 @@ from provision.apply.converge import assess, stage
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment, Failure
 from provision.apply.playbooks import Playbooks
-from provision.bundle.errors import BundleError
-from provision.bundle.read import open_place
-from provision.bundle.sets import Contents
-from provision.bundle.write import write_bundle
-from provision.node_plan import NodePlan
+from provision.planning.node_plan import NodePlan
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.read import open_place
+from provision.planning.supply.bundle.sets import Contents
+from provision.planning.supply.bundle.write import write_bundle
 from tests.provision.apply.fakes import COLLECTION, FakeFleet, FakeNode, Watcher, context
 from tests.provision.apply.test_bundled import node_on, plan_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.context import ApplyContext
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
 
 OLD = "535.309.01"
 

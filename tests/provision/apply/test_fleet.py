@@ -11,13 +11,13 @@ from provision.apply.converge import assess
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.fleet import apply_all
 from provision.apply.model import NodeFinished, NodeResult, PassStarted, Status
-from provision.node_plan import NodePlan
-from provision.runner import RunStatus
+from provision.apply.runner import RunStatus
+from provision.planning.node_plan import NodePlan
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, facts_of, item, plan_drain, plan_packages
 
 if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
 HOLDER: dict[str, object] = {"pid": 7, "command": "train"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from provision.apply.gather import gather_facts
 from provision.apply.model import Failure, Status
-from provision.runner import AnsibleRunner
+from provision.apply.runner import AnsibleRunner
 from tests.provision.runner.stage import CLOSED, Stage
 
 if TYPE_CHECKING:

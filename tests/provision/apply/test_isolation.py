@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from provision.apply.converge import assess
 from provision.apply.fleet import apply_all
-from provision.runner import Event, Outcome, RunRequest, TaskDone
+from provision.apply.runner import Event, Outcome, RunRequest, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_packages, raw_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from provision.apply.model import Assessment, Failure, NodeResult
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
 
 A, B = "a", "b"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
-from provision.runner.processes import find_processes
+from provision.apply.runner.processes import find_processes
 from tests.provision.apply.real_apply import CLAIM, lay_out
 
 pytestmark = pytest.mark.functional

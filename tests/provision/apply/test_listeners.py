@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cli.change.apply import apply_nodes
-from provision.notify.receivers import ReceiverError
+from provision.report.notify.receivers import ReceiverError
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of
 from tests.provision.notify.receiver import OK, Server, status
 from tests.provision.notify.test_webhook import SECRET, is_signed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from provision.payload.store import Manifest, ManifestFile, write_manifest
+from provision.planning.supply.payload.store import Manifest, ManifestFile, write_manifest
 from tests.provision.apply.fakes import raw_facts
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all
 from provision.apply.model import Status
 from provision.apply.playbooks import Playbooks, plan_variables
+from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from provision.cli.change.apply import apply_nodes
 from provision.cli.change.stage import stage_fleet
-from provision.node_plan import NodePlan
-from provision.planner.plan import plan_node
-from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.planning.node_plan import NodePlan
+from provision.planning.planner.plan import plan_node
 from tests.provision.apply.fakes import COLLECTION, Watcher, scope_of
 from tests.provision.rollout.fakes import FakeCluster
 from tests.provision.rollout.fakes import FakeNode as ClusterNode
@@ -40,8 +40,8 @@ from tests.provision.samples import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 
 OLD, NEW = "550.107.02", "550.163.01"

@@ -10,8 +10,8 @@ import msgspec
 from provision.apply.converge import assess, stage
 from provision.apply.model import Assessment
 from provision.apply.rounds import Round, next_round
-from provision.builds.errors import BuildsError
-from provision.builds.shelf import Shelf
+from provision.planning.supply.builds.errors import BuildsError
+from provision.planning.supply.builds.shelf import Shelf
 from tests.provision.apply.fakes import Watcher
 from tests.provision.apply.workshop import Machine, Workshop, evil_for, workshop_context
 from tests.provision.builds.samples import KERNEL
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.context import ApplyContext
-    from provision.builds.model import ModuleBuild
+    from provision.planning.supply.builds.model import ModuleBuild
 
 
 class Play:

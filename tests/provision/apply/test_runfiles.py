@@ -14,8 +14,8 @@ from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment
 from provision.apply.rounds import Round, next_round
 from provision.apply.runfiles import Runfiles
-from provision.driver_change import PackageVersion
-from provision.node_plan import NodePlan
+from provision.planning.driver_change import PackageVersion
+from provision.planning.node_plan import NodePlan
 from tests.provision.apply.fakes import FakeFleet, context, facts_of
 from tests.provision.apply.test_bundled import plan_of
 from tests.provision.bundle.test_bundle import change_of

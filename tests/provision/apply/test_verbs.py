@@ -15,7 +15,7 @@ from provision.cli.change.apply import apply_nodes, exit_code
 from provision.cli.foresee.plan import show_plans
 from provision.cli.parsers.arguments import ARGUMENTS
 from provision.cluster import Machine
-from provision.payload.place import payload_folder
+from provision.planning.supply.payload.place import payload_folder
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from provision.apply.context import ApplyContext
 from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
-from provision.builds.shelf import Shelf
-from provision.driver_change import DriverChange, PackageVersion, Signing, change_id
-from provision.node_plan import Disruption, DriverVariables, FileContent, NodePlan, Roles
-from provision.runner import Event, Outcome, TaskDone, TaskStarted
+from provision.apply.runner import Event, Outcome, TaskDone, TaskStarted
+from provision.planning.driver_change import DriverChange, PackageVersion, Signing, change_id
+from provision.planning.node_plan import Disruption, DriverVariables, FileContent, NodePlan, Roles
+from provision.planning.supply.builds.shelf import Shelf
 from tests.provision.apply.fakes import COLLECTION, FakeFleet, FakeNode, item, pure, raw_facts
 from tests.provision.builds.samples import KERNEL, write_archive
 from tests.provision.samples import make_stack
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from provision.fleet.facts import NodeFacts
-    from provision.runner import RunRequest
+    from provision.apply.runner import RunRequest
+    from provision.declaration.fleet.facts import NodeFacts
 
 VERSION = "550.163.01"
 SOURCE = FileContent("/etc/apt/sources.list.d/nvidia.list", "deb …\n")

@@ -8,7 +8,7 @@ import lzma
 import tarfile
 from typing import TYPE_CHECKING
 
-from provision.builds.model import ModuleBuild
+from provision.planning.supply.builds.model import ModuleBuild
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.builds.archive import rewrite_archive
-from provision.builds.errors import ArchiveError
+from provision.planning.supply.builds.archive import rewrite_archive
+from provision.planning.supply.builds.errors import ArchiveError
 from tests.provision.builds.samples import (
     CONTENT,
     KERNEL,

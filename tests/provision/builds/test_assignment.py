@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.builds.assignment import MAX_BUILDERS, Situation, choose_providers, left_alone
-from provision.builds.model import Answer
-from provision.builds.proof import Standing
+from provision.planning.supply.builds.assignment import MAX_BUILDERS, Situation, choose_providers, left_alone
+from provision.planning.supply.builds.model import Answer
+from provision.planning.supply.builds.proof import Standing
 from tests.provision.builds.samples import build_of
 
 if TYPE_CHECKING:
-    from provision.builds.model import ModuleBuild
+    from provision.planning.supply.builds.model import ModuleBuild
 
 A, B, C = (build_of(f"6.{number}") for number in (1, 2, 3))
 ONE, OTHER = {"nvidia.ko": "1"}, {"nvidia.ko": "2"}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.builds.archive import rewrite_archive
-from provision.builds.errors import ArchiveError, BuildsError
+from provision.planning.supply.builds.archive import rewrite_archive
+from provision.planning.supply.builds.errors import ArchiveError, BuildsError
 from tests.provision.builds.samples import MEMBERS, MODULE, TREE, build_of, write_archive
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_a_module_is_not_hidden_behind_another_way_of_packing_it(tmp_path: Path)
 
 
 def test_what_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provision.builds.content._MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("provision.planning.supply.builds.content._MAX_BYTES", 1 << 20)
     with pytest.raises(ArchiveError, match="unpacks to more"):
         content_of(tmp_path, f"{NAME}.xz", lzma.compress(bytes(2 << 20)))
 

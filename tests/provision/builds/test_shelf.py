@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from provision.builds.errors import ArchiveError, BuildsError
-from provision.builds.shelf import Shelf
+from provision.planning.supply.builds.errors import ArchiveError, BuildsError
+from provision.planning.supply.builds.shelf import Shelf
 from tests.provision.builds.samples import MEMBERS, MODULE, OTHER_KERNEL, build_of, write_archive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from provision.builds.model import BuiltModule, ModuleBuild
+    from provision.planning.supply.builds.model import BuiltModule, ModuleBuild
 
 DAY_S = 86_400.0
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from provision.bundle.errors import BundleError
-from provision.bundle.handover import choose_files
-from provision.bundle.model import BundleList
-from provision.bundle.read import open_unpacked, unpack_bundle, verify_bundle
-from provision.bundle.sets import Contents, StagedSet
-from provision.bundle.write import write_bundle
-from provision.driver_change import DriverChange, PackageVersion
+from provision.planning.driver_change import DriverChange, PackageVersion
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.handover import choose_files
+from provision.planning.supply.bundle.model import BundleList
+from provision.planning.supply.bundle.read import open_unpacked, unpack_bundle, verify_bundle
+from provision.planning.supply.bundle.sets import Contents, StagedSet
+from provision.planning.supply.bundle.write import write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

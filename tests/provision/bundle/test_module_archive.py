@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.bundle.errors import BundleError
-from provision.bundle.module_archive import BuiltModules, read_module_archive
-from provision.bundle.sets import Contents
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.module_archive import BuiltModules, read_module_archive
+from provision.planning.supply.bundle.sets import Contents
 from tests.provision.builds.samples import member, write_archive
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
 

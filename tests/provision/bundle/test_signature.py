@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.base.errors import ExitCode
-from provision.bundle.errors import BundleError
-from provision.bundle.read import open_bundle, open_place, verify_bundle
-from provision.bundle.signature import sign, signature_beside
 from provision.cli import main
+from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.read import open_bundle, open_place, verify_bundle
+from provision.planning.supply.bundle.signature import sign, signature_beside
 from tests.provision.bundle.test_bundle import DEBIAN, change_of, staged_set
 
 if TYPE_CHECKING:

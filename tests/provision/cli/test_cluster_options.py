@@ -17,9 +17,9 @@ from provision.cli.cluster import open_scope
 from provision.cli.parsers.options import cluster_arguments
 from provision.cluster import LocalCluster, Machine
 from provision.cluster.errors import KubeconfigError
-from provision.fleet.endpoint import Endpoint
-from provision.fleet.model import Fleet, FleetNode
-from provision.spec.model import GpuStack
+from provision.declaration.fleet.endpoint import Endpoint
+from provision.declaration.fleet.model import Fleet, FleetNode
+from provision.declaration.spec.model import GpuStack
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 
 from provision.apply.model import Assessment
 from provision.cli.foresee.doctor import examine, show_findings
-from provision.driver.preflight import Severity
-from provision.fleet.facts import LockHolder
-from provision.node_plan import NodePlan, Problem
+from provision.declaration.fleet.facts import LockHolder
+from provision.planning.driver.preflight import Severity
+from provision.planning.node_plan import NodePlan, Problem
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.samples import edit_package_manager, make_facts, make_stack
 

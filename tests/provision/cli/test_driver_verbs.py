@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.removal import Part
+from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.cluster import open_scope, with_unnamed
@@ -20,7 +21,6 @@ from provision.cli.parsers.options import load_fleet, verb_arguments
 from provision.rollout.interface.pause import Pause
 from provision.rollout.verbs.plan import DriverVerb, Extent
 from provision.rollout.verbs.removing import Removing
-from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from provision.apply.runner import RunRequest
     from provision.rollout.verbs.plan import AnyVerb
-    from provision.runner import RunRequest
 
 REMOVE = Removing(parts=frozenset({Part.DRIVER}))
 STEP = {"part": "driver", "action": "install", "target": f"libcuda1 {OLD}", "reason": f"is {NEW} now"}

@@ -9,7 +9,7 @@ import pytest
 
 from provision.cli import main
 from provision.cli.declare.explain import NEEDS_NAME, explain_key
-from provision.spec.model import StackSpec
+from provision.declaration.spec.model import StackSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cli import main
-from provision.spec.template import render_template
+from provision.declaration.spec.template import render_template
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from provision.apply.playbooks import Playbooks
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.declare.init import write_declaration
 from provision.cli.declare.init_inventory import Lookout, look_and_write, require_no_declarations
-from provision.fleet.endpoint import Endpoint
-from provision.fleet.inventory import Host, Inventory
-from provision.planner.plan import plan_node
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.declaration.fleet.endpoint import Endpoint
+from provision.declaration.fleet.inventory import Host, Inventory
+from provision.planning.planner.plan import plan_node
 from tests.provision.draft.test_draft_fleet import NODES
 from tests.provision.samples import PAYLOAD, make_facts, replace
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator, Mapping
 
-    from provision.fleet.facts import NodeFacts
-    from provision.runner import Event, RunRequest
+    from provision.apply.runner import Event, RunRequest
+    from provision.declaration.fleet.facts import NodeFacts
 
 
 class Recorded:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from provision.cli import main
 from provision.cli.answers import Answers
 from provision.cli.incident.abandon import foresee_put_back, put_back
 from provision.cli.incident.node_request import Asking
 from provision.cluster import LocalCluster, state_file_path
-from provision.fleet.sources import inventory_key
+from provision.declaration.fleet.sources import inventory_key
 from provision.rollout.model import Phase
 from provision.rollout.requests import Change, Found, Step
 from provision.rollout.status.model import Seen, Tenant
-from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context, raw_facts
 from tests.provision.rollout.fakes import NOON, record, view
 from tests.provision.rollout.status.test_derive import ADA, standing
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from provision.apply.runner import RunRequest
     from provision.rollout.model import NodeView
     from provision.rollout.requests import Answer, Decide
-    from provision.runner import RunRequest
 
 RELEASED = {"uid": 0, "gid": 0, "mode": "0600", "sha256": "0" * 64}
 FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")

@@ -13,7 +13,7 @@ from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.change.apply import apply_nodes
 from provision.cluster import LocalCluster, state_file_path
-from provision.fleet.sources import inventory_key
+from provision.declaration.fleet.sources import inventory_key
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of

@@ -14,8 +14,8 @@ from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.change.apply import apply_nodes
 from provision.cli.recording import Run, recorded
-from provision.fleet.model import Fleet
-from provision.spec.model import GpuStack, StackSpec
+from provision.declaration.fleet.model import Fleet
+from provision.declaration.spec.model import GpuStack, StackSpec
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of
 from tests.provision.apply.test_verbs import arguments
 from tests.provision.contracts.schemas import render_schema

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.removal import ALL_PARTS, Part
+from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from provision.cli.incident.driver_verb import change_drivers, show_verb
 from provision.rollout.verbs.removing import Removing
-from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from provision.runner import RunRequest
+    from provision.apply.runner import RunRequest
 
 STEP = {"part": "runtime", "action": "restore", "target": "/etc/containerd/config.toml", "reason": "as it was"}
 NOTE, PROBLEM = "config.toml was deleted since", "containers run on the node"

@@ -12,7 +12,7 @@ import pytest
 from provision.apply.removal import ALL_PARTS, Part
 from provision.cli.incident.driver_verb import change_drivers, show_verb
 from provision.cli.leave.cluster_removal import with_classes
-from provision.fleet.load import load
+from provision.declaration.fleet.load import load
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.node_marks import MarkChange
 from provision.rollout.verbs.removing import Removing

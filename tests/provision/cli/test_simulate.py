@@ -10,7 +10,7 @@ import pytest
 from provision.base.errors import UsageError
 from provision.cli import main
 from provision.cli.foresee.simulate import read_failures
-from provision.simulate.scenario import Faults
+from provision.rollout.simulate.scenario import Faults
 
 SAMPLES = Path(__file__).parents[3] / "docs" / "contracts" / "simulation-fleet" / "good"
 START = ("--start", "2026-11-24T22:00+01:00")

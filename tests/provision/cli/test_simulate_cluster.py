@@ -9,9 +9,9 @@ import pytest
 
 from provision.cli import main
 from provision.cluster import LocalCluster, state_file_path
-from provision.fleet.sources import inventory_key
+from provision.declaration.fleet.sources import inventory_key
 from provision.rollout.model import Phase
-from provision.simulate.observed import measured
+from provision.rollout.simulate.observed import measured
 from tests.provision.rollout.fakes import record
 
 if TYPE_CHECKING:

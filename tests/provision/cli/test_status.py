@@ -14,14 +14,14 @@ from provision.base.errors import UsageError
 from provision.cli import main
 from provision.cli.look.status import show_status, watch_status
 from provision.cluster import LocalCluster, state_file_path
-from provision.fleet.sources import inventory_key
+from provision.declaration.fleet.sources import inventory_key
+from provision.declaration.spec.model import Driver, Plugin
+from provision.report.runs.history import History, LastResult
 from provision.rollout.errors import UnreachableError
 from provision.rollout.interface.standing import Members
 from provision.rollout.model import Phase
 from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
 from provision.rollout.status.reported import Drift, User
-from provision.runs.history import History, LastResult
-from provision.spec.model import Driver, Plugin
 from tests.provision.contracts.schemas import CONTRACTS
 from tests.provision.rollout.fakes import MINUTE, NOON, record, view
 from tests.provision.rollout.status.test_derive import ADA, KILLED, NOW, TOOK, standing

@@ -12,10 +12,10 @@ import pytest
 from provision.cli import main
 from provision.cli.look.status import show_status
 from provision.cluster import LocalCluster, state_file_path
-from provision.fleet.sources import inventory_key
+from provision.declaration.fleet.sources import inventory_key
+from provision.report.runs.remedies import Invocation
 from provision.rollout.interface.pause import Pause
 from provision.rollout.interface.standing import Members
-from provision.runs.remedies import Invocation
 from tests.provision.cli.test_status import DONE, FAILED, SCHEMA, FakeReader, read, seen
 from tests.provision.rollout.fakes import view
 from tests.provision.rollout.status.test_derive import standing

@@ -7,8 +7,8 @@ import pytest
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.terminal import print_error, print_findings, say
-from provision.spec.errors import DeclarationError
-from provision.spec.text.findings import Finding, Place, Severity
+from provision.declaration.spec.errors import DeclarationError
+from provision.declaration.spec.text.findings import Finding, Place, Severity
 
 HOSTILE = "n1\x1b]0;title\x07\x9b2J\u202e\r\ngrapnel: n2 is as declared"
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from provision.cli import main
-from provision.stacks.writer import FINALIZER
+from provision.controller.stacks.writer import FINALIZER
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import user
 from tests.provision.stacks.conftest import stage

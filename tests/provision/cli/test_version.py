@@ -63,7 +63,7 @@ def test_a_payload_that_is_not_there_is_said_with_what_to_do(
 
     assert capsys.readouterr().out.splitlines()[2:] == [
         f"nodes cannot be provisioned: no payload in {tmp_path}/none",
-        f"  hint: build it: python -m provision.payload build --output {tmp_path}/none",
+        f"  hint: build it: python -m provision.planning.supply.payload build --output {tmp_path}/none",
     ]
 
 

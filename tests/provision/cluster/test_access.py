@@ -32,11 +32,11 @@ from provision.cluster.kubernetes.permissions import (
 )
 from provision.cluster.reader import KubernetesReader
 from provision.cluster.requests import LeasePauses
+from provision.declaration.spec.values.label_selector import parse_selector
 from provision.rollout.errors import ConflictError
 from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import NodeView, Phase
-from provision.spec.values.label_selector import parse_selector
 from tests.provision.cluster.expired import expired_certificate
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import GPU_RULES, wait_until

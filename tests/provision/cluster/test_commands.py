@@ -12,9 +12,9 @@ from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.schedulers.cluster import ScheduledCluster
 from provision.cluster.schedulers.commands import CommandScheduler
 from provision.cluster.schedulers.program import Program
+from provision.declaration.spec.model import Commands
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView, Phase
-from provision.spec.model import Commands
 from tests.provision.rollout.fakes import record
 
 if TYPE_CHECKING:

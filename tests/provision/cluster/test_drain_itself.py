@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.declaration.spec.model import DaemonSets
+from provision.declaration.spec.values.label_selector import parse_selector
 from provision.rollout.decision.leaving import to_restart
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.model import NodeView, Phase, Record
-from provision.spec.model import DaemonSets
-from provision.spec.values.label_selector import parse_selector
 from tests.provision.cluster.stage import GPU, GPU_RULES, wait_until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from lab.cluster.components import gangs_of
 from lab.golang.definitions import kueue_definitions
 from lab.golang.programs import kubernetes_version
 from lab.machine.errors import CommandError
-from provision.render.kueue import KUEUE_KINDS
+from provision.planning.render.kueue import KUEUE_KINDS
 from tests.provision.cluster.conftest import NO_KUBELETS_S
 from tests.provision.cluster.stage import GPU, Stage, wait_until
 from tests.provision.cluster.test_tenancy_itself import Tenants

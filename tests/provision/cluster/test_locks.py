@@ -23,9 +23,9 @@ from provision.cluster.kubernetes.nodes.maintenances import MAINTENANCES, NodeMa
 from provision.cluster.kubernetes.nodes.polled import INTERVAL_S, REFUSED_S
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.cluster.machine import Machine
+from provision.declaration.spec.model import RESPECTED, Tool
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView
-from provision.spec.model import RESPECTED, Tool
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 
 if TYPE_CHECKING:

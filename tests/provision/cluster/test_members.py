@@ -13,6 +13,7 @@ from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.members import open_members
 from provision.cluster.schedulers.cluster import ScheduledCluster
 from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.declaration.spec.model import Commands, Scheduler, SchedulerKind, Slurm, StackSpec
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import Engine
@@ -20,7 +21,6 @@ from provision.rollout.errors import HeldError
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Job, NodeView, Origin, Phase
 from provision.rollout.step import StepOutcome
-from provision.spec.model import Commands, Scheduler, SchedulerKind, Slurm, StackSpec
 from tests.provision.cluster.test_scheduled_cluster import FakeScheduler
 from tests.provision.rollout.fakes import FakeCluster, FakeNode, FakeSteps, pod, state
 

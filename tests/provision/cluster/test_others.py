@@ -29,8 +29,8 @@ from provision.cluster.kubernetes.nodes.others import (
 )
 from provision.cluster.kubernetes.objects import Node
 from provision.cluster.kubernetes.pods.gpu_pods import NodePods
+from provision.declaration.spec.model import RESPECTED, Tool
 from provision.rollout.model import NodeView
-from provision.spec.model import RESPECTED, Tool
 
 ALL = frozenset(RESPECTED)
 CONFIG = "machineconfiguration.openshift.io/{}Config"

@@ -10,12 +10,12 @@ import pytest
 from provision.cluster.kubernetes.nodes.fit import Candidate, alike, is_tolerated, obstacles
 from provision.cluster.kubernetes.nodes.pod_reasons import Answer, PodFacts, asked_by, explain_node, explain_pod
 from provision.cluster.kubernetes.objects import AskedPod, Node, RuntimeClass, Taint, Toleration
+from provision.declaration.spec.model import Plugin
+from provision.report.runs.remedies import Invocation
 from provision.rollout.model import Phase, Record
 from provision.rollout.status.model import NodeStatus
 from provision.rollout.status.reported import Reported, User
 from provision.rollout.status.situations import CORDONED, FAILED_IN, IDLE, SHORT_OF_GPUS, WORKING, Situation
-from provision.runs.remedies import Invocation
-from provision.spec.model import Plugin
 from tests.provision.cluster.samples import NOW
 
 GPU = "nvidia.com/gpu"

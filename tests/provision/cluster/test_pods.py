@@ -11,9 +11,9 @@ import pytest
 from provision.cluster.kubernetes.objects import PodResourceClaim, Toleration
 from provision.cluster.kubernetes.pods.gpu_pods import Claims, NodePods, has_gpu_of, pods_of_nodes, unknown
 from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, PodRules, tolerates
+from provision.declaration.spec.model import DaemonSets
+from provision.declaration.spec.values.label_selector import parse_selector
 from provision.rollout.model import GpuPod
-from provision.spec.model import DaemonSets
-from provision.spec.values.label_selector import parse_selector
 from tests.provision.cluster.samples import container, pod
 
 RULES = PodRules(resources=frozenset({"example.com/gpu"}))

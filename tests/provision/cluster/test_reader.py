@@ -20,6 +20,7 @@ from provision.cluster.machine import Machine
 from provision.cluster.progress import encode_progress
 from provision.cluster.reader import LIST_S, KubernetesReader, StateFileReader
 from provision.cluster.record import encode_record
+from provision.declaration.spec.model import Plugin
 from provision.rollout.errors import HeldError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView, Phase
@@ -29,7 +30,6 @@ from provision.rollout.status.model import StackSeen
 from provision.rollout.status.reported import User
 from provision.rollout.status.situations import IDLE, LEFT, NO_REPORT, SHORT_OF_GPUS
 from provision.rollout.status.words import facts_of, rows_of, used_on
-from provision.spec.model import Plugin
 from tests.provision.cluster.fakes import Clock, FleetServer
 from tests.provision.cluster.samples import NOW, RECORD
 from tests.provision.cluster.test_progress import STANDING

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.declaration.spec.values.label_selector import parse_selector
 from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import NodeView
-from provision.spec.values.label_selector import parse_selector
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import GPU, GPU_RULES, wait_until
 

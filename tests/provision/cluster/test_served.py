@@ -9,9 +9,9 @@ import pytest
 
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.tenancy.served import look
-from provision.render.kueue import KUEUE_KINDS
+from provision.declaration.spec.model import Tenancy
+from provision.planning.render.kueue import KUEUE_KINDS
 from provision.rollout.interface.tenancy import TenancyOrder
-from provision.spec.model import Tenancy
 from tests.provision.cluster.fakes import answer, refusal
 
 if TYPE_CHECKING:

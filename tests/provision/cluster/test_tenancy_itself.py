@@ -16,9 +16,9 @@ from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.kubernetes.permissions import QUEUES, TENANCY_GRANT, TENANTS
 from provision.cluster.kubernetes.tenancy.keeper import TenancyKeeper
+from provision.declaration.spec.model import Tenancy
+from provision.declaration.spec.validate import convert
 from provision.rollout.interface.tenancy import TenancyOrder
-from provision.spec.model import Tenancy
-from provision.spec.validate import convert
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import operator, permissions
 

@@ -11,25 +11,25 @@ from typing import Any
 
 import msgspec
 
-from provision.bundle.model import BundleList
 from provision.cluster.pause import PauseDocument
 from provision.cluster.progress import ProgressDocument
 from provision.cluster.record import RecordDocument
-from provision.driver_change import DriverChange
-from provision.fleet.facts import NodeFacts
-from provision.jobs.wire import JobRequest
-from provision.node_plan import NodePlan
-from provision.notify.news import Message
-from provision.payload.store import Manifest
-from provision.render.declared import DeclaredRecord
+from provision.controller.jobs.wire import JobRequest
+from provision.declaration.fleet.facts import NodeFacts
+from provision.planning.driver_change import DriverChange
+from provision.planning.node_plan import NodePlan
+from provision.planning.render.declared import DeclaredRecord
+from provision.planning.supply.bundle.model import BundleList
+from provision.planning.supply.payload.store import Manifest
 from provision.report.documents.answer import AnswerDocument
 from provision.report.documents.drift import DriftDocument
 from provision.report.documents.status import StatusDocument
+from provision.report.notify.news import Message
 from provision.report.planned.removal import RemovalDocument
+from provision.report.runs.events import RunEvent
+from provision.report.runs.model import RunReport
 from provision.report.simulation import SimulationDocument
 from provision.rollout.decision.saved_plan import SavedPlan
-from provision.runs.events import RunEvent
-from provision.runs.model import RunReport
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, Any] = {

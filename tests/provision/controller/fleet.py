@@ -18,8 +18,8 @@ from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.controller.loop import Controller
 from provision.controller.nodes import AS_DECLARED, NOT_READY
 from provision.controller.rounds.apply import Means
-from provision.node_plan import Disruption, NodePlan
-from provision.payload.model import Artifact, Payload
+from provision.planning.node_plan import Disruption, NodePlan
+from provision.planning.supply.payload.model import Artifact, Payload
 from tests.provision.apply.fakes import FakeNode, item
 from tests.provision.cluster.stage import GPU_RULES, NODE_INFO, READY, wait_until
 from tests.provision.controller.machines import Machines
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from provision.apply.declarations import Declarations
     from provision.cluster.kubernetes.api.client import Sender
     from provision.cluster.kubernetes.cluster import Held
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
     from tests.provision.cluster.stage import Stage
 
 OLD, NEW = "535.261.03", "550.163.01"

@@ -8,13 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from provision.runner import Outcome, TaskDone, TaskStarted
+from provision.apply.runner import Outcome, TaskDone, TaskStarted
 from tests.provision.apply.fakes import FakeFleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.runner import Event, RunRequest
+    from provision.apply.runner import Event, RunRequest
 
 
 @dataclass

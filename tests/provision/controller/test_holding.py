@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from provision.apply.runner import RunFinished, RunRequest, RunStatus
 from provision.controller.rounds.apply import HoldingRunner
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.instructions import Instructions
-from provision.runner import RunFinished, RunRequest, RunStatus
 from tests.provision.apply.fakes import FakeFleet, FakeNode
 
 

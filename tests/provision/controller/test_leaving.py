@@ -10,8 +10,8 @@ from provision.controller.decision.attempts import Attempts
 from provision.controller.decision.choice import Order, choose
 from provision.controller.decision.leaving import PATIENCE_S, leave
 from provision.controller.rounds.keeper import is_needed
+from provision.controller.stacks.model import Unreadable, WhenDeleted
 from provision.rollout.model import Phase
-from provision.stacks.model import Unreadable, WhenDeleted
 from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.stacks.samples import stack
 

@@ -16,7 +16,7 @@ from provision.cli import main
 from provision.cli.look.status import open_reader
 from provision.cli.parsers.arguments import ARGUMENTS
 from provision.cluster.kubernetes.permissions import VIEW_GRANT
-from provision.status_page.feed import Feed
+from provision.report.status_page.feed import Feed
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import operator
 from tests.provision.controller.fleet import NEW, OLD, World, driver

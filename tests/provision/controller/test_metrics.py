@@ -14,7 +14,7 @@ from lab import promtool
 from plugin.metrics.catalogue import OWN_METRICS
 from provision.controller.publication.counts import Counts, StackCounts, nodes_by_stand
 from provision.controller.publication.metrics import METRICS, Metric, render_controller
-from provision.stacks.derive import NodeIs, Observed, Stands
+from provision.controller.stacks.derive import NodeIs, Observed, Stands
 from tests.plugin.metrics.promql import metric_names
 from tests.provision.controller.document import PATH as DOCUMENT
 from tests.provision.controller.document import with_table

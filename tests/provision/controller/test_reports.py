@@ -15,8 +15,8 @@ from provision.controller.marker import Mark, Word
 from provision.controller.rounds.apply import Outcome
 from provision.controller.rounds.lane import Told
 from provision.controller.rounds.reports import Reports, StackMemory
+from provision.controller.stacks.derive import NodeIs
 from provision.rollout.model import Phase
-from provision.stacks.derive import NodeIs
 from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.stacks.samples import stack
 

@@ -6,7 +6,7 @@ import pytest
 
 from provision.apply.model import Assessment
 from provision.controller.rounds.apply import needs_rollout
-from provision.node_plan import Disruption, NodePlan, Problem
+from provision.planning.node_plan import Disruption, NodePlan, Problem
 from provision.rollout.model import Phase
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.controller.samples import record, seen

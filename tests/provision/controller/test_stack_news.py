@@ -14,8 +14,8 @@ from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import Answer, Request
 from provision.controller.publication.event_writer import BURST, REFILL_S, Allowance, EventWriter
 from provision.controller.publication.news import StackEvent, StackKnown, known_before, known_now, news
-from provision.stacks.derive import NodeIs, Observed, Stands
-from provision.stacks.status import NodeCounts, NodeTrouble, StackStatus
+from provision.controller.stacks.derive import NodeIs, Observed, Stands
+from provision.controller.stacks.status import NodeCounts, NodeTrouble, StackStatus
 from tests.provision.rollout.fakes import NOON
 from tests.provision.rollout.status.test_derive import standing
 

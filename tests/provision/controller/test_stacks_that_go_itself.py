@@ -11,7 +11,7 @@ import pytest
 from provision.cluster.kubernetes.nodes.others import SKIP
 from provision.controller.decision import leaving
 from provision.controller.nodes import AS_DECLARED
-from provision.stacks.writer import FINALIZER
+from provision.controller.stacks.writer import FINALIZER
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from provision.controller.decision.choice import choose
 from provision.controller.decision.fingerprint import of_node, of_try
 from provision.controller.decision.standings import DRIFTED, NEXT, SILENT, stands
 from provision.controller.publication.board import Board, combine
+from provision.controller.stacks.derive import NodeIs, Stands
 from provision.rollout.interface.standing import Members, Standing
 from provision.rollout.model import Phase
-from provision.stacks.derive import NodeIs, Stands
 from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.rollout.fakes import MINUTE, NOON
 from tests.provision.stacks.samples import stack

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.controller.stacks.model import Stack
 from provision.controller.tenants import AGAIN_S, SOON_S, TenancyDesk
-from provision.spec.model import StackSpec
-from provision.spec.validate import convert
-from provision.spec.values.label_selector import LabelSelector
-from provision.stacks.model import Stack
+from provision.declaration.spec.model import StackSpec
+from provision.declaration.spec.validate import convert
+from provision.declaration.spec.values.label_selector import LabelSelector
 from tests.provision.cluster.fakes import Clock
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import user
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.stacks.derive import TenancyStands
+    from provision.controller.stacks.derive import TenancyStands
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]

@@ -16,10 +16,10 @@ from provision.cluster.kubernetes import lease, uninstalling
 from provision.cluster.kubernetes.objects import Metadata
 from provision.cluster.kubernetes.uninstall_mark import UNINSTALLING
 from provision.controller import loop
+from provision.controller.stacks.writer import FINALIZER
 from provision.controller.uninstall import ending
 from provision.controller.uninstall.ending import Ending
 from provision.controller.uninstall.workload import Deployment, DeploymentSpec, DeploymentStatus, Pod
-from provision.stacks.writer import FINALIZER
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:

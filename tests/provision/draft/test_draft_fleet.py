@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from provision.draft.fleet import FleetDraft, draft_fleet
-from provision.draft.text import render_declaration, render_groups
-from provision.fleet.facts import DeviceHolder, NodeFacts
-from provision.fleet.load import load
-from provision.planner.plan import plan_node
+from provision.declaration.fleet.facts import DeviceHolder, NodeFacts
+from provision.declaration.fleet.load import load
+from provision.planning.draft.fleet import FleetDraft, draft_fleet
+from provision.planning.draft.text import render_declaration, render_groups
+from provision.planning.planner.plan import plan_node
 from tests.provision.draft.test_draft_node import FOREIGN, MANAGED
 from tests.provision.samples import PAYLOAD, configured, make_facts, make_stack, replace
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan
 
 NODES: dict[str, NodeFacts] = {
     **{f"n{number}": configured(make_stack()) for number in (1, 2, 10)},

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.draft.model import values_of
-from provision.draft.node import draft_node
-from provision.fleet.driver_facts import ForeignDriver
-from provision.fleet.facts import Engine, InstalledPackage, NodeFacts, parse_facts
-from provision.fleet.mig_facts import MigGpu, MigState
-from provision.planner.plan import plan_node
+from provision.declaration.fleet.driver_facts import ForeignDriver
+from provision.declaration.fleet.facts import Engine, InstalledPackage, NodeFacts, parse_facts
+from provision.declaration.fleet.mig_facts import MigGpu, MigState
+from provision.planning.draft.model import values_of
+from provision.planning.draft.node import draft_node
+from provision.planning.planner.plan import plan_node
 from tests.provision.planner.test_adoption import DAEMON, NODES, handlers
 from tests.provision.samples import (
     GPU,
@@ -28,9 +28,9 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.draft.model import NodeDraft
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.draft.model import NodeDraft
+    from provision.planning.node_plan import NodePlan
 
 SAMPLES = Path(__file__).parents[3] / "docs/contracts/node-facts/good"
 NO_KUBELET: dict[str, dict[str, object]] = {"plugin": {"enabled": False}}

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.drift import Comparison, Kind, Subject, differences_of, group
-from provision.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
-from provision.planner.engines.hand_edits import overwrite_edits
-from provision.render.engines.containerd import DROP_IN_PATH
+from provision.planning.drift import Comparison, Kind, Subject, differences_of, group
+from provision.planning.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
+from provision.planning.planner.engines.hand_edits import overwrite_edits
+from provision.planning.render.engines.containerd import DROP_IN_PATH
 from tests.provision.planner.test_drift import DRIFT, PIN_PATH
 from tests.provision.samples import (
     configured,
@@ -24,7 +24,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
 ABSENT = f"{DROP_IN_PATH} is absent"
 

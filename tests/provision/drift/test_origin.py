@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from provision.drift import Origin, differences_of, origins
-from provision.fleet.errors import FactsError
-from provision.fleet.facts import NodeFacts, parse_facts
-from provision.fleet.traces import FileTrace, PackageTrace, ServiceTrace, Traces
-from provision.render.engines.containerd import DROP_IN_PATH
-from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.declaration.fleet.errors import FactsError
+from provision.declaration.fleet.facts import NodeFacts, parse_facts
+from provision.declaration.fleet.traces import FileTrace, PackageTrace, ServiceTrace, Traces
+from provision.planning.drift import Origin, differences_of, origins
+from provision.planning.render.engines.containerd import DROP_IN_PATH
+from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     as_json,
     configured,

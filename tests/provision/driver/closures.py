@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.driver.catalogue import DISTRIBUTIONS
-from provision.driver.closure import DriverPackages, resolve_driver
-from provision.driver.package_request import PackageRequest
-from provision.fleet.facts import AvailablePackage, InstalledPackage
-from provision.spec.model import DriverSource
+from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage
+from provision.declaration.spec.model import DriverSource
+from provision.planning.driver.catalogue import DISTRIBUTIONS
+from provision.planning.driver.closure import DriverPackages, resolve_driver
+from provision.planning.driver.package_request import PackageRequest
 from tests.provision.samples import available
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.node_plan import Problem
+    from provision.planning.node_plan import Problem
 
 TRIXIE = DISTRIBUTIONS[1]
 MINIMAL = ["libcuda1", "libnvidia-ml1", "nvidia-smi"]

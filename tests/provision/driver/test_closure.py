@@ -12,15 +12,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.driver.catalogue import packages
-from provision.driver.closure import DriverPackages, resolve_driver, upstream_versions
-from provision.driver.package_request import PackageRequest
-from provision.driver.pins.apt import render_pin
-from provision.driver.terms import Flavour
-from provision.driver_change import PackageVersion
-from provision.fleet.facts import InstalledPackage
-from provision.node_plan import Problem
-from provision.spec.model import Capability, DriverSource
+from provision.declaration.fleet.facts import InstalledPackage
+from provision.declaration.spec.model import Capability, DriverSource
+from provision.planning.driver.catalogue import packages
+from provision.planning.driver.closure import DriverPackages, resolve_driver, upstream_versions
+from provision.planning.driver.package_request import PackageRequest
+from provision.planning.driver.pins.apt import render_pin
+from provision.planning.driver.terms import Flavour
+from provision.planning.driver_change import PackageVersion
+from provision.planning.node_plan import Problem
 from tests.provision.driver.closures import CLOSURE, MEMBERS, TRIXIE, debian_request, package, resolve, resolved
 from tests.provision.samples import DATA, available
 

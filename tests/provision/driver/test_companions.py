@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provision.driver.companions import needed_companions
-from provision.spec.model import Companion
+from provision.declaration.spec.model import Companion
+from provision.planning.driver.companions import needed_companions
 
 ALL = tuple(Companion)
 CASES = {

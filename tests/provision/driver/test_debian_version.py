@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from provision.driver.versions.debian import DebianVersion
+from provision.planning.driver.versions.debian import DebianVersion
 
 ASCENDING = [
     "0~rc1",

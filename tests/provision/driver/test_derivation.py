@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.driver.derivation import derive
-from provision.driver.flavour import choose
-from provision.driver.gpus import GpuSupport, support
-from provision.node_plan import Problem
-from provision.spec.model import Driver, KernelModule
+from provision.declaration.spec.model import Driver, KernelModule
+from provision.planning.driver.derivation import derive
+from provision.planning.driver.flavour import choose
+from provision.planning.driver.gpus import GpuSupport, support
+from provision.planning.node_plan import Problem
 
 MIRROR = {"url": "https://mirror.example.com/cuda"}
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQAAABYJKwYBBAHaRw8BAQdA\n-----END PGP PUBLIC KEY BLOCK-----\n"

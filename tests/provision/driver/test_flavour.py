@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver.branches import check_branch
-from provision.driver.flavour import Flavour, choose
-from provision.driver.gpus import support
-from provision.driver.terms import Flavour as Value
-from provision.node_plan import Problem
-from provision.spec.model import KernelModule
+from provision.declaration.spec.model import KernelModule
+from provision.planning.driver.branches import check_branch
+from provision.planning.driver.flavour import Flavour, choose
+from provision.planning.driver.gpus import support
+from provision.planning.driver.terms import Flavour as Value
+from provision.planning.node_plan import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.driver.gpus import GpuSupport
+    from provision.planning.driver.gpus import GpuSupport
 
 V100, P40, T4, A100, H100, GH200, B200, NEW = "1db6", "1b38", "1eb8", "20b0", "2330", "2342", "2901", "3f00"
 GTX_650 = "0fc6"

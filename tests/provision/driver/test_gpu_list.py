@@ -10,7 +10,7 @@ import json
 import msgspec
 import pytest
 
-from provision.driver.gpu_list import GpuList, Group, parse_list, render_list, renew_list
+from provision.planning.driver.gpu_list import GpuList, Group, parse_list, render_list, renew_list
 
 CHIPS = [
     {"devid": "0x0020", "name": "RIVA TNT", "legacybranch": "71.86.xx", "features": []},

@@ -9,11 +9,11 @@ import re
 
 import pytest
 
-from provision.driver.gpu_list import parse_list
-from provision.driver.gpus import GpuSupport, list_date, support
+from provision.planning.driver.gpu_list import parse_list
+from provision.planning.driver.gpus import GpuSupport, list_date, support
 from tests.provision.samples import DATA
 
-LIST = parse_list((DATA.parents[3] / "provision" / "driver" / "data" / "supported-gpus.json").read_bytes())
+LIST = parse_list((DATA.parents[3] / "provision" / "planning" / "driver" / "data" / "supported-gpus.json").read_bytes())
 
 KNOWN = {
     "Kepler ends with 470": (

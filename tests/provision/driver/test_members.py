@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.driver.distributions import nvidia_apt, nvidia_dnf
-from provision.driver.versions.debian import DebianVersion
-from provision.driver.versions.rpm import RpmVersion
+from provision.planning.driver.distributions import nvidia_apt, nvidia_dnf
+from provision.planning.driver.versions.debian import DebianVersion
+from provision.planning.driver.versions.rpm import RpmVersion
 from tests.provision.samples import DATA
 
 # Names and versions of the release notes of Amazon Linux 2023.10.20260120.

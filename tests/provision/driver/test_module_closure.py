@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from provision.driver.catalogue import DISTRIBUTIONS, packages
-from provision.driver.closure import DriverPackages, resolve_driver
-from provision.driver.package_request import PackageRequest
-from provision.driver.terms import Flavour
-from provision.driver_change import PackageVersion
-from provision.fleet.facts import InstalledPackage
-from provision.node_plan import Problem
-from provision.spec.model import Capability, Companion, DriverSource
+from provision.declaration.fleet.facts import InstalledPackage
+from provision.declaration.spec.model import Capability, Companion, DriverSource
+from provision.planning.driver.catalogue import DISTRIBUTIONS, packages
+from provision.planning.driver.closure import DriverPackages, resolve_driver
+from provision.planning.driver.package_request import PackageRequest
+from provision.planning.driver.terms import Flavour
+from provision.planning.driver_change import PackageVersion
+from provision.planning.node_plan import Problem
 from tests.provision.driver.closures import MEMBERS, TRIXIE, debian_request, package
 from tests.provision.samples import available
 

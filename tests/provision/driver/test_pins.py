@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from provision.driver.closure import DriverPackages
-from provision.driver.distributions import nvidia_apt
-from provision.driver.members import Members
-from provision.driver.pins import dnf, zypper
-from provision.driver.pins.apt import PIN_PATH, render_pin
-from provision.driver.pins.render import render
-from provision.driver.terms import Manager
-from provision.driver_change import PackageVersion
+from provision.planning.driver.closure import DriverPackages
+from provision.planning.driver.distributions import nvidia_apt
+from provision.planning.driver.members import Members
+from provision.planning.driver.pins import dnf, zypper
+from provision.planning.driver.pins.apt import PIN_PATH, render_pin
+from provision.planning.driver.pins.render import render
+from provision.planning.driver.terms import Manager
+from provision.planning.driver_change import PackageVersion
 
 CANONICAL = Members(sources=("nvidia-graphics-drivers-580-server",), exact=("nvidia-graphics-drivers-580-server",))
 

@@ -6,10 +6,10 @@ import configparser
 
 import pytest
 
-from provision.driver.catalogue import DISTRIBUTIONS
-from provision.driver.repository import render
-from provision.node_plan import FileContent, Problem
-from provision.spec.model import DriverSource, Repository
+from provision.declaration.spec.model import DriverSource, Repository
+from provision.planning.driver.catalogue import DISTRIBUTIONS
+from provision.planning.driver.repository import render
+from provision.planning.node_plan import FileContent, Problem
 
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQINBGJ\n-----END PGP PUBLIC KEY BLOCK-----\n"
 MIRROR = Repository(url="https://mirror.example/cuda/node/", key=KEY)

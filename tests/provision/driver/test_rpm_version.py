@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.driver.versions.rpm import RpmVersion
+from provision.planning.driver.versions.rpm import RpmVersion
 
 TABLE = [
     ("1.0", "1.0", 0),

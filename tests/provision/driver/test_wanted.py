@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, resolve_branches
-from provision.node_plan import Problem
-from provision.spec.model import Driver
+from provision.declaration.spec.model import Driver
+from provision.planning.driver.wanted import BranchNode, ChosenVersion, follows_branch, resolve_branches
+from provision.planning.node_plan import Problem
 
 OLD, MIDDLE, NEW = "550.90.07", "550.144.03", "550.163.01"
 

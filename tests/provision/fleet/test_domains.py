@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.domains import judge_domain, members_by_group
-from provision.fleet.endpoint import Endpoint
-from provision.fleet.model import FleetNode
-from provision.spec.text.findings import Severity
+from provision.declaration.fleet.domains import judge_domain, members_by_group
+from provision.declaration.fleet.endpoint import Endpoint
+from provision.declaration.fleet.model import FleetNode
+from provision.declaration.spec.text.findings import Severity
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
-    from provision.spec.rules.remark import Remark
+    from provision.declaration.spec.rules.remark import Remark
 
 RACKS = {"domains": {"groups": ["rack1", "rack2"]}, "maxUnavailable": 4, "maxParallel": 4}
 

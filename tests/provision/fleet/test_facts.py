@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.fleet.errors import FactsError
-from provision.fleet.facts import MAX_BYTES, parse_facts
+from provision.declaration.fleet.errors import FactsError
+from provision.declaration.fleet.facts import MAX_BYTES, parse_facts
 from tests.provision.samples import as_json, configured, make_facts
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provision.fleet.endpoint import Endpoint
-from provision.fleet.errors import InventoryError
-from provision.fleet.inventory import Host, parse_inventory
+from provision.declaration.fleet.endpoint import Endpoint
+from provision.declaration.fleet.errors import InventoryError
+from provision.declaration.fleet.inventory import Host, parse_inventory
 
 
 def parse(**groups: dict[str, Any]) -> dict[str, Host]:

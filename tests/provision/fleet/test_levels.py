@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from provision.fleet.endpoint import Endpoint
-from provision.fleet.inventory import Host
-from provision.fleet.levels import Contribution, Variable, merge_node, said
-from provision.fleet.model import FleetNode, Level, Origin
-from provision.spec.model import Capability, Repository, StackSpec
-from provision.spec.text.document import read_document
+from provision.declaration.fleet.endpoint import Endpoint
+from provision.declaration.fleet.inventory import Host
+from provision.declaration.fleet.levels import Contribution, Variable, merge_node, said
+from provision.declaration.fleet.model import FleetNode, Level, Origin
+from provision.declaration.spec.model import Capability, Repository, StackSpec
+from provision.declaration.spec.text.document import read_document
 
 
 def group(name: str, content: object) -> Contribution:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.fleet.ansible import condense, export_inventory
-from provision.fleet.errors import InventoryError
-from provision.fleet.inventory import parse_inventory
-from provision.fleet.load import assemble, load
-from provision.spec.errors import DeclarationError
-from provision.spec.load import load_declaration
-from provision.spec.text.excerpt import render_findings
-from provision.spec.text.findings import Severity
+from provision.declaration.fleet.ansible import condense, export_inventory
+from provision.declaration.fleet.errors import InventoryError
+from provision.declaration.fleet.inventory import parse_inventory
+from provision.declaration.fleet.load import assemble, load
+from provision.declaration.spec.errors import DeclarationError
+from provision.declaration.spec.load import load_declaration
+from provision.declaration.spec.text.excerpt import render_findings
+from provision.declaration.spec.text.findings import Severity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.base.errors import GrapnelError
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.model import Fleet
 
 HEAD = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"
 HOSTS = """\

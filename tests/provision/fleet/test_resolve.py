@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.fleet.resolve import resolve
+from provision.declaration.fleet.resolve import resolve
 
 
 def test_an_address_stands_for_itself() -> None:

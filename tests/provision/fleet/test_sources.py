@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.errors import InventoryError
-from provision.fleet.sources import USUAL_NAMES, choose_inventories
+from provision.declaration.fleet.errors import InventoryError
+from provision.declaration.fleet.sources import USUAL_NAMES, choose_inventories
 
 if TYPE_CHECKING:
     from pathlib import Path

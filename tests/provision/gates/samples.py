@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from provision.spec.model import QueryGate
+from provision.declaration.spec.model import QueryGate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

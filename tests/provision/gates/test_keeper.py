@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.gates import GateKeeper, ask_once
-from provision.gates.errors import UnansweredError
-from provision.gates.prometheus import Samples
+from provision.rollout.gates import GateKeeper, ask_once
+from provision.rollout.gates.errors import UnansweredError
+from provision.rollout.gates.prometheus import Samples
 from tests.provision.gates.samples import gate
 
 if TYPE_CHECKING:
-    from provision.spec.model import QueryGate
+    from provision.declaration.spec.model import QueryGate
 
 DEADLINE_S = 60.0
 

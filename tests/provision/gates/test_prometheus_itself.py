@@ -12,17 +12,17 @@ import pytest
 
 from lab import promtool
 from lab.machine.errors import LabError
-from provision.gates import GateKeeper
-from provision.gates.errors import UnansweredError
-from provision.gates.prometheus import Samples, ask
-from provision.spec.model import Expect
+from provision.declaration.spec.model import Expect
+from provision.rollout.gates import GateKeeper
+from provision.rollout.gates.errors import UnansweredError
+from provision.rollout.gates.prometheus import Samples, ask
 from tests.provision.gates.samples import FIRING, gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from provision.spec.model import QueryGate
+    from provision.declaration.spec.model import QueryGate
 
 pytestmark = pytest.mark.functional
 

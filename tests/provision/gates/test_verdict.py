@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from provision.gates.prometheus import Samples
-from provision.gates.verdict import STALE, Heard, after_answer, after_failure, state_of, unheard
-from provision.spec.model import Expect, Holds
+from provision.declaration.spec.model import Expect, Holds
+from provision.rollout.gates.prometheus import Samples
+from provision.rollout.gates.verdict import STALE, Heard, after_answer, after_failure, state_of, unheard
 from tests.provision.gates.samples import gate
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

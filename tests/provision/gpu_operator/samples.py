@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.gpu_operator.convert import convert
-from provision.gpu_operator.read import parse_value, sort_objects
+from provision.planning.gpu_operator.convert import convert
+from provision.planning.gpu_operator.read import parse_value, sort_objects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.gpu_operator.model import Conversion, Key
+    from provision.planning.gpu_operator.model import Conversion, Key
 
 KEYS: Final = [
     tuple(line.split())

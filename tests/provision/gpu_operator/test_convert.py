@@ -9,14 +9,14 @@ import pytest
 from plugin.errors import ConfigError
 from plugin.settings.document import Document, parse_document
 from plugin.settings.table import SETTINGS
-from provision.gpu_operator.config_maps import NODE_FILE_KEYS
-from provision.gpu_operator.convert import LABEL, NO_VALUE, NO_VERSION
-from provision.gpu_operator.errors import OperatorObjectsError
-from provision.gpu_operator.model import Verdict
-from provision.gpu_operator.read import parse_value
-from provision.gpu_operator.text import render_stack
-from provision.gpu_operator.verdicts import UNKNOWN
-from provision.stacks.file import judge_stack, read_stack_text
+from provision.controller.stacks.file import judge_stack, read_stack_text
+from provision.planning.gpu_operator.config_maps import NODE_FILE_KEYS
+from provision.planning.gpu_operator.convert import LABEL, NO_VALUE, NO_VERSION
+from provision.planning.gpu_operator.errors import OperatorObjectsError
+from provision.planning.gpu_operator.model import Verdict
+from provision.planning.gpu_operator.read import parse_value
+from provision.planning.gpu_operator.text import render_stack
+from provision.planning.gpu_operator.verdicts import UNKNOWN
 from tests.provision.gpu_operator.samples import KEYS, config_map, converted, driver, key_of, policy, values
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.gpu_operator.convert import LABEL
+from provision.planning.gpu_operator.convert import LABEL
 from tests.provision.cluster.stage import wait_until
 from tests.provision.controller.fleet import World
 from tests.provision.gpu_operator.samples import config_map, driver, policy

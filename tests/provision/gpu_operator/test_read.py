@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provision.gpu_operator.errors import OperatorObjectsError
-from provision.gpu_operator.read import MAX_BYTES, parse_objects, parse_value, sort_objects
+from provision.planning.gpu_operator.errors import OperatorObjectsError
+from provision.planning.gpu_operator.read import MAX_BYTES, parse_objects, parse_value, sort_objects
 
 TEXT = b"""apiVersion: v1
 kind: List

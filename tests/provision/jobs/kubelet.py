@@ -19,15 +19,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lab.machine.errors import CommandError
-from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
-from provision.jobs.wire import LineWriter
+from provision.controller.jobs.seal import JOB_UID, SEAL_KEY, Seal
+from provision.controller.jobs.wire import LineWriter
 from tests.provision.cluster.stage import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from provision.jobs.wire import Event
+    from provision.controller.jobs.wire import Event
     from tests.provision.cluster.stage import Stage
 
 NAMESPACE = "grapnel-system"

@@ -14,16 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.apply.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from provision.cli import main
-from provision.jobs.agent import CUT_OFF, MAX_DOCUMENT_BYTES, RequestError, open_log, read_request, run_request
-from provision.jobs.seal import JOB_UID, SEAL_KEY, Seal
-from provision.jobs.wire import SCHEMA, JobRequest, LineReader
-from provision.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from provision.controller.jobs.agent import (
+    CUT_OFF,
+    MAX_DOCUMENT_BYTES,
+    RequestError,
+    open_log,
+    read_request,
+    run_request,
+)
+from provision.controller.jobs.seal import JOB_UID, SEAL_KEY, Seal
+from provision.controller.jobs.wire import SCHEMA, JobRequest, LineReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from provision.runner import Event
+    from provision.apply.runner import Event
 
 ROOT = Path(__file__).parents[3]
 COLLECTION = ROOT / "playbooks"
@@ -185,9 +192,9 @@ def test_an_agent_that_is_told_to_end_does_not_tell_the_end_of_the_run() -> None
 def test_the_job_of_an_agent_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     """A pod that ends with 0 completes its Job, which makes no other one then."""
     script = (
-        "import sys, provision.runner\n"
+        "import sys, provision.apply.runner\n"
         "from tests.provision.jobs.test_agent import Endless\n"
-        "provision.runner.AnsibleRunner = lambda collection: Endless()\n"
+        "provision.apply.runner.AnsibleRunner = lambda collection: Endless()\n"
         "from provision.cli import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )

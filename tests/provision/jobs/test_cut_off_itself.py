@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
 from provision.cluster.connect import open_api
-from provision.jobs import node_run
-from provision.jobs.manifest import JobKind, label_of
-from provision.jobs.runner import JobRunner
-from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
+from provision.controller.jobs import node_run
+from provision.controller.jobs.manifest import JobKind, label_of
+from provision.controller.jobs.runner import JobRunner
 from tests.provision.cluster.stage import wait_until
 from tests.provision.jobs import kubelet as kubelets
 from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from provision.runner import Event
+    from provision.apply.runner import Event
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]

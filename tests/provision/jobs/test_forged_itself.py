@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
 from provision.cluster.connect import open_api
-from provision.jobs import node_run
-from provision.jobs.manifest import JobKind, label_of
-from provision.jobs.runner import JobRunner
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.controller.jobs import node_run
+from provision.controller.jobs.manifest import JobKind, label_of
+from provision.controller.jobs.runner import JobRunner
 from tests.provision.cluster.stage import wait_until
 from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, told
 from tests.provision.jobs.test_runner_itself import DONE, lines, request
@@ -21,7 +21,7 @@ from tests.provision.jobs.test_runner_itself import DONE, lines, request
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.runner import Event
+    from provision.apply.runner import Event
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import convert
 
-from provision.jobs.node_run import _how_ended
-from provision.jobs.objects import AgentPod, Job, newest_pod
+from provision.controller.jobs.node_run import _how_ended
+from provision.controller.jobs.objects import AgentPod, Job, newest_pod
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.jobs.manifest import JobKind
-from provision.jobs.node_run import NodeRun
-from provision.jobs.runner import JobRunner
-from provision.runner import RunFinished, RunRequest, RunStatus, TaskStarted
+from provision.apply.runner import RunFinished, RunRequest, RunStatus, TaskStarted
+from provision.controller.jobs.manifest import JobKind
+from provision.controller.jobs.node_run import NodeRun
+from provision.controller.jobs.runner import JobRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.runner import Event
+    from provision.apply.runner import Event
 
 SETTLED_S = 0.5
 MOST = 8

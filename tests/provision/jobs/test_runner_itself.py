@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
 from provision.cluster.kubernetes.api.transport import Transport
-from provision.jobs import node_run
-from provision.jobs.manifest import JobKind
-from provision.jobs.runner import JobRunner
-from provision.jobs.seal import Seal
+from provision.controller.jobs import node_run
+from provision.controller.jobs.manifest import JobKind
+from provision.controller.jobs.runner import JobRunner
+from provision.controller.jobs.seal import Seal
 from provision.rollout.errors import UnreachableError
-from provision.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from tests.provision.cluster.stage import wait_until
 from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, told
 
 if TYPE_CHECKING:
+    from provision.apply.runner import Event
     from provision.cluster.kubernetes.api.exchange import Answer, Stream
     from provision.cluster.kubernetes.api.exchange import Request as ApiRequest
-    from provision.jobs.wire import Event as Told
-    from provision.runner import Event
+    from provision.controller.jobs.wire import Event as Told
     from tests.provision.cluster.stage import Stage
     from tests.provision.jobs.kubelet import Line
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.runner import RunFinished, RunRequest, RunStatus, TaskDone
 from provision.cluster.connect import open_api
-from provision.jobs.manifest import JobKind
-from provision.jobs.runner import JobRunner
-from provision.runner import RunFinished, RunRequest, RunStatus, TaskDone
+from provision.controller.jobs.manifest import JobKind
+from provision.controller.jobs.runner import JobRunner
 from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet
 from tests.provision.jobs.leaks import leaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.runner import Event
+    from provision.apply.runner import Event
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]

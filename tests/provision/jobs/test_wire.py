@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from provision.jobs.seal import Seal
-from provision.jobs.wire import (
+from provision.apply.runner import NodeStats, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from provision.controller.jobs.seal import Seal
+from provision.controller.jobs.wire import (
     MARK,
     MAX_EVENTS,
     MAX_LINE_BYTES,
@@ -27,7 +28,6 @@ from provision.jobs.wire import (
     spoken_of,
     words_in,
 )
-from provision.runner import NodeStats, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from tests.provision.jobs.leaks import leaks
 
 KEEP = frozenset({"facts"})

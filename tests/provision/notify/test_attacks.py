@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.notify.news import Data, Message, encode
-from provision.notify.post import PostError, post
-from provision.notify.receivers import ReceiverError, read_receivers
-from provision.notify.signature import sign
-from provision.notify.webhook import Receiver, Webhook
-from provision.spec.model import News, Notify
+from provision.declaration.spec.model import News, Notify
+from provision.report.notify.news import Data, Message, encode
+from provision.report.notify.post import PostError, post
+from provision.report.notify.receivers import ReceiverError, read_receivers
+from provision.report.notify.signature import sign
+from provision.report.notify.webhook import Receiver, Webhook
 from tests import peers
 from tests.provision.notify.receiver import OK, Server, status
 

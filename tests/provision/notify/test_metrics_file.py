@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.base.errors import GrapnelError
-from provision.notify.metrics_file import MetricsFile
+from provision.report.notify.metrics_file import MetricsFile
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import record, state, view
 from tests.provision.rollout.status.test_derive import standing

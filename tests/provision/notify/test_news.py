@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from provision.notify.listeners import Listeners
-from provision.notify.news import Newsroom, encode
+from provision.report.notify.listeners import Listeners
+from provision.report.notify.news import Newsroom, encode
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.interface.standing import Members
 from provision.rollout.model import Phase
@@ -21,7 +21,7 @@ from tests.provision.rollout.status.test_derive import standing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.notify.news import Message
+    from provision.report.notify.news import Message
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.interface.progress import RolloutProgress
     from provision.rollout.interface.standing import Standing

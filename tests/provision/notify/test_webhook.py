@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.notify.news import Data, Message
-from provision.notify.post import PostError, place_of, post
-from provision.notify.receivers import ReceiverError, read_receivers
-from provision.notify.signature import parse_secret, sign
-from provision.notify.webhook import MAX_WAITING, Receiver, Webhook
-from provision.spec.model import News, Notify
+from provision.declaration.spec.model import News, Notify
+from provision.report.notify.news import Data, Message
+from provision.report.notify.post import PostError, place_of, post
+from provision.report.notify.receivers import ReceiverError, read_receivers
+from provision.report.notify.signature import parse_secret, sign
+from provision.report.notify.webhook import MAX_WAITING, Receiver, Webhook
 from tests import peers
 from tests.provision.notify.receiver import OK, Got, Server, status
 

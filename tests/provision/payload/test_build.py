@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from provision.payload.build import build_payload
-from provision.payload.errors import PayloadError
-from provision.payload.sources import Sources, find_sources
-from provision.payload.store import load_payload
+from provision.planning.supply.payload.build import build_payload
+from provision.planning.supply.payload.errors import PayloadError
+from provision.planning.supply.payload.sources import Sources, find_sources
+from provision.planning.supply.payload.store import load_payload
 from tests.provision.payload.checkouts import make_checkout, write
 
 TIMEOUT_S = 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.payload.__main__ import main
+from provision.planning.supply.payload.__main__ import main
 from tests.provision.payload.checkouts import make_checkout, make_installer
 
 if TYPE_CHECKING:

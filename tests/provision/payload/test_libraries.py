@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from provision.payload.errors import PayloadError
-from provision.payload.libraries import CachedLibraries, install_command
+from provision.planning.supply.payload.errors import PayloadError
+from provision.planning.supply.payload.libraries import CachedLibraries, install_command
 from tests.provision.payload.checkouts import make_installer
 
 

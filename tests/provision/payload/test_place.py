@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.payload.errors import PayloadError
-from provision.payload.place import payload_folder
+from provision.planning.supply.payload.errors import PayloadError
+from provision.planning.supply.payload.place import payload_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from provision.payload.errors import PayloadError
-from provision.payload.store import load_payload, payload_folder
+from provision.planning.supply.payload.errors import PayloadError
+from provision.planning.supply.payload.store import load_payload, payload_folder
 
 MANIFEST = {
     "schema": "grapnel.dev/payload/v1alpha1",
@@ -43,7 +43,7 @@ def test_an_absent_payload_says_how_to_build_it(tmp_path: Path) -> None:
         load_payload(tmp_path / "none")
 
     assert raised.value.message == f"no payload in {tmp_path}/none"
-    assert raised.value.hint == f"build it: python -m provision.payload build --output {tmp_path}/none"
+    assert raised.value.hint == f"build it: python -m provision.planning.supply.payload build --output {tmp_path}/none"
 
 
 def test_a_missing_archive_is_named(folder: Path) -> None:

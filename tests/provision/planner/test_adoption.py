@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.facts import Engine, NodeFacts
-from provision.render.engines import containerd, crio, docker
+from provision.declaration.fleet.facts import Engine, NodeFacts
+from provision.planning.render.engines import containerd, crio, docker
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     RUNNING,
@@ -24,7 +24,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
 
 V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
 ADOPTED = "/etc/containerd/conf.d/99-nvidia-adopted.toml"

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver.catalogue import find_distribution
-from provision.fleet.facts import AvailablePackage, Gpu, InstalledPackage, KernelModule
-from provision.fleet.kernel_facts import KernelState
-from provision.fleet.kubelet_facts import KubeletState
-from provision.fleet.mig_facts import MigGpu, MigState
-from provision.node_plan import Problem, Roles
-from provision.planner.drivers.choice import request_packages
-from provision.planner.drivers.kernel_module import TARGET
-from provision.planner.node_daemon import UNIT_PATH
-from provision.render.kubelet_record import KUBELET_RECORD_PATH
-from provision.render.mig_layout import MIG_LAYOUT_PATH
-from provision.render.node_config import NODE_CONFIG_PATH
-from provision.render.tuning import GRUB_PATH, SYSCTL_PATH, TUNING_RECORD_PATH
+from provision.declaration.fleet.facts import AvailablePackage, Gpu, InstalledPackage, KernelModule
+from provision.declaration.fleet.kernel_facts import KernelState
+from provision.declaration.fleet.kubelet_facts import KubeletState
+from provision.declaration.fleet.mig_facts import MigGpu, MigState
+from provision.planning.driver.catalogue import find_distribution
+from provision.planning.node_plan import Problem, Roles
+from provision.planning.planner.drivers.choice import request_packages
+from provision.planning.planner.drivers.kernel_module import TARGET
+from provision.planning.planner.node_daemon import UNIT_PATH
+from provision.planning.render.kubelet_record import KUBELET_RECORD_PATH
+from provision.planning.render.mig_layout import MIG_LAYOUT_PATH
+from provision.planning.render.node_config import NODE_CONFIG_PATH
+from provision.planning.render.tuning import GRUB_PATH, SYSCTL_PATH, TUNING_RECORD_PATH
 from tests.provision.samples import (
     configured,
     edit_file,
@@ -34,8 +34,8 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
     Case = tuple[NodeFacts, StackSpec, list[str], list[tuple[str, str]]]
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.bundle.model import BundledFile, BundledModule, BundledPackage, BundleList, Driver
-from provision.bundle.offer import with_offer
-from provision.bundle.read import Bundle
-from provision.driver_change import DriverChange
-from provision.fleet.driver_facts import BuildTools, Kernel, StagedChange
-from provision.fleet.facts import InstalledPackage
-from provision.node_plan import Problem
-from provision.planner.bundled import compare_with_bundle, declare_carried
-from provision.planner.collection import choose_collected
+from provision.declaration.fleet.driver_facts import BuildTools, Kernel, StagedChange
+from provision.declaration.fleet.facts import InstalledPackage
+from provision.planning.driver_change import DriverChange
+from provision.planning.node_plan import Problem
+from provision.planning.planner.bundled import compare_with_bundle, declare_carried
+from provision.planning.planner.collection import choose_collected
+from provision.planning.supply.bundle.model import BundledFile, BundledModule, BundledPackage, BundleList, Driver
+from provision.planning.supply.bundle.offer import with_offer
+from provision.planning.supply.bundle.read import Bundle
 from tests.provision.samples import GPU, available, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
 
 DEBIAN, KERNEL, OTHER = "debian-13", "6.12.107+deb13-amd64", "6.12.200+deb13-amd64"
 NEW, OLD = "550.163.01", "535.309.01"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provision.fleet.facts import Engine
-from provision.render.engines.containerd import DROP_IN_FOLDER, MAIN_PATH
+from provision.declaration.fleet.facts import Engine
+from provision.planning.render.engines.containerd import DROP_IN_FOLDER, MAIN_PATH
 from tests.provision.samples import RUNNING, edit_file, make_facts, make_stack, plan, replace
 
 CNI = '[plugins."io.containerd.cri.v1.runtime".cni]\n'

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.driver.pins.apt import PIN_PATH
-from provision.fleet.facts import (
+from provision.declaration.fleet.facts import (
     DeviceHolder,
     Engine,
     FileState,
@@ -18,12 +17,13 @@ from provision.fleet.facts import (
     NodeFacts,
     Service,
 )
-from provision.node_plan import NodePlan
-from provision.planner.drivers.kernel_module import RELOAD_MARK
-from provision.planner.node_daemon import UNIT_PATH
-from provision.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
-from provision.render.hook_config import HOOK_CONFIG_PATH
-from provision.render.node_config import NODE_CONFIG_PATH
+from provision.planning.driver.pins.apt import PIN_PATH
+from provision.planning.node_plan import NodePlan
+from provision.planning.planner.drivers.kernel_module import RELOAD_MARK
+from provision.planning.planner.node_daemon import UNIT_PATH
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.planning.render.hook_config import HOOK_CONFIG_PATH
+from provision.planning.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     GPU,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from provision.fleet.facts import Engine, NodeFacts
-from provision.node_plan import Disruption
-from provision.render.engines.crio import DROP_IN_PATH
-from provision.render.engines.hooks_d import HOOK_FILE_PATH
-from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.declaration.fleet.facts import Engine, NodeFacts
+from provision.planning.node_plan import Disruption
+from provision.planning.render.engines.crio import DROP_IN_PATH
+from provision.planning.render.engines.hooks_d import HOOK_FILE_PATH
+from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     PAYLOAD,
     RUNNING,

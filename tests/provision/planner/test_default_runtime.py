@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.render.engines import containerd
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines import containerd
+from provision.planning.render.errors import EngineConfigError
 from tests.provision.planner import test_crio, test_docker
 from tests.provision.planner.test_kubernetes_engines import K3S, V2, V3, k3s, recorded
 from tests.provision.samples import DEBIAN_CONFIG, edit_file, make_facts, make_stack, plan, simulate_apply, text_of
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 TABLE = '[plugins."{plugin}".containerd]\n  default_runtime_name = "nvidia-legacy"\n'
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.node_plan import Action
-from provision.spec.beside import Beside
-from provision.spec.model import StackSpec
+from provision.declaration.spec.beside import Beside
+from provision.declaration.spec.model import StackSpec
+from provision.planning.node_plan import Action
 from tests.provision.samples import configured, edit_file, make_stack, plan, simulate_apply, steps, text_of
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
 FOLDER = "/etc/grapnel/devices.d"
 LIST = "/etc/grapnel/declared-devices.json"

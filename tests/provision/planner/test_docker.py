@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.facts import AvailablePackage, Engine, NodeFacts
-from provision.node_plan import Action, Disruption
-from provision.planner.part import RESTART_MARKS
-from provision.render.engines.docker import MAIN_PATH
-from provision.render.engines.docker_gpus import GPUS_PATH, render_gpus_program
-from provision.render.engines.hooks_d import PODMAN_HOOK_FILE_PATH
-from provision.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
+from provision.declaration.fleet.facts import AvailablePackage, Engine, NodeFacts
+from provision.planning.node_plan import Action, Disruption
+from provision.planning.planner.part import RESTART_MARKS
+from provision.planning.render.engines.docker import MAIN_PATH
+from provision.planning.render.engines.docker_gpus import GPUS_PATH, render_gpus_program
+from provision.planning.render.engines.hooks_d import PODMAN_HOOK_FILE_PATH
+from provision.planning.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
 from tests.provision.samples import (
     PAYLOAD,
     RUNNING,
@@ -28,7 +28,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
 
 UNIT = "docker.service"
 NO_KUBELET: dict[str, dict[str, object]] = {"driver": {"enabled": False}, "plugin": {"enabled": False}}

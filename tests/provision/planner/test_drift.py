@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver.pins.apt import PIN_PATH
-from provision.fleet.driver_facts import DriverRun
-from provision.fleet.facts import (
+from provision.declaration.fleet.driver_facts import DriverRun
+from provision.declaration.fleet.facts import (
     Installation,
 )
-from provision.node_plan import Disruption
-from provision.planner.node_daemon import UNIT_PATH
-from provision.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
-from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.planning.driver.pins.apt import PIN_PATH
+from provision.planning.node_plan import Disruption
+from provision.planning.planner.node_daemon import UNIT_PATH
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     configured,
@@ -33,7 +33,7 @@ from tests.provision.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
     Change = Callable[[NodeFacts], NodeFacts]
 

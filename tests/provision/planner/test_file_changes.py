@@ -7,9 +7,16 @@ import hashlib
 import msgspec
 import pytest
 
-from provision.fleet.facts import FileState
-from provision.node_plan import FileContent, NodeDaemonVariables, NodePlan, Roles, RuntimeVariables, TuningVariables
-from provision.planner.file_changes import MASK, MAX_LINES, SHOWN, FileChange, file_changes
+from provision.declaration.fleet.facts import FileState
+from provision.planning.node_plan import (
+    FileContent,
+    NodeDaemonVariables,
+    NodePlan,
+    Roles,
+    RuntimeVariables,
+    TuningVariables,
+)
+from provision.planning.planner.file_changes import MASK, MAX_LINES, SHOWN, FileChange, file_changes
 from tests.provision.samples import configured, make_facts, plan
 
 PATH = "/etc/containerd/conf.d/99-nvidia.toml"

@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from provision.fleet.facts import Engine, NodeFacts
-from provision.planner.engines.hand_edits import overwrite_edits
-from provision.render.engines import crio
-from provision.render.engines.containerd import DROP_IN_PATH
-from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.declaration.fleet.facts import Engine, NodeFacts
+from provision.planning.planner.engines.hand_edits import overwrite_edits
+from provision.planning.render.engines import crio
+from provision.planning.render.engines.containerd import DROP_IN_PATH
+from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     RUNNING,
     configured,

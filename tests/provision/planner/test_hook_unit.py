@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provision.fleet.facts import NodeFacts, Service
-from provision.planner.engines.runtime import HOOK_UNIT
+from provision.declaration.fleet.facts import NodeFacts, Service
+from provision.planning.planner.engines.runtime import HOOK_UNIT
 from tests.provision.samples import PAYLOAD, RUNNING, configured, make_facts, plan, replace, steps
 
 

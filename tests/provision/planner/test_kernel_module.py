@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver_change import ModuleTarget
-from provision.fleet.driver_facts import DriverState
-from provision.fleet.facts import DeviceHolder
-from provision.node_plan import Action, Disruption, Role, Roles
-from provision.planner.drivers.kernel_module import RELOAD_MARK, TARGET
+from provision.declaration.fleet.driver_facts import DriverState
+from provision.declaration.fleet.facts import DeviceHolder
+from provision.planning.driver_change import ModuleTarget
+from provision.planning.node_plan import Action, Disruption, Role, Roles
+from provision.planning.planner.drivers.kernel_module import RELOAD_MARK, TARGET
 from tests.provision.samples import (
     GPU,
     configured,
@@ -27,8 +27,8 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import Item
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import Item
 
 OLD, NEW = "535.309.01", "550.163.01"
 NEW_STACK = make_stack(driver={"version": NEW})

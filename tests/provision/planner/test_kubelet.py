@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.fleet.facts import DeviceHolder
-from provision.fleet.kubelet_facts import CgroupV1, KubeletState
-from provision.node_plan import Action, Disruption, Role
-from provision.render.kubelet_record import KUBELET_RECORD_PATH
+from provision.declaration.fleet.facts import DeviceHolder
+from provision.declaration.fleet.kubelet_facts import CgroupV1, KubeletState
+from provision.planning.node_plan import Action, Disruption, Role
+from provision.planning.render.kubelet_record import KUBELET_RECORD_PATH
 from tests.provision.samples import (
     configured,
     edit_file,
@@ -24,9 +24,9 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import Item, NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import Item, NodePlan
 
 MAIN = "/var/lib/kubelet/config.yaml"
 FOLDER = "/etc/kubernetes/kubelet.conf.d"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.fleet.facts import Engine, Service
-from provision.node_plan import Disruption
-from provision.planner.engines.hand_edits import overwrite_edits
-from provision.render.engines.containerd import BASE_SPEC_PATH
-from provision.render.engines.kubernetes_engines import BASE_TEMPLATE
-from provision.render.engines.mark import without_block
-from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.declaration.fleet.facts import Engine, Service
+from provision.planning.node_plan import Disruption
+from provision.planning.planner.engines.hand_edits import overwrite_edits
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH
+from provision.planning.render.engines.kubernetes_engines import BASE_TEMPLATE
+from provision.planning.render.engines.mark import without_block
+from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     RUNNING,
     edit_file,
@@ -28,8 +28,8 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
 
 DATA = Path(__file__).parents[1] / "render/data/kubernetes"
 K3S, RKE2 = "/var/lib/rancher/k3s/agent/etc/containerd", "/var/lib/rancher/rke2/agent/etc/containerd"

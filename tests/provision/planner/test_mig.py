@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.fleet.facts import DeviceHolder, Gpu, KernelModule
-from provision.fleet.mig_facts import MigGpu, MigState
-from provision.node_plan import Action, Disruption
-from provision.planner.mig import expected_mig
-from provision.render.mig_layout import MIG_LAYOUT_PATH
+from provision.declaration.fleet.facts import DeviceHolder, Gpu, KernelModule
+from provision.declaration.fleet.mig_facts import MigGpu, MigState
+from provision.planning.node_plan import Action, Disruption
+from provision.planning.planner.mig import expected_mig
+from provision.planning.render.mig_layout import MIG_LAYOUT_PATH
 from tests.provision.samples import configured, edit_service, make_facts, make_stack, plan, replace, simulate_apply
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import Item, NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import Item, NodePlan
 
 LAYOUT = [
     {"devices": [0], "mig-enabled": True, "mig-devices": {"MIG 1g.10gb": 2, "3g.40gb": 1}},

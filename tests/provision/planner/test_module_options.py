@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.facts import DeviceHolder
-from provision.node_plan import Action, Disruption
-from provision.planner.drivers.kernel_module import TARGET
-from provision.render.modprobe import OPTIONS_PATH
+from provision.declaration.fleet.facts import DeviceHolder
+from provision.planning.node_plan import Action, Disruption
+from provision.planning.planner.drivers.kernel_module import TARGET
+from provision.planning.render.modprobe import OPTIONS_PATH
 from tests.provision.samples import (
     GPU,
     edit_file,
@@ -24,9 +24,9 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import Item
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import Item
 
 DAEMON = ("restart", "grapnel-node.service")
 

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from plugin.settings.load import Invocation, load
-from provision.draft.settings import daemon_settings
-from provision.render.node_config import NODE_CONFIG_PATH
+from provision.planning.draft.settings import daemon_settings
+from provision.planning.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import configured, edit_file, make_stack, plan, simulate_apply, steps, text_of
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"
 SCHEMA = json.loads((CONTRACTS / "nvidia-config/schema.json").read_text())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from provision.fleet.facts import AvailablePackage
-from provision.planner.engines import package_defaults
-from provision.render.declared import digest_of
-from provision.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
-from provision.render.engines.docker_gpus import GPUS_PATH
+from provision.declaration.fleet.facts import AvailablePackage
+from provision.planning.planner.engines import package_defaults
+from provision.planning.render.declared import digest_of
+from provision.planning.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
+from provision.planning.render.engines.docker_gpus import GPUS_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     edit_file,

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
-from provision.bundle.offer import with_offer
-from provision.driver_change import DriverChange
-from provision.fleet.driver_facts import Kernel
-from provision.fleet.facts import AvailablePackage, InstalledPackage, OperatingSystem
-from provision.planner.bundled import compare_with_bundle, declared_bundle
-from provision.planner.collection import choose_collected
-from provision.planner.drivers.versions import versions_for
+from provision.declaration.fleet.driver_facts import Kernel
+from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage, OperatingSystem
+from provision.planning.driver_change import DriverChange
+from provision.planning.planner.bundled import compare_with_bundle, declared_bundle
+from provision.planning.planner.collection import choose_collected
+from provision.planning.planner.drivers.versions import versions_for
+from provision.planning.supply.bundle.offer import with_offer
 from tests.provision.planner.test_bundled import DEBIAN, STACK, bare, bundle_with, collected, cut_off
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan
 
 NEW, OLD = "550.163.01", "535.309.01"
 KERNEL: Final = "6.8.0-63-generic"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from provision.driver.pins.apt import PIN_PATH
-from provision.driver_change import change_id
-from provision.fleet.facts import (
+from provision.declaration.fleet.facts import (
     DeviceHolder,
     Engine,
     InstalledPackage,
 )
-from provision.node_plan import Action, Disruption, NodePlan, Role
-from provision.planner.node_daemon import UNIT_PATH
-from provision.planner.plan import plan_node
-from provision.render.engines.base_spec import HOOK_PATH
-from provision.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
-from provision.render.hook_config import HOOK_CONFIG_PATH
-from provision.render.node_config import NODE_CONFIG_PATH
+from provision.planning.driver.pins.apt import PIN_PATH
+from provision.planning.driver_change import change_id
+from provision.planning.node_plan import Action, Disruption, NodePlan, Role
+from provision.planning.planner.node_daemon import UNIT_PATH
+from provision.planning.planner.plan import plan_node
+from provision.planning.render.engines.base_spec import HOOK_PATH
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.planning.render.hook_config import HOOK_CONFIG_PATH
+from provision.planning.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (
     PAYLOAD,
     configured,

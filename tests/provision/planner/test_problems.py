@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.facts import (
+from provision.declaration.fleet.facts import (
     Engine,
     InstalledPackage,
     LockHolder,
     OperatingSystem,
     Service,
 )
-from provision.node_plan import Role, Roles
-from provision.render.engines.containerd import MAIN_PATH
+from provision.planning.node_plan import Role, Roles
+from provision.planning.render.engines.containerd import MAIN_PATH
 from tests.provision.samples import (
     GPU,
     available,
@@ -31,7 +31,7 @@ from tests.provision.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
     Change = Callable[[NodeFacts], NodeFacts]
 

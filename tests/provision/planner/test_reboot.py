@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from provision.driver_change import change_id
-from provision.fleet.driver_facts import DriverRun, Kernel, ModuleFile
-from provision.node_plan import Action, Disruption
+from provision.declaration.fleet.driver_facts import DriverRun, Kernel, ModuleFile
+from provision.planning.driver_change import change_id
+from provision.planning.node_plan import Action, Disruption
 from tests.provision.samples import GPU, make_facts, make_module, make_stack, plan, replace, staged
 
 OLD, NEW = "535.309.01", "550.163.01"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from provision.drift import differences_of
-from provision.fleet.facts import NodeFacts, Service
-from provision.node_plan import Role
-from provision.planner.plan import plan_node
-from provision.render.declared import DECLARED_RECORD
+from provision.declaration.fleet.facts import NodeFacts, Service
+from provision.planning.drift import differences_of
+from provision.planning.node_plan import Role
+from provision.planning.planner.plan import plan_node
+from provision.planning.render.declared import DECLARED_RECORD
 from tests.provision.contracts.schemas import render_schema
 from tests.provision.samples import (
     GPU,
@@ -33,8 +33,8 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan
 
 TIMER, SERVICE = "grapnel-drift.timer", "grapnel-drift.service"
 UNITS = {SERVICE: "[Service]\nType=oneshot\n", TIMER: "[Timer]\nOnUnitActiveSec=1h\n"}

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.driver import catalogue, closure
-from provision.fleet.facts import Engine as FoundEngine
-from provision.planner.engines import known as engines
-from provision.render import hook_config
-from provision.render.engines import base_spec, containerd
-from provision.spec.model import Engine
+from provision.declaration.fleet.facts import Engine as FoundEngine
+from provision.declaration.spec.model import Engine
+from provision.planning.driver import catalogue, closure
+from provision.planning.planner.engines import known as engines
+from provision.planning.render import hook_config
+from provision.planning.render.engines import base_spec, containerd
 from tests.provision.samples import RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan
 
 REMEMBERED = (
     engines._rendered_containerd,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.driver_change import DriverChange, PackageVersion
-from provision.fleet.driver_facts import ForeignDriver, Kernel, ModuleFile
-from provision.fleet.facts import AvailablePackage, InstalledPackage
+from provision.declaration.fleet.driver_facts import ForeignDriver, Kernel, ModuleFile
+from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage
+from provision.planning.driver_change import DriverChange, PackageVersion
 from tests.provision.samples import GPU, available, make_facts, make_stack, plan, replace, simulate_apply, staged
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 KERNEL = "6.12.107+deb13-amd64"
 VERSION, DIGEST = "550.54.15", "ab12cd34" + "0" * 56

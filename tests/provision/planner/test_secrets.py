@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from provision.apply.model import Assessment
-from provision.fleet.facts import Engine
-from provision.node_plan import NodePlan, Role, role_variables, shown_plan
-from provision.render.engines import crio, docker
-from provision.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
+from provision.declaration.fleet.facts import Engine
+from provision.planning.node_plan import NodePlan, Role, role_variables, shown_plan
+from provision.planning.render.engines import crio, docker
+from provision.planning.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
 from provision.report.documents.plans import plans_document
 from tests.provision.samples import (
     DEBIAN_CONFIG,
@@ -30,9 +30,9 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import FileContent
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import FileContent
 
 SECRET = "hunter2hunter2"  # noqa: S105 - what must not be seen
 SITE = "/etc/containerd/conf.d/10-site.toml"

@@ -10,13 +10,13 @@ import pytest
 
 from lab.sources import SYSTEMS, System
 from lab.sources.tables import driver_packages
-from provision.fleet.facts import AvailablePackage, Kernel, OperatingSystem, PackageManager
+from provision.declaration.fleet.facts import AvailablePackage, Kernel, OperatingSystem, PackageManager
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace, simulate_apply
 
 if TYPE_CHECKING:
-    from provision.driver_change import DriverChange
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.driver_change import DriverChange
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 STREAM = "/etc/dnf/modules.d/nvidia-driver.module"

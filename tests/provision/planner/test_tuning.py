@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.kernel_facts import KernelState
-from provision.node_plan import Action, Disruption
-from provision.render.tuning import GRUB_PATH, SYSCTL_PATH, TUNING_RECORD_PATH
+from provision.declaration.fleet.kernel_facts import KernelState
+from provision.planning.node_plan import Action, Disruption
+from provision.planning.render.tuning import GRUB_PATH, SYSCTL_PATH, TUNING_RECORD_PATH
 from tests.provision.samples import (
     configured,
     edit_file,
@@ -22,8 +22,8 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 EVERYTHING = {"numaBalancing": False, "hugepages": {"2Mi": 512, "1Gi": 4}, "iommu": "passthrough"}
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.node_plan import Action, Item, Role
-from provision.products.recognise import problem_of, recognise, warnings
-from provision.products.table import PRODUCTS
+from provision.planning.node_plan import Action, Item, Role
+from provision.planning.products.recognise import problem_of, recognise, warnings
+from provision.planning.products.table import PRODUCTS
 from tests.provision.samples import make_facts, make_file
 
 if TYPE_CHECKING:
-    from provision.products.model import Product
+    from provision.planning.products.model import Product
 
 CONTAINERD = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provision.render.engines.base_spec import base_spec, render_base_spec
+from provision.planning.render.engines.base_spec import base_spec, render_base_spec
 
 DATA = Path(__file__).parent / "data"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from provision.render.hook_config import render_hook_config
-from provision.render.node_config import render_node_config
+from provision.planning.render.hook_config import render_hook_config
+from provision.planning.render.node_config import render_node_config
 from tests.provision.samples import make_stack
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from provision.render.engines.containerd import (
+from provision.planning.render.engines.containerd import (
     BASE_SPEC_PATH,
     DROP_IN_PATH,
     ContainerdFiles,
     is_same_configuration,
     render_containerd,
 )
-from provision.render.engines.mark import marked
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.mark import marked
+from provision.planning.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 
 CRI = "io.containerd.grpc.v1.cri"

@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from provision.render.engines.containerd import ContainerdFiles, render_containerd
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.containerd import ContainerdFiles, render_containerd
+from provision.planning.render.errors import EngineConfigError
 
 CRI = '[plugins."io.containerd.grpc.v1.cri"'
 RUNTIMES = f"{CRI}.containerd.runtimes"

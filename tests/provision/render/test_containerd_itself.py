@@ -12,9 +12,9 @@ import pytest
 from lab import golang
 from lab.cri.engine import packages, unpack
 from lab.golang.programs import NEWEST_CONTAINERD_VERSION
-from provision.render.engines.base_spec import base_spec
-from provision.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.base_spec import base_spec
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
+from provision.planning.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 
 if TYPE_CHECKING:

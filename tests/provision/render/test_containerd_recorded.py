@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provision.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
+from provision.planning.render.errors import EngineConfigError
 
 DATA = Path(__file__).parent / "data/containerd"
 LOOKED_AT = ("/etc/containerd/runtime_*.toml", "/etc/containerd/debug.toml")

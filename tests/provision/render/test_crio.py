@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from provision.render.engines.crio import DROP_IN_FOLDER, DROP_IN_PATH, MAIN_PATH, render_crio
-from provision.render.engines.mark import marked
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.crio import DROP_IN_FOLDER, DROP_IN_PATH, MAIN_PATH, render_crio
+from provision.planning.render.engines.mark import marked
+from provision.planning.render.errors import EngineConfigError
 
 # What CRI-O's own packages bring as 10-crio.conf.
 PACKAGED = """\

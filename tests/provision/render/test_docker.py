@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provision.render.engines.docker import WRAPPER_PATH, render_docker
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.docker import WRAPPER_PATH, render_docker
+from provision.planning.render.errors import EngineConfigError
 
 OURS = {"nvidia": {"path": WRAPPER_PATH}}
 

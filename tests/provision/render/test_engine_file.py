@@ -11,9 +11,9 @@ import tomlkit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provision.render.engines import containerd, crio, docker
-from provision.render.engines.engine_file import MAX_CHARACTERS, is_match, shown, version_numbers
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines import containerd, crio, docker
+from provision.planning.render.engines.engine_file import MAX_CHARACTERS, is_match, shown, version_numbers
+from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

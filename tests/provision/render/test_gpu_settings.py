@@ -11,8 +11,8 @@ import pytest
 
 from plugin.driver.gpu_settings import Setting
 from plugin.gpu_settings.document import parse_settings
-from provision.render.gpu_settings import render_gpu_settings
-from provision.spec.model import Node, StackSpec
+from provision.declaration.spec.model import Node, StackSpec
+from provision.planning.render.gpu_settings import render_gpu_settings
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/contracts/gpu-settings/schema.json").read_text())
 CLOCKS = {"min": 900, "max": 1200}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.render.engines.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
+from provision.planning.render.errors import EngineConfigError
 
 FOLDERS = (DEFAULT_FOLDER, OVERRIDE_FOLDER)
 # As nvidia-ctk writes it.

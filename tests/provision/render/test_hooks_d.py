@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from provision.render.engines.base_spec import base_spec
-from provision.render.engines.hooks_d import render_hooks_d
-from provision.render.hook_config import HOOK_TIMEOUT_S
+from provision.planning.render.engines.base_spec import base_spec
+from provision.planning.render.engines.hooks_d import render_hooks_d
+from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 from tests.provision.samples import make_stack
 
 KUBELET = {"runtime": {"engine": "crio"}}

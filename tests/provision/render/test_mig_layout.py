@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from plugin.mig_layout.document import parse_layout
-from provision.render.mig_layout import render_mig_layout
-from provision.spec.model import Mig, StackSpec
+from provision.declaration.spec.model import Mig, StackSpec
+from provision.planning.render.mig_layout import render_mig_layout
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/contracts/mig-layout/schema.json").read_text())
 

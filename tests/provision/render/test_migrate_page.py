@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.render.engines.containerd import render_containerd
-from provision.render.engines.crio import render_crio
-from provision.render.engines.docker import render_docker
-from provision.render.engines.hook_folders import DEFAULT_FOLDER, require_no_injector
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.containerd import render_containerd
+from provision.planning.render.engines.crio import render_crio
+from provision.planning.render.engines.docker import render_docker
+from provision.planning.render.engines.hook_folders import DEFAULT_FOLDER, require_no_injector
+from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

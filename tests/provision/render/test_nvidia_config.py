@@ -13,9 +13,9 @@ import yaml
 
 from plugin.settings.load import Invocation, load
 from plugin.settings.sharing import parse_replicas
-from provision.render.node_config import render_node_config
-from provision.render.nvidia_config import render_nvidia_config
-from provision.spec.model.plugin import Replicas
+from provision.declaration.spec.model.plugin import Replicas
+from provision.planning.render.node_config import render_node_config
+from provision.planning.render.nvidia_config import render_nvidia_config
 from tests.provision.samples import make_stack
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"

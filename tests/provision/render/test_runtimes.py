@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from provision.render.engines.containerd import render_containerd
-from provision.render.engines.crio import render_crio
-from provision.render.engines.docker import render_docker
-from provision.render.engines.runtimes import is_injector, is_ordinary
-from provision.render.errors import EngineConfigError
+from provision.planning.render.engines.containerd import render_containerd
+from provision.planning.render.engines.crio import render_crio
+from provision.planning.render.engines.docker import render_docker
+from provision.planning.render.engines.runtimes import is_injector, is_ordinary
+from provision.planning.render.errors import EngineConfigError
 
 CRI = '[plugins."io.containerd.grpc.v1.cri"'
 RUNTIMES = f"{CRI}.containerd.runtimes"

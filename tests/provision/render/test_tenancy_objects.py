@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from provision.render.kueue import render_kueue
-from provision.render.tenancy import render_tenancy
-from provision.spec.model import Tenancy
-from provision.spec.validate import convert
+from provision.declaration.spec.model import Tenancy
+from provision.declaration.spec.validate import convert
+from provision.planning.render.kueue import render_kueue
+from provision.planning.render.tenancy import render_tenancy
 
 GPU = "nvidia.com/gpu"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.apply.model import Assessment
-from provision.node_plan import Disruption, NodePlan, Problem
+from provision.planning.node_plan import Disruption, NodePlan, Problem
 from provision.report.console import make_console
 from provision.report.planned.alike import MOST_ROWS, kinds_of, spelled_out
 from provision.report.planned.plans import render_plans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.node_plan import FileContent, NodePlan, Problem, Roles, RuntimeVariables
+from provision.planning.node_plan import FileContent, NodePlan, Problem, Roles, RuntimeVariables
 from provision.report.console import make_console
 from provision.report.planned.diffs import diffs_document, render_diffs
 from provision.report.terminal import show

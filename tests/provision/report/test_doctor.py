@@ -8,8 +8,8 @@ import json
 import pytest
 
 from provision.apply.model import Failure, Status
-from provision.driver.preflight import Finding, Severity
-from provision.fleet.series import in_series
+from provision.declaration.fleet.series import in_series
+from provision.planning.driver.preflight import Finding, Severity
 from provision.report.console import make_console
 from provision.report.doctor import Diagnoses, doctor_document, render_diagnoses
 from provision.report.terminal import show

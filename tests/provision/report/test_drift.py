@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from provision.apply.model import Failure, Status
-from provision.drift import Comparison, group
-from provision.fleet.facts import InstalledPackage
-from provision.fleet.traces import FileTrace, PackageTrace, Traces
-from provision.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
+from provision.declaration.fleet.facts import InstalledPackage
+from provision.declaration.fleet.traces import FileTrace, PackageTrace, Traces
+from provision.planning.drift import Comparison, group
+from provision.planning.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
 from provision.report.console import make_console
 from provision.report.documents.drift import drift_document
 from provision.report.drift import render_drift

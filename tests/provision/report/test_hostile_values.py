@@ -24,8 +24,9 @@ from provision.apply.model import (
     Status,
     Upgrade,
 )
+from provision.apply.runner import Outcome, TaskDone, TaskStarted
 from provision.base.printable import MAX_SHOWN, printable, printable_json, printable_lines
-from provision.node_plan import Action, Disruption, NodePlan, Problem
+from provision.planning.node_plan import Action, Disruption, NodePlan, Problem
 from provision.report.console import Text, make_console
 from provision.report.documents.plans import plans_document
 from provision.report.planned.plans import render_plans
@@ -37,7 +38,6 @@ from provision.report.terminal import show
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Phase
-from provision.runner import Outcome, TaskDone, TaskStarted
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.rollout.fakes import pod, state, view
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import NodeResult, NodeTask, PassStarted, Status
+from provision.apply.runner import TaskStarted
 from provision.report.console import make_console
 from provision.report.progress.live import LINES, LiveView
 from provision.report.results import render_results
 from provision.report.terminal import show
-from provision.runner import TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

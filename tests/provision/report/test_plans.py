@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
+from provision.planning.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.report.console import make_console
 from provision.report.documents.plans import plans_document
 from provision.report.planned.plans import render_plans
+from provision.report.runs.durations import WHOLE
 from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, show
-from provision.runs.durations import WHOLE
 from tests.provision.apply.fakes import facts_of, item
 
 RESTART = Disruption.RESTART_RUNTIME

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, PassStarted, Progress, Status
+from provision.apply.runner import Outcome, TaskDone, TaskStarted
 from provision.report.console import make_console
 from provision.report.progress.live import LiveView, open_view
 from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
 from provision.report.terminal import show
-from provision.runner import Outcome, TaskDone, TaskStarted
 
 APT = Failure(Status.FAILED, "apt cannot install libcuda1", "install the packages", ("E: Unable to correct problems",))
 STORY: list[Progress] = [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, Note, Status, Upgrade
+from provision.apply.runner import TaskStarted
 from provision.report.console import make_console
 from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import LiveView
@@ -19,7 +20,6 @@ from provision.rollout.decision.prepare import Prepared
 from provision.rollout.interface.gates import GateState
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Job, Phase
-from provision.runner import TaskStarted
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
-from provision.fleet.driver_facts import DriverRun, DriverState
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.declaration.fleet.driver_facts import DriverRun, DriverState
 from provision.rollout.adapters import Adapters
 from provision.rollout.model import Phase
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
 from provision.rollout.verbs.plan import DriverVerb, Extent, VerbPlan, plan_verb
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, record
 from tests.provision.rollout.fakes import FakeNode as ClusterNode
@@ -21,9 +21,9 @@ from tests.provision.samples import make_facts, make_module, make_stack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.fleet.facts import NodeFacts
+    from provision.apply.runner import Event, RunRequest
+    from provision.declaration.fleet.facts import NodeFacts
     from provision.rollout.model import Record
-    from provision.runner import Event, RunRequest
 
 OLDER = "525.147.05"
 BACK = DriverVerb.BACK

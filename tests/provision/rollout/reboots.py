@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.fleet.driver_facts import PendingReboot
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.declaration.fleet.driver_facts import PendingReboot
 from provision.rollout.adapters import Adapters
 from provision.rollout.verbs.driver_verbs import execute_verb
 from provision.rollout.verbs.reboot_plan import SINCE, RebootPlan, RebootRequest, plan_reboots
 from provision.rollout.verbs.reboot_steps import reboot_steps
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import context
 from tests.provision.rollout.fakes import CALM, OLD, Clock, FakeCluster, FakeNode, pod
 from tests.provision.samples import make_facts, make_module, make_stack
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from provision.apply.model import NodeResult
-    from provision.fleet.facts import NodeFacts
-    from provision.runner import Event, RunRequest
+    from provision.apply.runner import Event, RunRequest
+    from provision.declaration.fleet.facts import NodeFacts
 
 
 def boot_of(node: str, number: int) -> str:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from provision.declaration.spec.model import Blackout, Day, Rollout, Window
 from provision.rollout.decision.calendar import NEVER, Calendar, calendar_of, usual_time
-from provision.spec.model import Blackout, Day, Rollout, Window
 
 HOUR = timedelta(hours=1)
 HALF = timedelta(minutes=30)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Failure, Note, Status
+from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 from provision.rollout.model import Origin, Phase
 from provision.rollout.states import stepped
 from provision.rollout.step import StepOutcome
@@ -18,7 +19,6 @@ from provision.rollout.steps.node_steps import NodeSteps
 from provision.rollout.verbs.driver_verbs import VerbSteps
 from provision.rollout.verbs.plan import DriverVerb
 from provision.rollout.verbs.reboot_steps import RebootSteps
-from provision.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
 from tests.provision.apply.fakes import Watcher, context, plan_staged, raw_facts
 from tests.provision.rollout.fakes import NEW, NOON, OLD, record, state, view
 from tests.provision.samples import make_stack
@@ -26,8 +26,8 @@ from tests.provision.samples import make_stack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from provision.apply.runner import Event, RunRequest
     from provision.rollout.step import Steps
-    from provision.runner import Event, RunRequest
 
 CHANGE, FORMER = "c4a9e", "0123456789ab"
 OLDER = "470.256.02"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.spec.model import Rollout
 from provision.rollout.decision.admission import STILL
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.model import Phase, Record
-from provision.spec.model import Rollout
 from tests.provision.rollout.fakes import MINUTE, NOON, record, state, view
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.spec.model import Domains, Wave
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.membership import with_waves
@@ -15,7 +16,6 @@ from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, Ste
 from provision.rollout.decision.together import why_apart, with_domains
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
-from provision.spec.model import Domains, Wave
 from tests.provision.rollout.fakes import (
     MINUTE,
     NEW,

@@ -10,15 +10,15 @@ import pytest
 
 from provision.apply.model import Failure, Status
 from provision.apply.removal import Part
-from provision.fleet.driver_facts import DriverRun, DriverState
-from provision.fleet.facts import Installation
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.declaration.fleet.driver_facts import DriverRun, DriverState
+from provision.declaration.fleet.facts import Installation
 from provision.rollout.adapters import Adapters
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
 from provision.rollout.verbs.plan import DriverVerb, VerbPlan, plan_verb
 from provision.rollout.verbs.removing import Removing
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, pod, record, view
 from tests.provision.rollout.fakes import FakeNode as ClusterNode
@@ -27,10 +27,10 @@ from tests.provision.samples import make_facts, make_module, make_stack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.fleet.facts import NodeFacts
+    from provision.apply.runner import Event, RunRequest
+    from provision.declaration.fleet.facts import NodeFacts
     from provision.rollout.model import NodeView, Record
     from provision.rollout.verbs.plan import AnyVerb
-    from provision.runner import Event, RunRequest
 
 BACK, REMOVE = DriverVerb.BACK, Removing(parts=frozenset({Part.DRIVER}))
 PROGRAM: dict[str, Installation | None] = {"driver": Installation(digest="d4")}

@@ -12,15 +12,15 @@ import pytest
 
 from provision.apply.converge import assess
 from provision.apply.model import Assessment, Note, Status
-from provision.fleet.errors import AnswerError
-from provision.fleet.facts import DeviceHolder, Gpu
-from provision.fleet.mig_facts import MigGpu, MigState
-from provision.fleet.release_result import parse_release_result
+from provision.apply.runner import RunStatus
+from provision.declaration.fleet.errors import AnswerError
+from provision.declaration.fleet.facts import DeviceHolder, Gpu
+from provision.declaration.fleet.mig_facts import MigGpu, MigState
+from provision.declaration.fleet.release_result import parse_release_result
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
 from provision.rollout.steps.node_steps import NodeSteps, is_verified, render_expectation, render_mig
-from provision.runner import RunStatus
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain, plan_staged
 from tests.provision.rollout.fakes import NEW
 from tests.provision.samples import make_facts, make_stack

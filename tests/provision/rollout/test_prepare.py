@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.fleet.driver_facts import DriverRun, DriverState
-from provision.fleet.facts import KernelModule
-from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
+from provision.declaration.fleet.driver_facts import DriverRun, DriverState
+from provision.declaration.fleet.facts import KernelModule
+from provision.planning.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
 from provision.rollout.interface.cluster import NodeProblem

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from provision.apply.model import Assessment, NodeResult, Note, Status
-from provision.node_plan import NodePlan
+from provision.planning.node_plan import NodePlan
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.errors import ConflictError

@@ -16,8 +16,8 @@ from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
 from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Maintenance, Phase
 from provision.rollout.returns import forget_removed, forget_returns
-from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, FakeCluster, FakeNode, pod, record, state, view
+from tests.provision.rollout.model.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

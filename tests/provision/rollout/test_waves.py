@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.spec.model import Wave
 from provision.rollout.decision.admission import STILL
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.snapshot import Decision, Snapshot, StepResult, Write
 from provision.rollout.model import Phase
-from provision.spec.model import Wave
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, record, state, view
 
 if TYPE_CHECKING:

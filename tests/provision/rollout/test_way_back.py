@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Status
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Origin, Phase
 from provision.rollout.step import StepOutcome
 from provision.rollout.steps.node_steps import NodeSteps
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, raw_facts
 from tests.provision.rollout.fakes import NEW, OLD
 from tests.provision.samples import make_stack
@@ -22,7 +22,7 @@ from tests.provision.samples import make_stack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.runner import Event, RunRequest
+    from provision.apply.runner import Event, RunRequest
 
 OLDER = "525.147.05"
 BEFORE, CHANGE, FIRST, OPEN = "0123456789ab", "ba9876543210", "aaaaaaaaaaaa", "bbbbbbbbbbbb"

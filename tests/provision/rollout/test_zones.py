@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from provision.declaration.spec.model import Order, Rollout, Zones
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.policy import Policy, ZonePolicy, strictest
 from provision.rollout.decision.snapshot import Decision, NodeState, Snapshot, Write
 from provision.rollout.decision.topology import NOWHERE, with_places
 from provision.rollout.model import Phase
-from provision.spec.model import Order, Rollout, Zones
 from tests.provision.rollout.fakes import MINUTE, NOON, pod, record, state, view
 
 NOW = NOON + 10 * MINUTE

@@ -8,7 +8,7 @@ import pytest
 
 from lab import chromium
 from lab.browser import NETWORK_CHANGED, Browser
-from provision.run_page import render_page
+from provision.report.run_page import render_page
 from tests.provision.runs.story import HOSTILE, HOSTILE_NAME, night, report_of
 
 if TYPE_CHECKING:

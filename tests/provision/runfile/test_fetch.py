@@ -14,10 +14,10 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from lab.runfile import SmallDriver
-from provision.runfile.errors import RunfileError
-from provision.runfile.fetch import HttpsOnly, download, open_url
-from provision.runfile.store import RunfileStore
-from provision.spec.model import Runfile
+from provision.declaration.spec.model import Runfile
+from provision.planning.supply.runfile.errors import RunfileError
+from provision.planning.supply.runfile.fetch import HttpsOnly, download, open_url
+from provision.planning.supply.runfile.store import RunfileStore
 from tests import peers
 
 if TYPE_CHECKING:

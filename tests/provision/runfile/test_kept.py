@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.runfile import SmallDriver
-from provision.runfile.errors import RunfileError
-from provision.runfile.store import KEPT
-from provision.spec.model import Runfile
+from provision.declaration.spec.model import Runfile
+from provision.planning.supply.runfile.errors import RunfileError
+from provision.planning.supply.runfile.store import KEPT
 from tests.provision.runfile.workbench import bench_content
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from provision.runfile.errors import RunfileError
-from provision.runfile.manifest import Entry, parse_manifest
+from provision.planning.supply.runfile.errors import RunfileError
+from provision.planning.supply.runfile.manifest import Entry, parse_manifest
 
 HEAD = """\
 NVIDIA Accelerated Graphics Driver for Linux-x86_64

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.runfile import SmallDriver, as_runfile
-from provision.driver.terms import Flavour
-from provision.runfile.archive import Limits, unpack
-from provision.runfile.errors import RunfileError
-from provision.runfile.store import Converted, RunfileStore
+from provision.planning.driver.terms import Flavour
+from provision.planning.supply.runfile.archive import Limits, unpack
+from provision.planning.supply.runfile.errors import RunfileError
+from provision.planning.supply.runfile.store import Converted, RunfileStore
 from tests.provision.runfile.workbench import VERSION, Workbench, bench_content
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.runfile import SmallDriver
-from provision.runfile.errors import RunfileError
-from provision.runfile.store import Converted, RunfileStore
-from provision.spec.model import Runfile
+from provision.declaration.spec.model import Runfile
+from provision.planning.supply.runfile.errors import RunfileError
+from provision.planning.supply.runfile.store import Converted, RunfileStore
 
 if TYPE_CHECKING:
     from pathlib import Path

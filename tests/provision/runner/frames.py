@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from provision.runner.frames import Frame, Header
+from provision.apply.runner.frames import Frame, Header
 
 
 def header(event: str = "ok", **more: Any) -> Header:  # noqa: ANN401 - fields of the header, by name

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from provision.runner import AnsibleRunner, Event, RunFinished, RunRequest, TaskDone
+from provision.apply.runner import AnsibleRunner, Event, RunFinished, RunRequest, TaskDone
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.runner import Outcome
-from provision.runner.ailments import recognize
+from provision.apply.runner import Outcome
+from provision.apply.runner.ailments import recognize
 from tests.provision.runner.stage import LOCAL, Stage, done
 
 if TYPE_CHECKING:

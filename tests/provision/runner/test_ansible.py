@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provision.runner import AnsibleRunner, NodeStats, Outcome, RunStatus, TaskStarted
+from provision.apply.runner import AnsibleRunner, NodeStats, Outcome, RunStatus, TaskStarted
 from tests.provision.runner.stage import CLOSED, LOCAL, Stage, done, finished
 
 pytestmark = pytest.mark.functional

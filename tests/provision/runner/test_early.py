@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.fleet.ansible import export_inventory
-from provision.fleet.errors import InventoryError
-from provision.fleet.inventory import parse_inventory
-from provision.runner import AnsibleRunner, EarlyAnsible, RunStatus, TaskStarted
+from provision.apply.runner import AnsibleRunner, EarlyAnsible, RunStatus, TaskStarted
+from provision.declaration.fleet.ansible import export_inventory
+from provision.declaration.fleet.errors import InventoryError
+from provision.declaration.fleet.inventory import parse_inventory
 from tests.provision.runner.stage import LOCAL, done, finished
 from tests.provision.runner.test_ansible import processes_with
 
 if TYPE_CHECKING:
-    from provision.runner import RunRequest
+    from provision.apply.runner import RunRequest
     from tests.provision.runner.stage import Stage
 
 pytestmark = pytest.mark.slow
@@ -124,8 +124,8 @@ def test_one_that_dies_before_its_run_fails_the_run_and_does_not_hang_it(stage: 
 ASKS = """
 import sys, os, threading
 from pathlib import Path
-from provision.fleet.ansible import export_inventory
-from provision.runner import AnsibleRunner, EarlyAnsible, RunRequest
+from provision.declaration.fleet.ansible import export_inventory
+from provision.apply.runner import AnsibleRunner, EarlyAnsible, RunRequest
 early = EarlyAnsible()
 inventory = (sys.argv[1],)
 export_inventory(inventory, limit="", directory=Path.cwd(), environ=os.environ, run=early.read_inventory)

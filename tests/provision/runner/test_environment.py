@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provision.runner.environment import build_environment, forced_by_ansible_runner
+from provision.apply.runner.environment import build_environment, forced_by_ansible_runner
 
 BIN = Path("/venv/bin")
 

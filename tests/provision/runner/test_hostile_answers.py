@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import provision
-from provision.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from tests.provision.runner.frames import answer, encoded, frame
 from tests.provision.runner.stage import LOCAL
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.runner.collection import INSTALLED, find_collection
-from provision.runner.processes import end_processes, find_processes
+from provision.apply.runner.collection import INSTALLED, find_collection
+from provision.apply.runner.processes import end_processes, find_processes
 
 if TYPE_CHECKING:
     from pathlib import Path

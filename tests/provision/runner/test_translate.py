@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
-from provision.runner.translate import Translator, condense
+from provision.apply.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
+from provision.apply.runner.translate import Translator, condense
 from tests.provision.runner.frames import answer, frame
 
 if TYPE_CHECKING:
-    from provision.runner.frames import Frame
+    from provision.apply.runner.frames import Frame
 
 
 def translate(*frames: Frame, nodes: tuple[str, ...] = ("n1", "n2")) -> list[TaskStarted | TaskDone]:

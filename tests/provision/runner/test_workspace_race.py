@@ -6,7 +6,7 @@ import fcntl
 import tempfile
 from typing import TYPE_CHECKING
 
-from provision.runner import workspace
+from provision.apply.runner import workspace
 
 if TYPE_CHECKING:
     from pathlib import Path

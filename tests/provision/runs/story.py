@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from provision.node_plan import Action, Disruption, Item, Problem, Role
-from provision.runs import events as happened
-from provision.runs.digest import digest
+from provision.planning.node_plan import Action, Disruption, Item, Problem, Role
+from provision.report.runs import events as happened
+from provision.report.runs.digest import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from provision.runs.events import RunEvent
-    from provision.runs.model import RunReport
+    from provision.report.runs.events import RunEvent
+    from provision.report.runs.model import RunReport
 
 BEGAN = datetime(2026, 5, 4, 2, 40, tzinfo=UTC)
 HOSTILE = "<img src=x onerror=document.title='gone'><script>document.title='gone'</script>\x1b[31m\u202e"

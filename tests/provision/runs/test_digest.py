@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from provision.runs import events as happened
-from provision.runs.digest import digest
-from provision.runs.model import State
-from provision.runs.spans import SPANS
+from provision.report.runs import events as happened
+from provision.report.runs.digest import digest
+from provision.report.runs.model import State
+from provision.report.runs.spans import SPANS
 from tests.provision.runs.story import BROKEN, DRIVER, ENGINE, LOST, at, began, ended, night, report_of, step
 
 

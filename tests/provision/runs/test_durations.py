@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.runs.durations import STEPS, WHOLE, Durations
+from provision.report.runs.durations import STEPS, WHOLE, Durations
 from tests.provision.runs.story import began, night, report_of, step
 
 if TYPE_CHECKING:

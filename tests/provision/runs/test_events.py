@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.runs.events import decode, encode
+from provision.report.runs.events import decode, encode
 from tests.provision.runs.story import night
 
 

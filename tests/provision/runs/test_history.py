@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.node_plan import Action, Item, Problem, Role
+from provision.planning.node_plan import Action, Item, Problem, Role
 from provision.report.console import make_console
 from provision.report.history import render_history
+from provision.report.runs import events as happened
+from provision.report.runs.history import History, history_of, last_words
 from provision.report.terminal import show
-from provision.runs import events as happened
-from provision.runs.history import History, history_of, last_words
 from tests.provision.runs.story import at, began, ended, report_of
 
 if TYPE_CHECKING:
-    from provision.runs.model import RunReport
+    from provision.report.runs.model import RunReport
 
 
 def report(run: str, verb: str, *results: tuple[str, str, bool], planned: happened.Planned | None = None) -> RunReport:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, cast
 
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, NodeTask, Note, PassStarted, Status
+from provision.apply.runner import Outcome, TaskDone, TaskStarted
+from provision.report.runs import events as happened
+from provision.report.runs.events import decode
+from provision.report.runs.record import RunRecord
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.model import Phase
-from provision.runner import Outcome, TaskDone, TaskStarted
-from provision.runs import events as happened
-from provision.runs.events import decode
-from provision.runs.record import RunRecord
 from tests.provision.apply.fakes import facts_of, plan_packages
 
 if TYPE_CHECKING:

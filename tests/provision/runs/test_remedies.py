@@ -7,11 +7,11 @@ import shlex
 import pytest
 
 from provision.cli import whole_parser
-from provision.node_plan import Problem
+from provision.planning.node_plan import Problem
+from provision.report.runs.remedies import Invocation, command_for
 from provision.rollout.interface.pause import RESUME
 from provision.rollout.status.advice import led, unled
 from provision.rollout.status.situations import GIVE_UP, SITUATIONS
-from provision.runs.remedies import Invocation, command_for
 
 EDITED = Problem(code="hand-edited", message="it was edited", hint="grapnel apply --force")
 OTHER = Problem(code="driver", message="it is not there", hint="declare another one")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.runs.errors import RunsError
-from provision.runs.events import encode
-from provision.runs.store import RunFolder, Shelf, runs_folder
+from provision.report.runs.errors import RunsError
+from provision.report.runs.events import encode
+from provision.report.runs.store import RunFolder, Shelf, runs_folder
 from tests.provision.runs.story import began, night
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_old_runs_go_by_count_and_age_and_never_one_that_goes_on(shelf: Shelf) -
 def test_a_run_that_was_killed_does_not_go_on(shelf: Shelf) -> None:
     script = (
         "import sys, time\nfrom datetime import datetime, UTC\nfrom pathlib import Path\n"
-        "from provision.runs.store import Shelf\n"
+        "from provision.report.runs.store import Shelf\n"
         "with Shelf(Path(sys.argv[1])).begin('apply', datetime.now(UTC)) as (folder, file):\n"
         "    print(folder.name, flush=True)\n    time.sleep(60)\n"
     )

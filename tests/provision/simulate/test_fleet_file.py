@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from provision.declaration.spec.errors import DeclarationError
 from provision.rollout.model import Phase
-from provision.simulate.fleet_file import load_scenario, share_of
-from provision.simulate.fleet_schema import render_schema
-from provision.simulate.scenario import Spread
-from provision.spec.errors import DeclarationError
+from provision.rollout.simulate.fleet_file import load_scenario, share_of
+from provision.rollout.simulate.fleet_schema import render_schema
+from provision.rollout.simulate.scenario import Spread
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "contracts" / "simulation-fleet"
 START = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -22,7 +22,7 @@ BAD = sorted(CONTRACT.joinpath("bad").glob("*.yaml"))
 
 def test_the_schema_is_the_types() -> None:
     stored = CONTRACT.joinpath("schema.json").read_text()
-    assert stored == render_schema(), "run: python -m provision.simulate.fleet_schema > that file"
+    assert stored == render_schema(), "run: python -m provision.rollout.simulate.fleet_schema > that file"
     assert json.loads(stored)["$ref"] == "#/$defs/SimulatedFleet"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.spec.model import Rollout, Window
 from provision.report.console import make_console
 from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.terminal import show
@@ -17,9 +18,8 @@ from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.interface.gates import GateState
 from provision.rollout.model import Maintenance, Phase
-from provision.simulate import foresee as foreseen
-from provision.simulate.foresee import foresee
-from provision.spec.model import Rollout, Window
+from provision.rollout.simulate import foresee as foreseen
+from provision.rollout.simulate.foresee import foresee
 from tests.provision.rollout.fakes import MINUTE, NOON, OLD, pod, record, state, view
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from provision.declaration.spec.model import Blackout, Rollout, Wave
 from provision.rollout.model import Phase
-from provision.simulate import play as play_module
-from provision.simulate.many import outcome_of, play_many, waves_of, worst_of
-from provision.simulate.play import play
-from provision.simulate.playback import kind_of
-from provision.simulate.scenario import BudgetModel, Faults, NodeModel, PodModel, Scenario, Spread
-from provision.spec.model import Blackout, Rollout, Wave
+from provision.rollout.simulate import play as play_module
+from provision.rollout.simulate.many import outcome_of, play_many, waves_of, worst_of
+from provision.rollout.simulate.play import play
+from provision.rollout.simulate.playback import kind_of
+from provision.rollout.simulate.scenario import BudgetModel, Faults, NodeModel, PodModel, Scenario, Spread
 
 OLD, NEW = "535.261.03", "550.163.01"
 START = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

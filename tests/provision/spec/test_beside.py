@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.spec.beside import Beside
-from provision.spec.model import StackSpec
+from provision.declaration.spec.beside import Beside
+from provision.declaration.spec.model import StackSpec
 
 if TYPE_CHECKING:
     import pytest

@@ -9,11 +9,11 @@ import jsonschema
 import pytest
 import yaml
 
-from provision.spec.errors import DeclarationError
-from provision.spec.load import load_alone
-from provision.spec.schema import render_schema
-from provision.spec.template import render_template
-from provision.spec.text.excerpt import render_findings
+from provision.declaration.spec.errors import DeclarationError
+from provision.declaration.spec.load import load_alone
+from provision.declaration.spec.schema import render_schema
+from provision.declaration.spec.template import render_template
+from provision.declaration.spec.text.excerpt import render_findings
 from tests.schema import require_schema
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/gpustack"
@@ -111,7 +111,7 @@ def test_there_are_samples_of_both_kinds_and_no_orphans() -> None:
 
 
 def test_the_committed_schema_is_the_models() -> None:
-    """When this fails: python -m provision.spec.schema > docs/contracts/gpustack/schema.json."""
+    """When this fails: python -m provision.declaration.spec.schema > docs/contracts/gpustack/schema.json."""
     assert (CONTRACT / "schema.json").read_text() == render_schema()
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from provision.spec.beside import Beside
-from provision.spec.classes_beside import MAX_BYTES
-from provision.spec.model import DeviceClass, StackSpec
-from provision.spec.ready_classes import find_ready
-from provision.spec.rules.devices import BUILT_IN
+from provision.declaration.spec.beside import Beside
+from provision.declaration.spec.classes_beside import MAX_BYTES
+from provision.declaration.spec.model import DeviceClass, StackSpec
+from provision.declaration.spec.ready_classes import find_ready
+from provision.declaration.spec.rules.devices import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
 CONTRACT = ROOT / "docs/contracts/device-class"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.spec.text.document import MAX_BYTES, read_document
-from provision.spec.text.excerpt import render_finding
-from provision.spec.text.findings import Finding, Place, Severity, dotted
+from provision.declaration.spec.text.document import MAX_BYTES, read_document
+from provision.declaration.spec.text.excerpt import render_finding
+from provision.declaration.spec.text.findings import Finding, Place, Severity, dotted
 
 TEXT = b"""\
 first: 1

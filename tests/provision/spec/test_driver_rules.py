@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from provision.spec.model import Driver
-from provision.spec.rules.driver import judge_driver
-from provision.spec.text.findings import dotted
+from provision.declaration.spec.model import Driver
+from provision.declaration.spec.rules.driver import judge_driver
+from provision.declaration.spec.text.findings import dotted
 
 SIGNING = {"key": "/root/module.key", "certificate": "/root/module.der"}
 URL = {"url": "https://mirror.example.com/cuda"}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from provision.spec.known_part import as_far_as_known, known_part
-from provision.spec.model import StackSpec
-from provision.spec.rules.every import judge
-from provision.spec.text.document import UNREADABLE, Document
-from provision.spec.text.findings import Severity, dotted
-from provision.spec.validate import examine
+from provision.declaration.spec.known_part import as_far_as_known, known_part
+from provision.declaration.spec.model import StackSpec
+from provision.declaration.spec.rules.every import judge
+from provision.declaration.spec.text.document import UNREADABLE, Document
+from provision.declaration.spec.text.findings import Severity, dotted
+from provision.declaration.spec.validate import examine
 
 
 def errors(spec: dict[str, Any], *strays: str) -> list[str]:

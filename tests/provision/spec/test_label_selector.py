@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from provision.spec.model.texts import LabelSelector as Text
-from provision.spec.values.label_selector import LabelSelector, parse_selector
+from provision.declaration.spec.model.texts import LabelSelector as Text
+from provision.declaration.spec.values.label_selector import LabelSelector, parse_selector
 
 PATTERN = re.compile(get_args(Text)[1].pattern)
 LABELS = {"app": "train", "tier": "gold", "example.com/empty": ""}

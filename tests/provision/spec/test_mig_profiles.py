@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from provision.spec.values.mig_profiles import MODELS, can_hold, instances, models_of, models_with, parse_profile
+from provision.declaration.spec.values.mig_profiles import (
+    MODELS,
+    can_hold,
+    instances,
+    models_of,
+    models_with,
+    parse_profile,
+)
 
 NAMES = [
     ("1g.10gb", "1g.10gb", "1g.10gb"),

@@ -7,12 +7,12 @@ import json
 import msgspec
 import pytest
 
-from provision.spec.load import SPEC
-from provision.spec.model import API_VERSION, KIND, GpuStack, StackSpec
-from provision.spec.template import render_template
-from provision.spec.text.document import read_document
-from provision.spec.text.excerpt import render_findings
-from provision.spec.validate import convert, examine, nearest
+from provision.declaration.spec.load import SPEC
+from provision.declaration.spec.model import API_VERSION, KIND, GpuStack, StackSpec
+from provision.declaration.spec.template import render_template
+from provision.declaration.spec.text.document import read_document
+from provision.declaration.spec.text.excerpt import render_findings
+from provision.declaration.spec.validate import convert, examine, nearest
 
 
 def complaints(key: str, value: object) -> list[str]:

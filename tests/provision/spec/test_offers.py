@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from provision.spec.model import Plugin, StackSpec
-from provision.spec.rules.offers import judge_offers, offered
-from provision.spec.text.findings import dotted
-from provision.spec.validate import convert
+from provision.declaration.spec.model import Plugin, StackSpec
+from provision.declaration.spec.rules.offers import judge_offers, offered
+from provision.declaration.spec.text.findings import dotted
+from provision.declaration.spec.validate import convert
 
 GPU = "nvidia.com/gpu"
 SHARED: dict[str, Any] = {

@@ -9,9 +9,9 @@ import pytest
 
 from provision.base.errors import ExitCode
 from provision.cli import main
-from provision.spec.errors import DeclarationError
-from provision.spec.load import read_file
-from provision.spec.other_tools import recognize
+from provision.declaration.spec.errors import DeclarationError
+from provision.declaration.spec.load import read_file
+from provision.declaration.spec.other_tools import recognize
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts/gpustack"
 NEW = "gpu-nodes.yaml"

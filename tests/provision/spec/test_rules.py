@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from provision.spec.model import StackSpec
-from provision.spec.rules.every import judge
-from provision.spec.text.findings import Severity, dotted
-from provision.spec.validate import convert
+from provision.declaration.spec.model import StackSpec
+from provision.declaration.spec.rules.every import judge
+from provision.declaration.spec.text.findings import Severity, dotted
+from provision.declaration.spec.validate import convert
 
 VERSION = {"driver": {"version": "550.163.01"}}
 

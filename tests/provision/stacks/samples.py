@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from provision.spec.model import API_VERSION
-from provision.stacks.decode import read_selector
-from provision.stacks.model import Stack
+from provision.controller.stacks.decode import read_selector
+from provision.controller.stacks.model import Stack
+from provision.declaration.spec.model import API_VERSION
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.spec.model import StackSpec
-from provision.stacks.cel import RULES
-from provision.stacks.crd import definition, structural
+from provision.controller.stacks.cel import RULES
+from provision.controller.stacks.crd import definition, structural
+from provision.declaration.spec.model import StackSpec
 from tasks.crd import FILE, render
 
 if TYPE_CHECKING:

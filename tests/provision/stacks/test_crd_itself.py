@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.machine.errors import CommandError
-from provision.spec.validate import tidy
-from provision.stacks.decode import decode_stack
-from provision.stacks.model import Unreadable
+from provision.controller.stacks.decode import decode_stack
+from provision.controller.stacks.model import Unreadable
+from provision.declaration.spec.validate import tidy
 from tests.provision.stacks.samples import document, samples
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from provision.stacks.decode import decode_stack, read_selector
-from provision.stacks.model import Stack, Unreadable, WhenDeleted
+from provision.controller.stacks.decode import decode_stack, read_selector
+from provision.controller.stacks.model import Stack, Unreadable, WhenDeleted
 from tests.provision.stacks.samples import samples, stored
 
 

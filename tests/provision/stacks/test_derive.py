@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from provision.stacks.derive import NodeIs, Observed, Stands, TenancyStands, status_of
-from provision.stacks.model import Unreadable
-from provision.stacks.status import MAX_TROUBLES, StackStatus
+from provision.controller.stacks.derive import NodeIs, Observed, Stands, TenancyStands, status_of
+from provision.controller.stacks.model import Unreadable
+from provision.controller.stacks.status import MAX_TROUBLES, StackStatus
 from tests.provision.stacks.samples import stack
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.spec.errors import DeclarationError
-from provision.stacks.file import judge_stack, read_stack_file
-from provision.stacks.model import WhenDeleted
+from provision.controller.stacks.file import judge_stack, read_stack_file
+from provision.controller.stacks.model import WhenDeleted
+from provision.declaration.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,13 +10,13 @@ import pytest
 
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import Answer
+from provision.controller.stacks import follower
+from provision.controller.stacks.follower import StackBook, require_served
+from provision.controller.stacks.model import Stack, Unreadable
+from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.secret_hosts import FILES, NOWHERE, SecretHosts
+from provision.controller.stacks.status import StackStatus
 from provision.rollout.errors import ClusterError
-from provision.stacks import follower
-from provision.stacks.follower import StackBook, require_served
-from provision.stacks.model import Stack, Unreadable
-from provision.stacks.objects import StackObject
-from provision.stacks.secret_hosts import FILES, NOWHERE, SecretHosts
-from provision.stacks.status import StackStatus
 from tests.provision.stacks.samples import stored
 
 if TYPE_CHECKING:

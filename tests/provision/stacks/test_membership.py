@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from provision.spec.values.label_selector import LabelSelector, Requirement
-from provision.stacks.membership import members
-from provision.stacks.model import Unreadable
+from provision.controller.stacks.membership import members
+from provision.controller.stacks.model import Unreadable
+from provision.declaration.spec.values.label_selector import LabelSelector, Requirement
 from tests.provision.stacks.samples import stack
 
 LABELS = {"a1": {"pool": "a"}, "a2": {"pool": "a", "rack": "1"}, "b1": {"pool": "b"}, "none": {}}

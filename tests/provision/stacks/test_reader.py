@@ -9,7 +9,7 @@ import pytest
 
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import Answer
-from provision.stacks.reader import see_stacks
+from provision.controller.stacks.reader import see_stacks
 from tests.provision.stacks.samples import stored
 
 if TYPE_CHECKING:

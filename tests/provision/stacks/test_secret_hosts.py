@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.stacks.decode import decode_stack
-from provision.stacks.model import Stack, Unreadable
-from provision.stacks.secret_hosts import FILES, NOWHERE, SecretHosts, parse_secret_hosts
+from provision.controller.stacks.decode import decode_stack
+from provision.controller.stacks.model import Stack, Unreadable
+from provision.controller.stacks.secret_hosts import FILES, NOWHERE, SecretHosts, parse_secret_hosts
 from tests.provision.stacks.samples import stored
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.cli import Verb
-    from provision.fleet.model import Fleet
+    from provision.declaration.fleet.model import Fleet
 
 FOLDER = "GRAPNEL_MACHINES"
 COLLECTION = Path("/no/collection")  # its playbooks are known by their names

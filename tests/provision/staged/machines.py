@@ -14,17 +14,17 @@ import subprocess
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.planning.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from provision.fleet.facts import NodeFacts
-    from provision.runner import Event, RunRequest
-    from provision.spec.model import StackSpec
+    from provision.apply.runner import Event, RunRequest
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 POLL_S = 0.02
 

@@ -9,8 +9,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from provision.status_page.feed import Feed
-from provision.status_page.server import PageServer, Settings
+from provision.report.status_page.feed import Feed
+from provision.report.status_page.server import PageServer, Settings
 from tests.provision.status_page.fleets import FakeReader, fleet
 
 if TYPE_CHECKING:

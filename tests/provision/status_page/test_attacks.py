@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.status_page.feed import Feed
+from provision.report.status_page.feed import Feed
 from tests.provision.status_page.fleets import NOW, FakeReader
 from tests.provision.status_page.served import SMALL, ask, serving
 
 if TYPE_CHECKING:
-    from provision.status_page.server import PageServer
+    from provision.report.status_page.server import PageServer
 
 HOST = b"Host: 127.0.0.1\r\n"
 MARKUP = b"<img/src=x/onerror=alert(1)>"

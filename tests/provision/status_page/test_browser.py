@@ -11,9 +11,9 @@ import pytest
 
 from lab import chromium
 from lab.browser import NETWORK_CHANGED, Browser
+from provision.report.status_page.feed import Feed
+from provision.report.status_page.server import PageServer, Settings
 from provision.rollout.model import Phase
-from provision.status_page.feed import Feed
-from provision.status_page.server import PageServer, Settings
 from tests.provision.status_page.fleets import STACKS, FakeReader, changed, fleet, in_drain, record
 from tests.provision.status_page.test_rows import APPLIED
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.report.status_page import feed as feed_module
+from provision.report.status_page.feed import Feed, Message
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
 from provision.rollout.status.words import Last
-from provision.status_page import feed as feed_module
-from provision.status_page.feed import Feed, Message
 from tests.provision.rollout.fakes import view
 from tests.provision.status_page.fleets import NOW, REASONS, FakeReader, changed, fleet, in_drain, record
 

@@ -98,7 +98,7 @@ def test_there_is_an_end_to_the_number_of_clients_and_a_new_one_gets_in() -> Non
 
 def test_who_holds_many_places_and_reads_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams that nobody reads cost their holder nothing; they had all the places for hours."""
-    monkeypatch.setattr("provision.status_page.server.LOOK_S", 0.05)
+    monkeypatch.setattr("provision.report.status_page.server.LOOK_S", 0.05)
     name = in_drain(SMALL)
     with serving(max_clients=8) as (server, feed), contextlib.ExitStack() as stack:
         other = stack.enter_context(open_events(server, source="127.0.0.2"))

@@ -6,6 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from provision.report.runs.remedies import Invocation
+from provision.report.status_page.details import node_document, timeline
+from provision.report.status_page.feed import Log, LogLine
+from provision.report.status_page.looks import look_of
+from provision.report.status_page.machines import machines_document
+from provision.report.status_page.rows import head_of, states_document, steady
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
 from provision.rollout.status import situations
@@ -14,12 +20,6 @@ from provision.rollout.status.model import NodeStatus, Seen
 from provision.rollout.status.reported import User
 from provision.rollout.status.situations import SITUATIONS, Situation
 from provision.rollout.status.words import Last
-from provision.runs.remedies import Invocation
-from provision.status_page.details import node_document, timeline
-from provision.status_page.feed import Log, LogLine
-from provision.status_page.looks import look_of
-from provision.status_page.machines import machines_document
-from provision.status_page.rows import head_of, states_document, steady
 from tests.provision.rollout.fakes import view
 from tests.provision.rollout.status.test_reported import GOOD
 from tests.provision.status_page.fleets import NOW, STACKS, TOOK, fleet, record

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
+from provision.report.status_page.access import Door, is_loopback, is_our_host
+from provision.report.status_page.server import HEADERS
 from provision.rollout.model import Phase
-from provision.status_page.access import Door, is_loopback, is_our_host
-from provision.status_page.server import HEADERS
 from tests.provision.status_page.fleets import changed, in_drain, record
 from tests.provision.status_page.served import SMALL, TOKEN, ask, events, open_events, serving
 
@@ -179,7 +179,7 @@ def test_a_form_of_any_length_is_not_read(length: str) -> None:
 
 
 def test_old_browsers_give_their_token_again_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provision.status_page.access.MAX_SESSIONS", 2)
+    monkeypatch.setattr("provision.report.status_page.access.MAX_SESSIONS", 2)
     door = Door(TOKEN)
     sessions = [door.log_in(TOKEN) for _ in range(3)]
 

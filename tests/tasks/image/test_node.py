@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.payload.errors import PayloadError
+from provision.planning.supply.payload.errors import PayloadError
 from tasks.image import node
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Looks for files and folders by which an installation of another product is recognised.
 
-Only whether they are there: which product has them, and what that means, `provision.products` knows.
+Only whether they are there: which product has them, and what that means, `provision.planning.products` knows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
-# The same as those of provision.products.table; a test compares them.
+# The same as those of provision.planning.products.table; a test compares them.
 PRODUCT_FILES = (
     "/etc/ansible/facts.d/gpus.fact",
     "/etc/ansible/facts.d/topology.fact",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
-RECORD = "/etc/grapnel/kubelet.json"  # which settings are grapnel's (provision.render.kubelet_record)
+RECORD = "/etc/grapnel/kubelet.json"  # which settings are grapnel's (provision.planning.render.kubelet_record)
 NOTE = "/var/lib/grapnel/kubelet-place.json"
 _ROOT_DIR = "/var/lib/kubelet"
 _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,127}\.service")

@@ -17,7 +17,7 @@ from provision.cluster.kubernetes.api.exchange import Request
 from provision.cluster.kubernetes.nodes.maintenances import MAINTENANCES, NodeMaintenance
 from provision.cluster.kubernetes.nodes.polled import Polled
 from provision.cluster.kubernetes.objects import Metadata, Page
-from provision.spec.model import Tool
+from provision.declaration.spec.model import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import RESPECTED, Tool
+from provision.declaration.spec.model import RESPECTED, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final
 from provision.cluster.kubernetes.nodes.fit import EXPLAIN, UNSCHEDULABLE, alike
 from provision.cluster.kubernetes.nodes.reported import devices_of
 from provision.cluster.kubernetes.pods.gpu_pods import FINISHED
-from provision.fleet.series import in_series
+from provision.declaration.fleet.series import in_series
+from provision.report.runs.remedies import BARE
 from provision.rollout.status.reported import WHOLE, only_gpus
-from provision.runs.remedies import BARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from provision.cluster.kubernetes.nodes.fit import Candidate, Obstacle
     from provision.cluster.kubernetes.objects import AskedPod, Container, ContainerStatus, RuntimeClass
-    from provision.runs.remedies import Invocation
-    from provision.spec.model import Plugin
+    from provision.declaration.spec.model import Plugin
+    from provision.report.runs.remedies import Invocation
 
 GROUPS_SHOWN: Final = 8  # of nodes of which the same is so
 _TODOS: Final = 6

@@ -12,8 +12,8 @@ import msgspec
 
 from provision.cluster.kubernetes.nodes.polled import Polled
 from provision.cluster.kubernetes.objects import Metadata  # noqa: TC001 - msgspec resolves the annotation when it decodes
+from provision.declaration.spec.model import Tool
 from provision.rollout.model import NodeView
-from provision.spec.model import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.objects import DisruptionBudget, Pod
 from provision.cluster.kubernetes.pods.eviction import TWO_BUDGETS
-from provision.spec.values.label_selector import parse_selector
+from provision.declaration.spec.values.label_selector import parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

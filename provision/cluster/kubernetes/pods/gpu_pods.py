@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, NOTHING, PodRules, tolerates
+from provision.declaration.spec.model import DaemonSets
 from provision.rollout.model import GpuPod
-from provision.spec.model import DaemonSets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

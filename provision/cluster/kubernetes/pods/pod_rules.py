@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import DaemonSets, Entitlement, EvictionRequests, Leaving
-from provision.spec.values.label_selector import LabelSelector, parse_selector
+from provision.declaration.spec.model import DaemonSets, Entitlement, EvictionRequests, Leaving
+from provision.declaration.spec.values.label_selector import LabelSelector, parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from provision.cluster.kubernetes.objects import Toleration
-    from provision.spec.model import StackSpec
+    from provision.declaration.spec.model import StackSpec
 
 NOTHING: Final = ""
 DRAIN_SKIP: Final = "nvidia.com/gpu-driver-upgrade-drain.skip"  # NVIDIA's label of pods that are not evicted

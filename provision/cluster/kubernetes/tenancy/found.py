@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from provision.base.decoding import decoder_of
-from provision.render.cluster_object import TENANCY_LABEL
+from provision.planning.render.cluster_object import TENANCY_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.render.cluster_object import ClusterObject, ObjectKind
+    from provision.planning.render.cluster_object import ClusterObject, ObjectKind
 
 MANAGER: Final = "grapnel-tenancy."
 _ASIDE: Final = frozenset({"apiVersion", "kind", "metadata", "status"})

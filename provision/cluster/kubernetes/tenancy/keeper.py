@@ -21,9 +21,9 @@ from provision.cluster.kubernetes.api.exchange import APPLY_PATCH, Request, Stat
 from provision.cluster.kubernetes.api.parallel import each
 from provision.cluster.kubernetes.tenancy.found import Found, contents, differences, manager_of, short, title, who
 from provision.cluster.kubernetes.tenancy.served import look
-from provision.render.cluster_object import TENANCY_LABEL
-from provision.render.kueue import KUEUE_KINDS, render_kueue
-from provision.render.tenancy import KINDS, render_tenancy
+from provision.planning.render.cluster_object import TENANCY_LABEL
+from provision.planning.render.kueue import KUEUE_KINDS, render_kueue
+from provision.planning.render.tenancy import KINDS, render_tenancy
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.tenancy import TenancyChange
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.kubernetes.objects import Status
-    from provision.render.cluster_object import ClusterObject, ObjectKind
+    from provision.planning.render.cluster_object import ClusterObject, ObjectKind
     from provision.rollout.interface.tenancy import TenancyOrder
 
 _FIELD_CONFLICT: Final = "FieldManagerConflict"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.objects import ApiGroup, ServedResources
-from provision.render.kueue import GROUP, KUEUE_KINDS, VERSION
-from provision.render.tenancy import KINDS, PRIORITY
-from provision.spec.model import GangScheduler, Kueue
+from provision.declaration.spec.model import GangScheduler, Kueue
+from provision.planning.render.kueue import GROUP, KUEUE_KINDS, VERSION
+from provision.planning.render.tenancy import KINDS, PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.render.cluster_object import ObjectKind
+    from provision.planning.render.cluster_object import ObjectKind
     from provision.rollout.interface.tenancy import TenancyOrder
 
 GANGS: Final = PRIORITY.group

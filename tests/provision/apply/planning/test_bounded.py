@@ -18,13 +18,13 @@ from provision.apply.errors import CanceledError
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.limits import DEFAULT, Limits
-from provision.fleet.facts import AvailablePackage, parse_facts
-from provision.planner.plan import plan_node
+from provision.declaration.fleet.facts import AvailablePackage, parse_facts
+from provision.planning.planner.plan import plan_node
 from tests.provision.samples import PAYLOAD, as_json, configured, make_facts, make_stack, replace
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.node_plan import NodePlan
 
 REPOSITORY = Path(__file__).parents[4]
 STACK = make_stack()

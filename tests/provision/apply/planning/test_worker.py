@@ -10,7 +10,7 @@ import msgspec
 from provision.apply.planning.limits import DEFAULT, Limits
 from provision.apply.planning.wire import LENGTH, Answer, Question, Setup, encode_frame
 from provision.apply.planning.worker import answer_question
-from provision.payload.model import Artifact
+from provision.planning.supply.payload.model import Artifact
 from tests.provision.samples import PAYLOAD, configured, make_facts, make_stack, replace
 
 SETUP = Setup(payload=PAYLOAD, limits=DEFAULT)
@@ -48,7 +48,7 @@ def test_half_a_question_is_the_end() -> None:
 def test_a_bug_is_answered_with_its_place_and_its_traceback() -> None:
     broken = replace(PAYLOAD, hook=Artifact("/hook.tar", 7))  # type: ignore[arg-type]  # no digest is a number
     answer = answer_question(QUESTION, Setup(payload=broken, limits=Limits(cpu_s=3600, memory_bytes=1 << 40)))
-    bug = "a bug while planning n1: TypeError: 'int' object is not subscriptable (provision/planner/"
+    bug = "a bug while planning n1: TypeError: 'int' object is not subscriptable (provision/planning/planner/"
     assert answer.error.startswith(bug)
     assert "Traceback" in answer.trace
     assert not answer.is_last

@@ -17,7 +17,7 @@ import pytest
 from lab.slurm import SlurmMachine
 from provision.cli import main
 from provision.cluster import state_file_path
-from provision.fleet.sources import inventory_key
+from provision.declaration.fleet.sources import inventory_key
 from provision.rollout.errors import UnreachableError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView, Phase

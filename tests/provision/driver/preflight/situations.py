@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.driver.preflight import findings
-from provision.driver_change import DriverChange, ModuleTarget, PackageVersion
-from provision.fleet.driver_facts import (
+from provision.declaration.fleet.driver_facts import (
     BuildTools,
     Initramfs,
     Kernel,
@@ -14,13 +12,15 @@ from provision.fleet.driver_facts import (
     Nouveau,
     SecureBoot,
 )
-from provision.fleet.facts import InstalledPackage
-from provision.spec.model import Driver
+from provision.declaration.fleet.facts import InstalledPackage
+from provision.declaration.spec.model import Driver
+from provision.planning.driver.preflight import findings
+from provision.planning.driver_change import DriverChange, ModuleTarget, PackageVersion
 from tests.provision.samples import GPU, make_facts, make_module, replace
 
 if TYPE_CHECKING:
-    from provision.driver.preflight import Finding
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.planning.driver.preflight import Finding
 
 NEW, OLD = "550.163.01", "535.261.03"
 RUNNING = Kernel(release="6.12.107+deb13-amd64", running=True, default=True, headers=True)

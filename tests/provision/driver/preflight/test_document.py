@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provision.driver.preflight import CODES, Severity
+from provision.planning.driver.preflight import CODES, Severity
 
 PAGE = Path(__file__).parents[4] / "docs" / "drivers" / "preflight.md"
 

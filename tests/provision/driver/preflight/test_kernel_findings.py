@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver_change import DriverChange, PackageVersion
-from provision.fleet.driver_facts import (
+from provision.declaration.fleet.driver_facts import (
     DkmsBuild,
 )
+from provision.planning.driver_change import DriverChange, PackageVersion
 from tests.provision.driver.preflight.situations import (
     NEW,
     NEXT,
@@ -23,7 +23,7 @@ from tests.provision.driver.preflight.situations import (
 from tests.provision.samples import replace
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
 KERNELS = {
     "no headers for the running kernel": (

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver.preflight import findings
-from provision.driver_change import DriverChange, change_id
-from provision.fleet.driver_facts import (
+from provision.declaration.fleet.driver_facts import (
     DriverState,
     StagedChange,
     Unattended,
 )
-from provision.fleet.facts import AvailablePackage, InstalledPackage, LockHolder
+from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage, LockHolder
+from provision.planning.driver.preflight import findings
+from provision.planning.driver_change import DriverChange, change_id
 from tests.provision.driver.preflight.situations import (
     NEW,
     OLD,
@@ -28,7 +28,7 @@ from tests.provision.driver.preflight.situations import (
 from tests.provision.samples import edit_package_manager, make_module, replace
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
 SPACE = {
     "each on a file system of its own": (

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver_change import DriverChange, Signing
-from provision.fleet.driver_facts import (
+from provision.declaration.fleet.driver_facts import (
     SecureBoot,
 )
+from provision.planning.driver_change import DriverChange, Signing
 from tests.provision.driver.preflight.situations import (
     ENFORCED,
     NEW,
@@ -24,7 +24,7 @@ from tests.provision.driver.preflight.situations import (
 from tests.provision.samples import replace
 
 if TYPE_CHECKING:
-    from provision.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts import NodeFacts
 
 SIGNATURES = {
     "DKMS signs with a key that nobody enrolled": (

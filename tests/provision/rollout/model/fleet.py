@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.spec.model import Rollout
+from provision.declaration.spec.model import Rollout
 from tests.provision.rollout.model.invariants import History, hold
 from tests.provision.rollout.model.outside import Outside
 from tests.provision.rollout.model.policies import Declared

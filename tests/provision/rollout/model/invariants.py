@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Status
+from provision.declaration.spec.values.shares import count_of
 from provision.rollout.errors import LeaseLostError
 from provision.rollout.model import NodeView, Phase
-from provision.rollout.transitions import is_legal
-from provision.spec.values.shares import count_of
+from tests.provision.rollout.model.transitions import is_legal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.engine import Engine
     from provision.rollout.model import GpuPod, Origin, Record
+    from provision.rollout.simulate.cluster import SimulatedCluster
+    from provision.rollout.simulate.machine import Machine
+    from provision.rollout.simulate.world import World
     from provision.rollout.step import StepOutcome
-    from provision.simulate.cluster import SimulatedCluster
-    from provision.simulate.machine import Machine
-    from provision.simulate.world import World
 
 
 UNTOUCHED = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)

@@ -10,10 +10,10 @@ from provision.rollout import requests
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
 from provision.rollout.requests import Found
-from provision.simulate.clock import VirtualTime
-from provision.simulate.cluster import SimulatedCluster, SimulatedLease
-from provision.simulate.machine import Machine, Pod
-from provision.simulate.world import Budget, PlannedStep, World
+from provision.rollout.simulate.clock import VirtualTime
+from provision.rollout.simulate.cluster import SimulatedCluster, SimulatedLease
+from provision.rollout.simulate.machine import Machine, Pod
+from provision.rollout.simulate.world import Budget, PlannedStep, World
 from tests.provision.rollout.model.policies import LABELS, NAMES, NEW, NOON, OLD, POLICIES, Declared
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import AtTimeout, Domains, Rollout, WaitFor, Wave, Window, Zones
+from provision.declaration.spec.model import AtTimeout, Domains, Rollout, WaitFor, Wave, Window, Zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable

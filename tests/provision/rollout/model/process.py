@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Failure, Status
-from provision.fleet.driver_facts import DriverRun, DriverState
-from provision.fleet.facts import FileState, NodeFacts
+from provision.declaration.fleet.driver_facts import DriverRun, DriverState
+from provision.declaration.fleet.facts import FileState, NodeFacts
+from provision.declaration.spec.model import Scheduler
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.policy import strictest
@@ -25,9 +26,8 @@ from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.gates import GateState
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.model import Phase
+from provision.rollout.simulate.executor import VirtualExecutor
 from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
-from provision.simulate.executor import VirtualExecutor
-from provision.spec.model import Scheduler
 from tests.provision.rollout.model.invariants import Invariants, hold, is_unfinished
 from tests.provision.rollout.model.policies import POLICIES
 from tests.provision.samples import make_facts, make_module, make_stack
@@ -35,15 +35,15 @@ from tests.provision.samples import make_facts, make_module, make_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from provision.declaration.spec.model import Rollout, StackSpec
     from provision.rollout.decision.policy import Policy
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Origin
+    from provision.rollout.simulate.cluster import SimulatedCluster
+    from provision.rollout.simulate.machine import Machine
+    from provision.rollout.simulate.world import World
     from provision.rollout.step import StepOutcome
-    from provision.simulate.cluster import SimulatedCluster
-    from provision.simulate.machine import Machine
-    from provision.simulate.world import World
-    from provision.spec.model import Rollout, StackSpec
     from tests.provision.rollout.model.fleet import Fleet
     from tests.provision.rollout.model.policies import Declared
 

@@ -15,9 +15,9 @@ from provision.rollout.decision.waves import Turn
 from provision.rollout.decision.zones import ZoneLimits
 from provision.rollout.engine import Engine
 from provision.rollout.model import Phase, Record
+from provision.rollout.simulate.cluster import SimulatedCluster
 from provision.rollout.states import entered, stepped
 from provision.rollout.verbs import plan as verb_plan
-from provision.simulate.cluster import SimulatedCluster
 from tests.provision.rollout.model.events import Event, drawn
 from tests.provision.rollout.model.policies import NEWER
 from tests.provision.rollout.model.shrink import violated

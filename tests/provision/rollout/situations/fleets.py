@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from provision.declaration.spec.model import Rollout
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.engine import Engine
 from provision.rollout.interface.progress import PhaseEntered
+from provision.rollout.simulate.chance import Chance
+from provision.rollout.simulate.cluster import SimulatedCluster, SimulatedLease
+from provision.rollout.simulate.executor import VirtualExecutor
+from provision.rollout.simulate.play import build, prepare
+from provision.rollout.simulate.scenario import NodeModel, PodModel, Scenario
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant
-from provision.simulate.chance import Chance
-from provision.simulate.cluster import SimulatedCluster, SimulatedLease
-from provision.simulate.executor import VirtualExecutor
-from provision.simulate.play import build, prepare
-from provision.simulate.scenario import NodeModel, PodModel, Scenario
-from provision.spec.model import Rollout
 from tests.provision.rollout.model.process import KilledError
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from provision.rollout.interface.progress import RolloutProgress
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Phase
+    from provision.rollout.simulate.machine import Machine
+    from provision.rollout.simulate.world import World
     from provision.rollout.status.model import FleetStatus
-    from provision.simulate.machine import Machine
-    from provision.simulate.world import World
 
 OLD, NEW = "535.261.03", "550.163.01"
 START = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)  # a Monday

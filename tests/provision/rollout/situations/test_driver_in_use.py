@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.rollout.model import Phase
-from provision.simulate.machine import Pod
+from provision.rollout.simulate.machine import Pod
 from tests.provision.rollout.fakes import FakeCluster, FakeNode, pod
 from tests.provision.rollout.model.process import KilledError
 from tests.provision.rollout.process import Rollout, statuses
 from tests.provision.rollout.situations.fleets import NEW, OLD, Fleet, fleet
 
 if TYPE_CHECKING:
-    from provision.simulate.machine import Machine
+    from provision.rollout.simulate.machine import Machine
 
 
 def test_no_driver_is_exchanged_while_a_process_has_a_gpu_open() -> None:

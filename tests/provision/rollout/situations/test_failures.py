@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+from provision.declaration.spec.model import Wave
 from provision.rollout.model import Phase
 from provision.rollout.status import situations
-from provision.spec.model import Wave
 from tests.provision.rollout.situations.fleets import NEW, OLD, fleet
 
 HANGS = "allocation: gpu 3 hangs"

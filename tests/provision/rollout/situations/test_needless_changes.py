@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provision.apply.model import Assessment
-from provision.node_plan import Disruption, NodePlan
+from provision.planning.node_plan import Disruption, NodePlan
 from provision.rollout.decision.prepare import prepare
 from tests.provision.apply.fakes import item
 from tests.provision.rollout.fakes import view

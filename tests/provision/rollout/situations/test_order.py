@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from provision.declaration.spec.model import Blackout, Wave, Window
 from provision.rollout.model import Phase
-from provision.spec.model import Blackout, Wave, Window
 from tests.provision.rollout.situations.fleets import NEW, OLD, Fleet, fleet
 
 if TYPE_CHECKING:
-    from provision.simulate.machine import Machine
-    from provision.simulate.scenario import Scenario
+    from provision.rollout.simulate.machine import Machine
+    from provision.rollout.simulate.scenario import Scenario
 
 
 def begun(stage: Fleet) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from provision.rollout.errors import HeldError
 from provision.rollout.model import Phase
-from provision.simulate.cluster import DURATION_S
+from provision.rollout.simulate.cluster import DURATION_S
 from tests.provision.rollout.model.process import KilledError
 from tests.provision.rollout.situations.fleets import NEW, Fleet, fleet
 

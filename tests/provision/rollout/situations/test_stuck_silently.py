@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.spec.model import Blackout, Wave, Window
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
 from provision.rollout.status import situations
-from provision.spec.model import Blackout, Wave, Window
 from tests.provision.rollout.situations.fleets import NEW, OLD, Fleet, fleet
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import pytest
 from lab import promtool
 from provision.cluster.kubernetes.nodes.maintenances import NOT_REQUESTED
 from provision.cluster.kubernetes.nodes.others import MARKS, why_held
+from provision.declaration.spec.model import Blackout, Rollout, Window
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.interface.gates import GateState
 from provision.rollout.interface.pause import Pause
@@ -20,7 +21,6 @@ from provision.rollout.model import Phase
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import CLASSES, OTHER, reason_class, render_metrics
-from provision.spec.model import Blackout, Rollout, Window
 from tests.provision.cluster.test_others import ALL, marked
 from tests.provision.rollout.fakes import record, state, view
 from tests.provision.rollout.status.test_derive import ADA, NOW, status

@@ -7,13 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from provision.rollout.model import NodeView, Phase, Record
-from provision.rollout.status.derive import fleet_status
-from provision.rollout.status.model import NodeStatus, Seen, Tenant
-from provision.rollout.status.reported import Daemon, Drift, Reported, User
-from provision.rollout.status.situations import DONE, IDLE, NO_REPORT, NOT_READY, SHORT_OF_GPUS, SILENT
-from provision.rollout.status.words import HEADS, Last, cells_of, facts_of, rows_of
-from provision.spec.model import (
+from provision.declaration.spec.model import (
     DaemonAs,
     MemoryUnits,
     NamePattern,
@@ -23,6 +17,12 @@ from provision.spec.model import (
     Sharing,
     SharingStrategy,
 )
+from provision.rollout.model import NodeView, Phase, Record
+from provision.rollout.status.derive import fleet_status
+from provision.rollout.status.model import NodeStatus, Seen, Tenant
+from provision.rollout.status.reported import Daemon, Drift, Reported, User
+from provision.rollout.status.situations import DONE, IDLE, NO_REPORT, NOT_READY, SHORT_OF_GPUS, SILENT
+from provision.rollout.status.words import HEADS, Last, cells_of, facts_of, rows_of
 from tests.provision.rollout.fakes import MINUTE, record, view
 from tests.provision.rollout.status.test_derive import ADA, NOW
 

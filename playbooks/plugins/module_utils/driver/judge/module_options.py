@@ -2,8 +2,8 @@
 
 The kernel gives a module its parameters when it loads it (modprobe.d(5)), and most of NVIDIA's cannot be changed, or
 read, in ``/sys/module`` afterwards. The file that they were loaded from is what tells: a run unloads the module before
-it writes that file. By the same rule the planner (``provision.planner.drivers.kernel_module``) says that a change
-reloads it.
+it writes that file. By the same rule the planner (``provision.planning.planner.drivers.kernel_module``) says that a
+change reloads it.
 """
 
 from __future__ import annotations

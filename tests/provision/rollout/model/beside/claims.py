@@ -12,12 +12,12 @@ from provision.controller.decision.attempts import Attempts
 from provision.controller.decision.choice import choose
 from provision.controller.decision.standings import stands
 from provision.controller.nodes import see
+from provision.controller.stacks.derive import NodeIs
 from provision.rollout.model import Phase
+from provision.rollout.simulate.cluster import DURATION_S
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant
-from provision.simulate.cluster import DURATION_S
-from provision.stacks.derive import NodeIs
 from tests.provision.rollout.model.beside.objects import node_of
 from tests.provision.rollout.model.invariants import hold
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.controller.decision.choice import Order
+    from provision.controller.stacks.derive import Stands
     from provision.rollout.interface.standing import Standing
+    from provision.rollout.simulate.cluster import SimulatedLease
     from provision.rollout.status.model import NodeStatus
-    from provision.simulate.cluster import SimulatedLease
-    from provision.stacks.derive import Stands
     from tests.provision.rollout.model.beside.fleet import Beside
     from tests.provision.rollout.model.beside.objects import NodeMachine
 

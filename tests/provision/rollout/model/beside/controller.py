@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.cluster import Held
     from provision.controller.decision.choice import Order
     from provision.controller.marker import Mark
+    from provision.controller.stacks.derive import Stands
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.standing import Standing
-    from provision.stacks.derive import Stands
     from tests.provision.rollout.model.beside.fleet import Beside
 
 LOOK_S: Final = 10.0  # between two looks without news

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from provision.controller.stacks.derive import NodeIs
+from provision.declaration.spec.model import Rollout
 from provision.rollout import requests
 from provision.rollout.errors import HeldError, UnreachableError
-from provision.simulate.clock import VirtualTime
-from provision.simulate.cluster import SimulatedLease
-from provision.spec.model import Rollout
-from provision.stacks.derive import NodeIs
+from provision.rollout.simulate.clock import VirtualTime
+from provision.rollout.simulate.cluster import SimulatedLease
 from tests.provision.rollout.model.beside.claims import Witness
 from tests.provision.rollout.model.beside.controller import VirtualController
 from tests.provision.rollout.model.beside.objects import NodeCluster, NodeMachine, NodeWorld, write_record
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Phase
     from provision.rollout.requests import Change
-    from provision.simulate.cluster import SimulatedCluster
-    from provision.simulate.machine import Machine
-    from provision.simulate.world import Budget, World
+    from provision.rollout.simulate.cluster import SimulatedCluster
+    from provision.rollout.simulate.machine import Machine
+    from provision.rollout.simulate.world import Budget, World
 
 CONTROLLER: Final = "controller"
 LEASE_S: Final = 10.0  # between two tries to get the lease

@@ -28,9 +28,9 @@ from provision.cluster.record import decode_record, encode_record
 from provision.controller.nodes import DRIFT
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
-from provision.simulate.cluster import SimulatedCluster
-from provision.simulate.machine import Machine
-from provision.simulate.world import World
+from provision.rollout.simulate.cluster import SimulatedCluster
+from provision.rollout.simulate.machine import Machine
+from provision.rollout.simulate.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.exchange import Request
     from provision.rollout.model import Record
+    from provision.rollout.simulate.machine import Change
+    from provision.rollout.simulate.world import _Run
     from provision.rollout.step import StepOutcome
-    from provision.simulate.machine import Change
-    from provision.simulate.world import _Run
 
 POOL: Final = {"pool": "gpus"}
 TOLD_S: Final = 4.0  # after the GPUs are offered again, until the node's daemon has written which driver it has

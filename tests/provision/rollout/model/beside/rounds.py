@@ -18,7 +18,7 @@ from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult,
 from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import Outcome, needs_rollout
 from provision.controller.rounds.lane import Lane, _Running
-from provision.node_plan import Disruption, NodePlan
+from provision.planning.node_plan import Disruption, NodePlan
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.outcome import RolloutResult, results_of
 from provision.rollout.decision.prepare import Prepared, only_in_flight, prepare
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Origin, Record
-    from provision.simulate.machine import Machine
+    from provision.rollout.simulate.machine import Machine
     from tests.provision.rollout.model.beside.controller import VirtualController
     from tests.provision.rollout.model.beside.objects import NodeWorld
     from tests.provision.rollout.model.beside.stacks import Shelf

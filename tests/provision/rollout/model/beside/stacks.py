@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from provision.controller.decision.fingerprint import of_stack
 from provision.controller.rounds.keeper import is_needed
+from provision.controller.stacks.follower import Followed
+from provision.controller.stacks.status import StackStatus
+from provision.controller.stacks.writer import FINALIZER
 from provision.rollout.errors import ClusterError
-from provision.stacks.follower import Followed
-from provision.stacks.status import StackStatus
-from provision.stacks.writer import FINALIZER
 from tests.provision.controller.fleet import PAYLOAD
 from tests.provision.rollout.model.beside.objects import POOL
 from tests.provision.rollout.model.process import declared_stack
@@ -18,8 +18,8 @@ from tests.provision.stacks.samples import stack as make_stack
 
 if TYPE_CHECKING:
     from provision.controller.decision.choice import Order
-    from provision.simulate.clock import VirtualTime
-    from provision.stacks.model import Stack
+    from provision.controller.stacks.model import Stack
+    from provision.rollout.simulate.clock import VirtualTime
     from tests.provision.rollout.model.policies import Declared
 
 NAME: Final = "pool"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.controller.stacks.derive import NodeIs
 from provision.rollout.model import Phase
 from provision.rollout.status import situations
-from provision.stacks.derive import NodeIs
 from tests.provision.rollout.model.beside.events import FIRST, INJECTED, KINDS, drawn, play, violated
 from tests.provision.rollout.model.beside.fleet import CONTROLLER, Beside
 from tests.provision.rollout.model.events import happen

@@ -1,0 +1,39 @@
+"""Runs a playbook: a typed request in, typed events out.
+
+The only importer of ``ansible_runner``. What a playbook means, which node comes when, and what an event
+says about a node's state is decided by the caller; nothing here knows about plans, facts or drivers.
+"""
+
+from provision.apply.runner.ailments import UNREAD
+from provision.apply.runner.ansible import AnsibleRunner
+from provision.apply.runner.collection import find_collection
+from provision.apply.runner.early import EarlyAnsible
+from provision.apply.runner.model import (
+    CutOff,
+    Event,
+    NodeStats,
+    Outcome,
+    RunFinished,
+    RunRequest,
+    RunStatus,
+    TaskDone,
+    TaskStarted,
+)
+from provision.apply.runner.processes import end_processes
+
+__all__ = [
+    "UNREAD",
+    "AnsibleRunner",
+    "CutOff",
+    "EarlyAnsible",
+    "Event",
+    "NodeStats",
+    "Outcome",
+    "RunFinished",
+    "RunRequest",
+    "RunStatus",
+    "TaskDone",
+    "TaskStarted",
+    "end_processes",
+    "find_collection",
+]

@@ -1,0 +1,1 @@
+"""What a person declares, and the machines that it is for."""

@@ -1,0 +1,85 @@
+"""Checks rules across keys: what each key allows alone, but not together, and what is doubtful.
+
+Judges an effective declaration: the file alone, or what the levels of the inventory add up to for one node. Pure; the
+caller knows where each key was written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from provision.declaration.spec.known_part import as_far_as_known
+from provision.declaration.spec.model import Engine, Entitlement, StackSpec
+from provision.declaration.spec.rules.driver import judge_driver
+from provision.declaration.spec.rules.gpu_settings import judge_gpu_settings
+from provision.declaration.spec.rules.kueue import judge_kueue
+from provision.declaration.spec.rules.mig import judge_mig
+from provision.declaration.spec.rules.node import judge_node
+from provision.declaration.spec.rules.offers import judge_offers
+from provision.declaration.spec.rules.plugin import judge_plugin
+from provision.declaration.spec.rules.remark import Remark, error, warning
+from provision.declaration.spec.rules.rollout import judge_rollout
+from provision.declaration.spec.rules.scheduler import judge_scheduler
+from provision.declaration.spec.rules.tenancy import judge_tenancy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from provision.declaration.spec.text.findings import KeyPath
+
+
+def judge(spec: StackSpec) -> list[Remark]:
+    """Return every rule that the declaration does not keep, errors and warnings.
+
+    Of a spec that is known in part, those that can be judged by that.
+    """
+    return [remark for rule in _RULES for remark in as_far_as_known(partial(rule, spec))]
+
+
+def judge_with_offers(spec: StackSpec) -> list[Remark]:
+    """Return what `judge` does of a spec to which no inventory adds, and the amounts that its nodes do not offer."""
+    return [*judge(spec), *as_far_as_known(lambda: judge_offers(spec.tenancy, [spec]))]
+
+
+def _handlers(spec: StackSpec) -> Iterator[Remark]:
+    if spec.runtime.handler in spec.runtime.handler_aliases:
+        index = spec.runtime.handler_aliases.index(spec.runtime.handler)
+        message = f"'{spec.runtime.handler}' is the handler itself"
+        yield error(("runtime", "handlerAliases", index), message, "list other names only")
+
+
+def _runtime(spec: StackSpec) -> Iterator[Remark]:
+    """With `kubelet`, the device plugin decides who has a GPU; with `env`, the container's own environment does."""
+    path: KeyPath = ("runtime", "entitlement")
+    if not spec.runtime.enabled:
+        if spec.plugin.enabled:
+            hint = "enable the runtime, or declare plugin.enabled: false"
+            yield warning(
+                ("runtime", "enabled"), "pods are given GPUs by the plugin, and no driver libraries by the hook", hint
+            )
+        return
+    by_kubelet = spec.runtime.entitlement is Entitlement.KUBELET
+    if by_kubelet and spec.runtime.engine is Engine.PODMAN:
+        yield error(path, "podman does not work with a kubelet", "write entitlement: env")
+    elif by_kubelet and not spec.plugin.enabled:
+        hint = "enable the plugin, or make sure that another device plugin allocates GPUs"
+        yield warning(path, "grapnel allocates no GPUs while the plugin is disabled", hint)
+    elif not by_kubelet and spec.plugin.enabled:
+        hint = "write entitlement: kubelet where a kubelet runs, or plugin.enabled: false where none does"
+        yield warning(path, "any image can take GPUs that the plugin gave to others", hint)
+
+
+_RULES: Final[tuple[Callable[[StackSpec], Iterator[Remark]], ...]] = (
+    lambda spec: judge_driver(spec.driver),
+    _handlers,
+    _runtime,
+    lambda spec: judge_plugin(spec.plugin),
+    judge_mig,
+    judge_node,
+    judge_gpu_settings,
+    lambda spec: judge_rollout(spec.rollout),
+    judge_scheduler,
+    judge_tenancy,
+    lambda spec: judge_kueue(spec.tenancy),
+)

@@ -1,0 +1,177 @@
+"""Checks rules across the keys of the section `plugin`: a device is offered in one way, and a name means one thing."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from provision.declaration.spec.model import DaemonAs, LabelTarget, MemoryOveruse, MigStrategy
+from provision.declaration.spec.rules.remark import error, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.declaration.spec.model import Plugin, SharingStrategy
+    from provision.declaration.spec.rules.remark import Remark
+    from provision.declaration.spec.text.findings import KeyPath
+
+SECTION: Final[KeyPath] = ("plugin",)
+_DOMAIN: Final = "nvidia.com"
+_MIG: Final = f"{_DOMAIN}/mig-"
+_SHOWN: Final = 8
+MOST_UNITS: Final = 68_941  # of one GPU, in a list of 4 MiB: the shortest way in which they can be written down
+
+
+class Division(NamedTuple):
+    """Devices of a resource that are divided: where that is declared, how, and as what they are offered.
+
+    ``said`` is how, in words: `timeSlicing`, or `timeSlicing of configs.NAME`.
+    """
+
+    path: KeyPath
+    way: str
+    resource: str
+    devices: frozenset[str]  # empty: all
+    shown_as: str
+    said: str
+
+
+def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
+    """Yield every rule that the section does not keep, errors and warnings."""
+    return chain(_offers(plugin, SECTION), _configs(plugin), _daemon(plugin))
+
+
+def _daemon(plugin: Plugin) -> Iterator[Remark]:
+    yield from _in_a_pod(plugin) if plugin.daemon is DaemonAs.DAEMON_SET else _api(plugin)
+
+
+def _offers(plugin: Plugin, path: KeyPath) -> Iterator[Remark]:
+    """Yield what is wrong with what is offered; ``path`` is where its keys are, those of memory units apart."""
+    rules = tuple(division_rules(plugin, path))
+    yield from _reserved(plugin, rules, path)
+    yield from _contradictions(rules)
+    yield from _mig(plugin, rules, path)
+    yield from _unnamed(plugin, path)
+    yield from _units(plugin)
+
+
+def _configs(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what is wrong with what a label may choose: each configuration as if its keys were those of the section."""
+    known = set(_offers(plugin, SECTION))
+    for name, config in plugin.configs.items():
+        chosen = msgspec.structs.replace(plugin, **msgspec.structs.asdict(config))
+        yield from (remark for remark in _offers(chosen, (*SECTION, "configs", name)) if remark not in known)
+    if plugin.default_config is not None and plugin.default_config not in plugin.configs:
+        there = ", ".join(sorted(plugin.configs)[:_SHOWN]) or "none is declared"
+        message = f"there is no configuration '{plugin.default_config}'"
+        yield error((*SECTION, "defaultConfig"), message, f"plugin.configs has: {there}")
+    if plugin.configs and plugin.kubernetes_api is None and plugin.default_config is None:
+        hint = "write kubernetesApi, such as /etc/kubernetes/kubelet.conf, or defaultConfig"
+        yield warning((*SECTION, "configs"), "have no effect: without the Kubernetes API, no label is heard of", hint)
+
+
+def full_name(name: str) -> str:
+    return name if "/" in name else f"{_DOMAIN}/{name}"
+
+
+def division_rules(plugin: Plugin, where: KeyPath = SECTION) -> Iterator[Division]:
+    ways = (("timeSlicing", plugin.sharing.time_slicing), ("mps", plugin.sharing.mps))
+    for way, strategy in ways:
+        if strategy is not None:
+            yield from _of_strategy(way, strategy, where)
+    for index, units in enumerate(plugin.memory_units):
+        path: KeyPath = (*SECTION, "memoryUnits", index)
+        yield Division(path, "memoryUnits", units.of, frozenset(units.devices), units.resource, "memoryUnits")
+
+
+def _of_strategy(way: str, strategy: SharingStrategy, where: KeyPath) -> Iterator[Division]:
+    said = way if where == SECTION else f"{way} of {'.'.join(map(str, where[1:]))}"
+    for index, share in enumerate(strategy.resources):
+        path: KeyPath = (*where, "sharing", way, "resources", index)
+        name = full_name(share.name)
+        shown = full_name(share.rename) if share.rename else f"{name}.shared" if strategy.rename_by_default else name
+        yield Division(path, way, name, frozenset(share.devices), shown, said)
+
+
+def _reserved(plugin: Plugin, rules: tuple[Division, ...], where: KeyPath) -> Iterator[Remark]:
+    """Kubernetes keeps its own domain for native resources and refuses extended ones in it."""
+    hint = "use a domain of your own, or nvidia.com"
+    names: list[tuple[KeyPath, str]] = [((*SECTION, "resource"), plugin.resource)]
+    names += [(rule.path, name) for rule in rules for name in dict.fromkeys((rule.resource, rule.shown_as))]
+    for kind, patterns in (("gpus", plugin.resources.gpus), ("mig", plugin.resources.mig)):
+        names += [((*where, "resources", kind, index), full_name(each.name)) for index, each in enumerate(patterns)]
+    for path, name in names:
+        domain = name.partition("/")[0]
+        if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
+            yield error(path, "kubernetes.io is reserved for Kubernetes itself", hint)
+
+
+def _contradictions(rules: tuple[Division, ...]) -> Iterator[Remark]:
+    for one, other in combinations(rules, 2):
+        may_overlap = not one.devices or not other.devices or bool(one.devices & other.devices)
+        if one.resource == other.resource and may_overlap:
+            message = f"{other.resource} is divided by {one.said}, too"
+            yield error(other.path, message, "name other devices in each, or leave one out")
+        elif one.shown_as == other.shown_as and one.way != other.way:
+            message = f"{other.shown_as} would also be what {one.said} offers"
+            yield error(other.path, message, "give one of them another name")
+
+
+def _mig(plugin: Plugin, rules: tuple[Division, ...], where: KeyPath) -> Iterator[Remark]:
+    of_mig = {full_name(each.name) for each in plugin.resources.mig}
+    for rule in rules:
+        is_mig = rule.resource.startswith(_MIG) or rule.resource in of_mig
+        if is_mig and rule.way == "mps":
+            yield error(rule.path, "MIG devices are not shared through MPS", "use timeSlicing")
+        elif is_mig and plugin.mig_strategy is not MigStrategy.MIXED:
+            yield warning(rule.path, f"{rule.resource} is not offered", "write migStrategy: mixed")
+    if plugin.resources.mig and plugin.mig_strategy is not MigStrategy.MIXED:
+        yield warning((*where, "resources", "mig"), "has no effect", "write migStrategy: mixed")
+
+
+def _units(plugin: Plugin) -> Iterator[Remark]:
+    for index, units in enumerate(plugin.memory_units):
+        if units.memory_mib is None:
+            continue
+        path = (*SECTION, "memoryUnits", index)
+        count = units.memory_mib // units.unit_mib
+        if count < 1:
+            message = f"{units.memory_mib} MiB are less than a unit of {units.unit_mib} MiB"
+            yield error((*path, "memoryMiB"), message, "leave it out where the driver says how much memory a GPU has")
+        elif count > MOST_UNITS:
+            message = f"{count} units of a GPU are a list of more than 4 MiB, and a kubelet takes no more"
+            yield error((*path, "memoryMiB"), message, "declare a larger unitMiB, such as 1024")
+
+
+def _unnamed(plugin: Plugin, where: KeyPath) -> Iterator[Remark]:
+    if plugin.resources.gpus and plugin.resource != f"{_DOMAIN}/gpu":
+        message = "has no effect beside resources.gpus, which names every resource"
+        yield warning(
+            (*where, "resource") if where == SECTION else (*where, "resources"), message, "leave one of them out"
+        )
+
+
+def _api(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what cannot be had without the Kubernetes API."""
+    if plugin.kubernetes_api is not None:
+        return
+    hint = "write kubernetesApi, such as /etc/kubernetes/kubelet.conf"
+    if plugin.labels in {LabelTarget.NODE, LabelTarget.NODE_FEATURE}:
+        yield error((*SECTION, "labels"), f"{plugin.labels.value} needs the Kubernetes API", hint)
+    if plugin.memory_overuse is MemoryOveruse.EVICT:
+        yield error((*SECTION, "memoryOveruse"), "evict needs the Kubernetes API", hint)
+
+
+def _in_a_pod(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what the daemon cannot do as a pod: it reaches neither the host's systemd nor its credentials."""
+    if plugin.sharing.mps is not None:
+        hint = "write daemon: unit, or share by timeSlicing"
+        yield error((*SECTION, "sharing", "mps"), "a pod cannot start MPS's control daemons on its host", hint)
+    if plugin.memory_overuse is MemoryOveruse.EVICT:
+        message = "evict needs the kubelet's credentials, which a pod does not have"
+        yield error((*SECTION, "memoryOveruse"), message, "write daemon: unit, or report")
+    if plugin.kubernetes_api is not None:
+        message = "has no effect with daemon: daemonset, which has a service account instead"
+        yield warning((*SECTION, "kubernetesApi"), message, "leave it out")

@@ -1,9 +1,0 @@
-"""Asks the gates of a rollout, beside it: queries to a monitoring system.
-
-What is declared is `provision.spec.model.rollout_gates`; what the rollout wants to know is
-`provision.rollout.interface.gates`.
-"""
-
-from provision.gates.keeper import GateKeeper, ask_once
-
-__all__ = ["GateKeeper", "ask_once"]

@@ -1,0 +1,237 @@
+"""Plans the kernel's part: settings of the running kernel, and what it is started with, which takes a reboot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.planning.node_plan import Action, Disruption, FileContent, Item, Problem, Role, TuningVariables
+from provision.planning.planner.drivers.holders import describe_holders
+from provision.planning.planner.part import Declared, Part, plan_files
+from provision.planning.render.tuning import (
+    GRUB_PATH,
+    HUGEPAGES,
+    NUMA_BALANCING,
+    SYSCTL_PATH,
+    TUNING_RECORD_PATH,
+    TuningRecord,
+    boot_arguments,
+    parse_tuning_record,
+    render_grub,
+    render_sysctl,
+    render_tuning_record,
+    running_values,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.kernel_facts import KernelState
+    from provision.declaration.spec.model import StackSpec
+
+_GIGANTIC: Final = "hugepagesz=1G"
+_OF_VALUES: Final = {NUMA_BALANCING: "numaBalancing", HUGEPAGES: "hugepages 2Mi"}
+
+
+def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
+    """Return what gives the kernel its settings; those that are declared no more are given back.
+
+    Beside a problem are the changes that would be made without it, as far as they are known.
+    """
+    values, arguments = running_values(stack.node.kernel), boot_arguments(stack.node.kernel)
+    is_recorded = facts.file(TUNING_RECORD_PATH) is not None
+    if not values and not arguments and not is_recorded:
+        return Part()
+    record = parse_tuning_record(facts.content(TUNING_RECORD_PATH))
+    kernel = facts.kernel
+    if kernel is None:
+        sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
+        return Part(plan_files(facts, Role.TUNING, sysctl), (_unreadable(facts),))
+    unreadable = (_unreadable(facts),) if record is None and is_recorded else ()
+    before = record or TuningRecord()
+    problems = (*unreadable, *_problems(facts, kernel, values, (*arguments, *before.boot_arguments)))
+    if problems:
+        is_known = values or arguments or not unreadable  # else: what would be given back
+        return Part(_possible(facts, kernel, before, values, arguments) if is_known else (), problems)
+    return _part(facts, kernel, before, values, arguments)
+
+
+def _possible(
+    facts: NodeFacts,
+    kernel: KernelState,
+    before: TuningRecord,
+    values: Mapping[str, str],
+    arguments: tuple[str, ...],
+) -> tuple[Item, ...]:
+    """Return the changes beside a problem: those to settings that the kernel has, and that it can be told."""
+    present, is_declared = _present(kernel), bool(values or arguments)
+    values = {name: value for name, value in values.items() if name in present}
+    if _GIGANTIC in arguments and "1Gi" not in kernel.hugepages:
+        place = arguments.index(_GIGANTIC)  # its number of pages comes behind it
+        arguments = (*arguments[:place], *arguments[place + 2 :])
+    if not kernel.boot_loader:
+        arguments, before = (), msgspec.structs.replace(before, boot_arguments=())
+    if is_declared and not (values or arguments):
+        return ()
+    return _part(facts, kernel, before, values, arguments).items
+
+
+def _part(
+    facts: NodeFacts,
+    kernel: KernelState,
+    before: TuningRecord,
+    values: Mapping[str, str],
+    arguments: tuple[str, ...],
+) -> Part[TuningVariables]:
+    present = _present(kernel)
+    files = _files(kernel, before, values, arguments)
+    writes = plan_files(facts, Role.TUNING, files)
+    absent = tuple(_removal(path) for path in _absent(kernel, values, arguments) if facts.file(path) is not None)
+    given_back = {
+        name: value
+        for name, value in before.former.items()
+        if name not in values and present.get(name) == before.values.get(name)
+    }
+    wanted = {name: value for name, value in (*values.items(), *given_back.items()) if present.get(name) != value}
+    tells = before.boot_arguments != arguments or any(item.target == GRUB_PATH for item in (*writes, *absent))
+    reboots = not _is_started_so(kernel, arguments, before.boot_arguments)
+    forgets = not values and not arguments
+    items = (
+        *writes,
+        *absent,
+        *(_setting(facts, name, present.get(name), value) for name, value in wanted.items()),
+        *((_reboot(facts, arguments),) if reboots else ()),
+        *((_removal(TUNING_RECORD_PATH),) if forgets else ()),
+    )
+    if not items:
+        return Part(declared=Declared(files=files))
+    written = {item.target for item in writes}
+    variables = TuningVariables(
+        tuning_files=tuple(file for file in files if file.path in written),
+        tuning_absent=tuple(item.target for item in absent),
+        tuning_values=wanted,
+        tuning_boot_loader=kernel.boot_loader if tells or reboots else "",
+        tuning_boot_arguments=arguments,
+        tuning_boot_former=before.boot_arguments,
+        tuning_boot_id=facts.node.boot_id if reboots else "",
+        tuning_forget=forgets,
+    )
+    return Part(items, (), variables, declared=Declared(files=files))
+
+
+def changes_hugepages(part: Part[TuningVariables]) -> bool:
+    """Tell whether the number of huge pages changes, which the kubelet only sees when it starts."""
+    return any(item.action is Action.SET and item.target == HUGEPAGES for item in part.items)
+
+
+def _present(kernel: KernelState) -> dict[str, str]:
+    balancing, pages = kernel.numa_balancing, kernel.hugepages.get("2Mi")
+    return {
+        **({} if balancing is None else {NUMA_BALANCING: str(balancing)}),
+        **({} if pages is None else {HUGEPAGES: str(pages)}),
+    }
+
+
+def _files(
+    kernel: KernelState,
+    before: TuningRecord,
+    values: Mapping[str, str],
+    arguments: tuple[str, ...],
+) -> tuple[FileContent, ...]:
+    """Return the files as they are to be; what is remembered comes first."""
+    if not values and not arguments:
+        return ()
+    present = _present(kernel)
+    former = {name: before.former.get(name, present[name]) for name in values}
+    known = TuningRecord(values=dict(values), former=former, boot_arguments=arguments)
+    record = FileContent(TUNING_RECORD_PATH, render_tuning_record(known))
+    sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
+    grub = (FileContent(GRUB_PATH, render_grub(arguments)),) if arguments and kernel.boot_loader == "grub" else ()
+    return (record, *sysctl, *grub)
+
+
+def _absent(kernel: KernelState, values: Mapping[str, str], arguments: Sequence[str]) -> Iterator[str]:
+    if not values:
+        yield SYSCTL_PATH
+    if not arguments or kernel.boot_loader != "grub":
+        yield GRUB_PATH
+
+
+def _is_started_so(kernel: KernelState, wanted: Sequence[str], former: Sequence[str]) -> bool:
+    """Tell whether the kernel was started with what is wanted, and without what was wanted before."""
+    has = kernel.arguments
+    return all(each in has for each in wanted) and not any(each in has for each in former if each not in wanted)
+
+
+def _setting(facts: NodeFacts, name: str, present: str | None, value: str) -> Item:
+    """Return the change of a running kernel's setting. Huge pages take memory that pods use."""
+    drains = name == HUGEPAGES
+    reason = f"{name} is {present}, and is to be {value} ({_OF_VALUES[name]})"
+    return Item(
+        role=Role.TUNING,
+        action=Action.SET,
+        target=name,
+        from_=present,
+        to=value,
+        reason=reason + (describe_holders(facts) if drains else ""),
+        disruption=Disruption.DRAIN if drains else Disruption.NONE,
+    )
+
+
+def _reboot(facts: NodeFacts, arguments: Sequence[str]) -> Item:
+    wanted = " ".join(arguments)
+    reason = f"the kernel is to be started with {wanted}" if wanted else "the kernel is to be started as before"
+    return Item(
+        role=Role.TUNING,
+        action=Action.REBOOT,
+        target="kernel",
+        to=wanted or None,
+        reason=reason + describe_holders(facts),
+        disruption=Disruption.REBOOT,
+    )
+
+
+def _removal(path: str) -> Item:
+    reason = f"{path} is not declared any more"
+    return Item(role=Role.TUNING, action=Action.REMOVE, target=path, reason=reason)
+
+
+def _problems(
+    facts: NodeFacts, kernel: KernelState, values: Mapping[str, str], arguments: Sequence[str]
+) -> Iterator[Problem]:
+    node, present = facts.node.hostname, _present(kernel)
+    for name in values:
+        if name not in present:
+            yield Problem(
+                code="kernel-setting",
+                message=f"the kernel of {node} has no {name} ({_OF_VALUES[name]})",
+                hint="leave the key out for this node",
+            )
+    if _GIGANTIC in arguments and "1Gi" not in kernel.hugepages:
+        yield Problem(
+            code="kernel-setting",
+            message=f"the kernel of {node} has no huge pages of 1 GiB",
+            hint="leave hugepages 1Gi out for this node",
+        )
+    if arguments and not kernel.boot_loader:
+        yield Problem(
+            code="boot-loader-unknown",
+            message=f"{node} has neither update-grub with /boot/grub/grub.cfg nor grubby to tell its kernel arguments",
+            hint=f"add `{' '.join(arguments)}` to its kernel's command line yourself, and leave the keys out",
+        )
+
+
+def _unreadable(facts: NodeFacts) -> Problem:
+    if facts.kernel is None:
+        return Problem(
+            code="kernel-setting",
+            message=f"{facts.node.hostname} has not told its kernel's settings",
+            hint="the collection and the controller may be of different versions: update both",
+        )
+    return Problem(
+        code="tuning-record",
+        message=f"{TUNING_RECORD_PATH} on {facts.node.hostname}, which says what grapnel has set, cannot be read",
+        hint=f"remove it together with {SYSCTL_PATH} and {GRUB_PATH}, and apply again",
+    )

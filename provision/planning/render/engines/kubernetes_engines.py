@@ -1,0 +1,194 @@
+"""Renders our handler for the containerd that a Kubernetes distribution brings: k3s, RKE2, k0s, microk8s.
+
+Each writes containerd's file again when its service starts, so nothing of it can be edited. Two ways lead into it:
+
+- a folder of drop-ins that the written file imports (k3s and RKE2 since March 2026, k3s-io/k3s#13680; k0s since 1.27);
+- the template that it is written from (k3s and RKE2 before that; microk8s), at whose end our tables stand in a block of
+  their own. What stands above them, ours or somebody else's, stays as it is.
+
+Tables of a drop-in are merged there (containerd 2; k0s before 1.36 does it by itself), so nothing but the handler is
+written, and a later release of the distribution finds nothing outdated.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from provision.planning.render.engines.containerd import PLUGINS, merged
+from provision.planning.render.engines.containerd_handler import (
+    BASE_SPEC_PATH,
+    BUILT_IN_DEFAULT,
+    render_handler,
+    require_types,
+)
+from provision.planning.render.engines.engine_file import DISTINCT_FILES, Table, parse_toml, require_default, shown
+from provision.planning.render.engines.mark import without_block
+from provision.planning.render.engines.runtimes import is_injector
+from provision.planning.render.engines.template_lines import find_handler, find_inline_table
+from provision.planning.render.engines.toml_text import render_toml
+from provision.planning.render.errors import EngineConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+BASE_TEMPLATE = '{{ template "base" . }}\n'
+_MADE = "nvidia"
+_FOUND_RUNTIMES = ('"base"', ".ExtraRuntimes")
+_VERSION_3 = re.compile(r"^[ \t]*version[ \t]*=[ \t]*3\b", re.MULTILINE)
+_VARIABLES = {"${RUNTIME}": "runc", "${RUNTIME_TYPE}": "io.containerd.runc.v2"}  # microk8s, where cgroup v2 is
+
+
+@dataclass(frozen=True)
+class Written:
+    """What containerd reads today: the file that the distribution has written, and what is imported beside ours."""
+
+    path: str
+    text: str = field(repr=False)
+    others: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@lru_cache(maxsize=DISTINCT_FILES)
+def imports_of(path: str, text: str) -> tuple[str, ...]:
+    """Return what a configuration imports; raises `EngineConfigError`."""
+    return parse_toml(path, text, show=_show(path)).texts("imports")
+
+
+@lru_cache(maxsize=DISTINCT_FILES)
+def version_of(path: str, text: str) -> int:
+    """Return the version of a configuration; raises `EngineConfigError` for one that cannot be added to."""
+    version = parse_toml(path, text, show=_show(path)).number("version", 1)
+    if version not in PLUGINS:
+        raise EngineConfigError(
+            f"{shown(path)} has version {shown(str(version))}, to which no handler can be added",
+            hint="update the distribution of Kubernetes, or its template of that file",
+        )
+    return version
+
+
+@lru_cache(maxsize=DISTINCT_FILES)
+def render_kubernetes_drop_in(written: Written, handlers: tuple[str, ...]) -> str:
+    """Return the drop-in's text, remembered for nodes with equal files.
+
+    Raises `EngineConfigError` when nothing should be touched.
+    """
+    version = version_of(written.path, written.text)
+    containerd = _containerd(written, version)
+    for handler in handlers:
+        _require_free(written, containerd, handler)
+    runtimes = {name: entry for name, entry in containerd.table("runtimes").values.items() if not _is_ours(entry)}
+    require_default(
+        "default_runtime_name",
+        containerd.text("default_runtime_name"),
+        {BUILT_IN_DEFAULT, *runtimes, *handlers},
+        [(written.path, written.text), *written.others],
+        handlers,
+    )
+    plain = Table(containerd.path, {**containerd.values, "runtimes": runtimes}, containerd.keys)
+    ours = {handler: render_handler(plain) for handler in handlers}
+    return render_toml({"version": version, "plugins": {PLUGINS[version]: {"containerd": {"runtimes": ours}}}})
+
+
+def render_template(template: str | None, written: Written, handlers: tuple[str, ...]) -> str:
+    """Return a template with our block at its end; without one, that of k3s's own followed by our block."""
+    above = BASE_TEMPLATE if template is None else without_block(template)
+    block = tomllib.loads(render_kubernetes_drop_in(written, handlers))
+    del block["version"]  # the template's own
+    return f"{above}{'' if above.endswith(chr(10)) else chr(10)}{render_toml(block)}"
+
+
+def require_free_template(engine: str, path: str, text: str, handlers: tuple[str, ...]) -> None:
+    """Refuse to add to a template that has a handler of ours already: containerd does not start with two of a name.
+
+    What was rendered from it may not have the handler yet. Raises `EngineConfigError`.
+    """
+    template = without_block(text)
+    if found := find_handler(template, handlers):
+        handler, line = found
+        raise EngineConfigError(
+            f"{engine} has a handler {handler!r} already, in {shown(path)}:{line}, and grapnel did not write it",
+            hint="take its lines out of that template, restart the service if it has started with them, then plan "
+            "again; or declare another runtime.handler: docs/engines.md has both ways",
+        )
+    if inline := find_inline_table(template):
+        raise EngineConfigError(
+            f"{engine} has its handlers in an inline table, in {shown(path)}:{inline}, to which none can be added",
+            hint='write it as tables, such as [plugins."…".containerd.runtimes.runc], then plan again',
+        )
+
+
+def require_none_made(engine: str, program: str, templates: Sequence[str], handlers: tuple[str, ...]) -> None:
+    """Refuse a handler that k3s and RKE2 add themselves at their next start, as they find ``program`` then.
+
+    Of templates only in those that have k3s's own text, or name what it has found. Raises `EngineConfigError`.
+    """
+    makes = not templates or any(word in text for text in templates for word in _FOUND_RUNTIMES)
+    if makes and _MADE in handlers:
+        raise EngineConfigError(
+            f"{engine} adds a handler {_MADE!r} of its own when it starts next: it finds {program}",
+            hint="uninstall NVIDIA's toolkit, then plan again; or declare another runtime.handler: docs/engines.md has "
+            "both ways",
+        )
+
+
+def takes_in_drop_ins(text: str | None, name: str) -> bool:
+    """Tell whether what k3s renders next imports drop-ins, as what it wrote last does: ``text`` is its template."""
+    return text is None or '"base"' in text or f"{name}.d" in text
+
+
+def says_version_3(template: str) -> bool:
+    """Tell whether a template has a text of its own of version 3, whatever its name says."""
+    return _VERSION_3.search(template) is not None
+
+
+def plain_variables(text: str) -> str:
+    """Return a template of microk8s with its variables replaced, as far as they decide about runtimes."""
+    for name, value in _VARIABLES.items():
+        text = text.replace(f'"{name}"', f'"{value}"')
+    return text
+
+
+def _containerd(written: Written, version: int) -> Table:
+    """Return the table ``containerd`` that is in force."""
+    plugin = PLUGINS[version]
+    found = [_plugin_of(path, text, plugin) for path, text in [(written.path, written.text), *written.others]]
+    return Table(written.path, merged(found), ("plugins", plugin)).table("containerd")
+
+
+def _plugin_of(path: str, text: str, plugin: str) -> Mapping[str, Any]:
+    table = parse_toml(path, text, show=_show(path)).table("plugins").table(plugin)
+    require_types(table.table("containerd"))
+    return table.values
+
+
+def _require_free(written: Written, containerd: Table, handler: str) -> None:
+    entry = containerd.table("runtimes").values.get(handler)
+    if entry is None or _is_ours(entry):
+        return
+    if is_injector(_texts(entry)):
+        raise EngineConfigError(
+            f"{shown(written.path)} has a handler {handler!r} already: NVIDIA's runtime, which k3s and RKE2 add where "
+            "they find its program, and the toolkit and microk8s's addon for GPUs in a template",
+            hint="uninstall the toolkit (and the addon), restart the service, then plan again; or declare another "
+            "runtime.handler: docs/engines.md has both ways",
+        )
+    raise EngineConfigError(
+        f"the runtime handler {handler!r} already exists in {shown(written.path)}, and grapnel did not create it",
+        hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
+    )
+
+
+def _is_ours(entry: object) -> bool:
+    return isinstance(entry, dict) and entry.get("base_runtime_spec") == BASE_SPEC_PATH
+
+
+def _texts(entry: Mapping[str, Any]) -> Iterable[object]:
+    options = entry.get("options")
+    return [*entry.values(), *(options.values() if isinstance(options, dict) else [])]
+
+
+def _show(path: str) -> str:
+    return f"containerd --config {shown(path)} config dump"

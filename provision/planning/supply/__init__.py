@@ -1,0 +1,1 @@
+"""What nodes are brought: archives of grapnel itself, bundles, packages of installer files, built modules."""

@@ -1,0 +1,76 @@
+"""Tells what a bundle has for a node: that, not the node's own package lists, is what its driver is planned from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.declaration.fleet.facts import AvailablePackage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from provision.declaration.fleet.facts import NodeFacts, OperatingSystem
+    from provision.planning.supply.bundle.model import BundledModule, BundleList, Driver
+
+
+def distribution_names(system: OperatingSystem) -> tuple[str, ...]:
+    """Return how a bundle may call the distribution of a node: ``debian-13``, ``rocky-9.5`` or ``rocky-9``."""
+    exact = f"{system.id}-{system.version_id}"
+    return tuple(dict.fromkeys((exact, exact.partition(".")[0])))
+
+
+def distribution_in(listing: BundleList, system: OperatingSystem) -> str:
+    """Return what the bundle calls a node's distribution, the exact name where it has nothing for it."""
+    names, known = distribution_names(system), {each.distribution for each in listing.drivers}
+    return next((each for each in names if each in known), names[0])
+
+
+def drivers_for(listing: BundleList, system: OperatingSystem) -> tuple[Driver, ...]:
+    """Return the drivers of a bundle for a node's distribution."""
+    name = distribution_in(listing, system)
+    return tuple(each for each in listing.drivers if each.distribution == name)
+
+
+def with_offer(facts: NodeFacts, listing: BundleList) -> NodeFacts:
+    """Return facts in which the bundle is the only source of packages; what is installed is known besides."""
+    available: dict[str, dict[str, AvailablePackage]] = {}
+    for name, versions in facts.available.items():
+        installed = facts.packages.get(name)
+        for each in versions:
+            if installed is not None and each.version == installed.version:
+                known = msgspec.structs.replace(each, fetchable=False)
+                available.setdefault(name, {})[each.version] = known
+    for driver in drivers_for(listing, facts.node.os):
+        for package in driver.packages:
+            offered = AvailablePackage(version=package.version, source=package.source, depends=package.depends)
+            available.setdefault(package.name, {})[package.version] = offered
+    manager = msgspec.structs.replace(facts.package_manager, lists_error=None)
+    return msgspec.structs.replace(facts, available=_in_order(available), package_manager=manager)
+
+
+def _in_order(
+    available: Mapping[str, Mapping[str, AvailablePackage]],
+) -> dict[str, tuple[AvailablePackage, ...]]:
+    return {name: tuple(versions.values()) for name, versions in sorted(available.items())}
+
+
+def describe_drivers(listing: BundleList, system: OperatingSystem) -> str:
+    """Return what a bundle has, for a message: the node's distribution, else which other ones."""
+    name, own = distribution_in(listing, system), drivers_for(listing, system)
+    if own:
+        versions = ", ".join(f"{one.version} ({one.flavour})" for one in own)
+        return f"the bundle has for {name}: {versions}"
+    others = ", ".join(sorted({one.distribution for one in listing.drivers})) or "no distribution"
+    return f"the bundle has nothing for {name}; it is for {others}"
+
+
+def modules_of(drivers: tuple[Driver, ...], version: str, flavour: str) -> tuple[BundledModule, ...]:
+    """Return the built modules of a driver."""
+    return tuple(
+        module
+        for driver in drivers
+        for module in driver.modules
+        if (module.version, module.flavour) == (version, flavour)
+    )

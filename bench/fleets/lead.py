@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from provision.apply.model import PlaybookRunner
     from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
     from provision.cluster.kubernetes.cluster import Held
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.adapters import Adapters
     from provision.rollout.gates import GateKeeper
     from provision.rollout.interface.cluster import Cluster

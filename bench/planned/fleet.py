@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.apply.model import Assessment
-from provision.declaration.fleet.facts import parse_facts
+from provision.declaration.fleet.facts.node import parse_facts
 from provision.declaration.spec.model import Driver, KernelModule, StackSpec
 from provision.planning.planner.plan import plan_node
 from provision.planning.supply.payload.model import Artifact, Payload

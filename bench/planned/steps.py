@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from bench.planned.fleet import PAYLOAD, STACK, assessed, different, recorded, without_engine
 from provision.apply.declarations import Declarations
-from provision.apply.planning.bounded import BoundedPlanner
-from provision.declaration.fleet.facts import parse_facts
+from provision.apply.planner_process.bounded import BoundedPlanner
+from provision.declaration.fleet.facts.node import parse_facts
 from provision.planning.planner.plan import plan_node
 from provision.report.console import make_console
 from provision.report.documents.plans import plans_document

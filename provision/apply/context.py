@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provision.apply.supply import Supply
+from provision.apply.supply.supply import Supply
 
 if TYPE_CHECKING:
     import threading
 
     from provision.apply.model import PlaybookRunner
     from provision.apply.playbooks import Playbooks
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan
 
 
 class Planner(Protocol):
-    """Makes one node's plan: `provision.apply.planning.BoundedPlanner`, or a function in tests."""
+    """Makes one node's plan: `provision.apply.planner_process.BoundedPlanner`, or a function in tests."""
 
     def __call__(self, node: str, facts: NodeFacts, cancel: threading.Event, /) -> NodePlan:
         """Return the plan of a node; CanceledError soon after ``cancel`` is set, other exceptions are the node's."""

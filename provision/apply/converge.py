@@ -9,13 +9,12 @@ import msgspec
 
 from provision.apply.carried_out import count_by_plans, count_by_steps
 from provision.apply.errors import CanceledError
-from provision.apply.failure import failure_of
-from provision.apply.follow import AGAIN, follow
+from provision.apply.follow import AGAIN, failure_of, follow
 from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs_staging
 from provision.apply.gather import SILENT, facts_in, gather_facts
 from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
-from provision.declaration.fleet.facts import NodeFacts
+from provision.declaration.fleet.facts.node import NodeFacts
 from provision.planning.node_plan import Roles
 from provision.planning.planner.part import VERSION_NOT_CHOSEN
 

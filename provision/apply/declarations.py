@@ -13,7 +13,7 @@ from provision.planning.driver.wanted import BranchNode, ChosenVersion, follows_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import Problem
 

@@ -1,19 +1,28 @@
-"""Follows one run of a playbook on one node to its end: what changed, what it returned, why it failed."""
+"""Follows one run of a playbook on one node to its end: what changed, what it returned, why it failed.
+
+An exception about one node becomes that node's failure; the others go on.
+"""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.apply.carried_out import step_name
+from provision.apply.errors import CanceledError
 from provision.apply.model import Failure, NodeTask, Status, told_of
 from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.base.bug import describe_bug
+from provision.base.errors import GrapnelError
 
 if TYPE_CHECKING:
     import threading
 
     from provision.apply.model import Observer, PlaybookRunner
     from provision.apply.runner import RunRequest
+
+_LOG = logging.getLogger(__name__)
 
 AGAIN = "apply again to finish"
 
@@ -69,3 +78,16 @@ def _failure_of(end: RunFinished, task: str, broken: TaskDone | None) -> Failure
         return Failure(Status.FAILED, end.message, task)
     status = Status.UNREACHABLE if broken.outcome is Outcome.UNREACHABLE else Status.FAILED
     return Failure(status, broken.message, broken.task, broken.tail)
+
+
+def failure_of(error: Exception, doing: str) -> Failure:
+    """Return the failure of the node that ``error`` is about; ``doing`` is such as "planning n1".
+
+    An unexpected exception is reported as a bug, and its traceback is logged.
+    """
+    if isinstance(error, CanceledError):
+        return Failure(Status.CANCELED, AGAIN)
+    if isinstance(error, GrapnelError):
+        return Failure(Status.FAILED, error.message)
+    _LOG.debug("a bug while %s", doing, exc_info=error)
+    return Failure(Status.FAILED, describe_bug(error, doing))

@@ -14,7 +14,7 @@ from provision.planning.planner.drivers.holders import holders
 
 if TYPE_CHECKING:
     from provision.apply.model import Assessment
-    from provision.declaration.fleet.facts import DeviceHolder
+    from provision.declaration.fleet.facts.node import DeviceHolder
     from provision.planning.node_plan import Item, NodePlan
 
 ENDS_WORK: Final = (Disruption.DRAIN, Disruption.REBOOT)

@@ -9,7 +9,7 @@ from provision.apply.errors import CanceledError, RunError
 from provision.apply.model import Failure, NodeTask, Status, told_of
 from provision.apply.runner import UNREAD, CutOff, Outcome, RunFinished, RunStatus, TaskDone
 from provision.declaration.fleet.errors import FactsError
-from provision.declaration.fleet.facts import NodeFacts, parse_facts
+from provision.declaration.fleet.facts.node import NodeFacts, parse_facts
 
 if TYPE_CHECKING:
     import threading

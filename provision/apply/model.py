@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import threading
 
     from provision.apply.runner import CutOff, Event, RunRequest, TaskDone, TaskStarted
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Note
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.domains import members_of
+from provision.rollout.decision.order.domains import members_of
+from provision.rollout.decision.order.places import domains_of, waves_of
 from provision.rollout.decision.outcome import RolloutResult
-from provision.rollout.decision.places import domains_of, waves_of
 from provision.rollout.decision.snapshot import (
     Decision,
     Evict,

@@ -6,11 +6,11 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.builders import provide_modules
 from provision.apply.fleet import apply_all, settled, stage_all
 from provision.apply.gate import find_obstacle, will_need_drain
-from provision.apply.kinds import Kinds, sharing_nodes
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
+from provision.apply.supply.builders import provide_modules
+from provision.apply.supply.kinds import Kinds, sharing_nodes
 from provision.base.errors import GrapnelError
 from provision.declaration.spec.text.excerpt import few
 from provision.rollout.decision.outcome import results_of

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.functional
 IMPATIENCE = {
     "playbooks/facts.yml": ("timeout: 300", "timeout: 8"),
     "playbooks/roles/grapnel/tasks/plan.yml": ("timeout: 300", "timeout: 8"),
-    "provision/apply/planning/limits.py": ("cpu_s: int = 10", "cpu_s: int = 2"),
+    "provision/apply/planner_process/limits.py": ("cpu_s: int = 10", "cpu_s: int = 2"),
 }
 ASLEEP = Attack(name="sleeps for an hour", harm=Harm.BUG, sleep_s=3600, is_told=True)
 ENDLESS = Attack(name="never ceases", harm=Harm.BUG, instead=b"y\n" * 32_768, is_endless=True, is_told=True)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.apply.planning.errors import PlanningError
-from provision.apply.planning.wire import decode_answer
+from provision.apply.planner_process.errors import PlanningError
+from provision.apply.planner_process.wire import decode_answer
 from provision.apply.runner import RunFinished, TaskDone
 from provision.apply.runner.frames import Decoder, FrameError
 from provision.apply.runner.translate import Translator
@@ -32,8 +32,8 @@ from provision.cluster.record import decode_record, encode_record
 from provision.controller.jobs.seal import Seal
 from provision.controller.jobs.wire import MARK, LineReader, LogError
 from provision.declaration.fleet.errors import AnswerError, FactsError
-from provision.declaration.fleet.facts import parse_facts
-from provision.declaration.fleet.release_result import parse_release_result
+from provision.declaration.fleet.facts.node import parse_facts
+from provision.declaration.fleet.facts.release_result import parse_release_result
 from provision.planning.node_plan import NodePlan
 from provision.planning.planner.plan import plan_node
 from provision.planning.render.engines import containerd, crio, docker

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import Division, MigError, divide, read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
 
-from provision.declaration.fleet.mig_facts import MigState
+from provision.declaration.fleet.facts.mig import MigState
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine

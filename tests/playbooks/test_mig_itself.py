@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import Mig
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
-from provision.declaration.fleet.mig_facts import MigState
+from provision.declaration.fleet.facts.mig import MigState
 from provision.declaration.spec.model import Mig, StackSpec
 from provision.planning.render.mig_layout import render_mig_layout
 from tests.plugin.daemon.test_mig_of_daemon import CutNode

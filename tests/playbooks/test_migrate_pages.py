@@ -19,7 +19,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.files.watched import 
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
 
-from provision.declaration.fleet.facts import Engine, NodeFacts, parse_facts
+from provision.declaration.fleet.facts.node import Engine, NodeFacts, parse_facts
 from provision.declaration.fleet.load import without_inventory
 from provision.declaration.spec.load import load_declaration
 from provision.planning.draft.node import draft_node

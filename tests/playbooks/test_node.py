@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from lab.nodes import NodeSpec, Site
-from provision.declaration.fleet.facts import parse_facts
+from provision.declaration.fleet.facts.node import parse_facts
 from provision.planning.driver_change import DriverChange, ModuleTarget
 from provision.planning.render.engines.base_spec import render_base_spec
 from provision.planning.render.engines.containerd import BASE_SPEC_PATH, render_containerd

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from provision.declaration.fleet.driver_facts import DriverRun, StagedChange
-from provision.declaration.fleet.facts import (
+from provision.declaration.fleet.facts.driver import DriverRun, StagedChange
+from provision.declaration.fleet.facts.node import (
     AvailablePackage,
     Engine,
     FileState,

@@ -12,7 +12,7 @@ import pytest
 
 from provision.base import decoding
 from provision.base.decoding import decoder_of
-from provision.declaration.fleet.facts import NodeFacts
+from provision.declaration.fleet.facts.node import NodeFacts
 from provision.declaration.spec.model import StackSpec
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ DECODES = re.compile(r"msgspec\.(convert\(|json\.Decoder\(|json\.decode\([^\n]*t
 AT_ONCE = """\
 import sys, threading
 from pathlib import Path
-from provision.declaration.fleet.facts import parse_facts
+from provision.declaration.fleet.facts.node import parse_facts
 
 sys.setswitchinterval(1e-6)
 text, together = Path(sys.argv[1]).read_bytes(), threading.Barrier(6)

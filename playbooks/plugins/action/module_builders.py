@@ -64,8 +64,8 @@ def _decide(  # noqa: PLR0913 - what was registered, and what a play says of its
 
     from provision.apply.declarations import Declarations  # noqa: PLC0415 - see above
     from provision.apply.model import Assessment  # noqa: PLC0415 - see above
-    from provision.apply.rounds import Round, next_round  # noqa: PLC0415 - see above
-    from provision.apply.supply import Supply  # noqa: PLC0415 - see above
+    from provision.apply.supply.rounds import Round, next_round  # noqa: PLC0415 - see above
+    from provision.apply.supply.supply import Supply  # noqa: PLC0415 - see above
     from provision.cli.foresee.plan import open_runfiles, open_shelf  # noqa: PLC0415 - see above
     from provision.declaration.fleet.endpoint import network_endpoints, parse_endpoint  # noqa: PLC0415 - see above
     from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above

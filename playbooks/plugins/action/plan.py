@@ -41,8 +41,8 @@ class ActionModule(ControllerAction):
 
 def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan or a failure: what is wrong with the facts of one node ends no other node's plan."""
-    from provision.apply.planning.errors import LimitError  # noqa: PLC0415 - found only after `require_grapnel`
-    from provision.apply.planning.limits import limit_this_process  # noqa: PLC0415 - see above
+    from provision.apply.planner_process.errors import LimitError  # noqa: PLC0415 - found only after `require_grapnel`
+    from provision.apply.planner_process.limits import limit_this_process  # noqa: PLC0415 - see above
     from provision.base.bug import describe_bug  # noqa: PLC0415 - see above
 
     doing = f"planning {name}"
@@ -59,7 +59,7 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
     from provision.base.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
-    from provision.declaration.fleet.facts import parse_facts  # noqa: PLC0415 - see above
+    from provision.declaration.fleet.facts.node import parse_facts  # noqa: PLC0415 - see above
     from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above
     from provision.planning.node_plan import Role  # noqa: PLC0415 - see above
     from provision.planning.planner.bundled import declared_bundle  # noqa: PLC0415 - see above

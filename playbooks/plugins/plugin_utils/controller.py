@@ -49,7 +49,7 @@ def registered(task_vars: Mapping[str, Any], hosts: Iterable[str], name: str) ->
 def parsed_facts(given: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield the hosts with their facts, from what `facts` has returned for each; one with bad facts is left out."""
     from provision.base.errors import GrapnelError  # noqa: PLC0415 - found only after `require_grapnel`
-    from provision.declaration.fleet.facts import parse_facts  # noqa: PLC0415 - see above
+    from provision.declaration.fleet.facts.node import parse_facts  # noqa: PLC0415 - see above
 
     for host, answer in given.items():
         with contextlib.suppress(GrapnelError):  # the host's own plan says it

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.apply.collect import Collector, refused
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
+from provision.apply.supply.collect import Collector, refused
 from provision.base.errors import UsageError
 from provision.cli.foresee.plan import build_context
 from provision.cli.parsers.options import load_fleet
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.fleet.model import Fleet
     from provision.declaration.spec.model import Driver
     from provision.planning.driver_change import DriverChange, PackageVersion

@@ -15,7 +15,7 @@ from provision.apply.declarations import Declarations
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
-from provision.apply.planning.bounded import BoundedPlanner
+from provision.apply.planner_process.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import AnsibleRunner, find_collection
 from provision.base.errors import ExitCode, GrapnelError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from provision.apply.model import PlaybookRunner
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.fleet.inventory import Inventory
     from provision.declaration.spec.model import StackSpec
     from provision.planning.draft.fleet import FleetDraft

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import provision
-from provision.apply.bundles import Bundles
 from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
 from provision.apply.declarations import Declarations
 from provision.apply.fleet import settled
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.kinds import foresee_builds
 from provision.apply.model import Failure
-from provision.apply.planning.bounded import BoundedPlanner
+from provision.apply.planner_process.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
-from provision.apply.runfiles import Runfiles
 from provision.apply.runner import AnsibleRunner, find_collection
+from provision.apply.supply.bundles import Bundles
+from provision.apply.supply.kinds import foresee_builds
+from provision.apply.supply.runfiles import Runfiles
 from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.cluster import declared_gates, open_scope, with_unnamed
 from provision.cli.parsers.options import load_fleet
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Assessment
     from provision.cli.cluster import Scope
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.fleet.model import Fleet
     from provision.planning.supply.bundle.read import Bundle
     from provision.rollout.decision.prepare import Prepared

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.cli.incident.node_request import Asking
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.requests import Answer, Found
     from provision.rollout.status.model import Reader
 

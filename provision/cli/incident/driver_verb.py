@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.cli.foresee.plan import ContextBuilder
     from provision.cli.recording import Run
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.verbs.plan import AnyVerb, VerbPlan
 
 SET_UP_AGAIN: Final = (

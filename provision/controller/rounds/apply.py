@@ -13,7 +13,7 @@ from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all, run_each, settled
 from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
-from provision.apply.planning.bounded import BoundedPlanner
+from provision.apply.planner_process.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import RunFinished, RunStatus
 from provision.base.errors import GrapnelError
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from provision.apply.bundles import Bundles
     from provision.apply.context import Planner
     from provision.apply.model import PlaybookRunner
     from provision.apply.runner import Event, RunRequest
+    from provision.apply.supply.bundles import Bundles
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.decision.choice import Order
     from provision.controller.nodes import SeenNode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.declaration.spec.rules.domains import DOMAINS
 from provision.declaration.spec.rules.remark import error, warning
+from provision.declaration.spec.rules.rollout.domains import DOMAINS
 from provision.declaration.spec.text.excerpt import few
 from provision.declaration.spec.validate import nearest
 from provision.declaration.spec.values.shares import count_of

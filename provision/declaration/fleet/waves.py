@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.rules.remark import error
-from provision.declaration.spec.rules.rollout import WAVES
+from provision.declaration.spec.rules.rollout.policy import WAVES
+from provision.declaration.spec.rules.rollout.when import ZONES
 from provision.declaration.spec.rules.tenancy import without_names
-from provision.declaration.spec.rules.when import ZONES
 from provision.declaration.spec.text.excerpt import few
 from provision.declaration.spec.validate import nearest
 

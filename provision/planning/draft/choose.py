@@ -13,7 +13,7 @@ from provision.planning.draft.model import Offer, Path, Plan, Said, Values, defa
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan, Role
 
 Value = TypeVar("Value")

@@ -16,7 +16,7 @@ from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from provision.planning.render.modprobe import OPTIONS_PATH
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 _VERSION: Final = re.compile(r"(?<![0-9.])[1-9][0-9]{2}\.[0-9]{1,3}(?:\.[0-9]{2})?(?![0-9.])")
 _PARAMETERS: Final = re.compile(r"^options +nvidia\S* +(.*)$", re.MULTILINE)

@@ -14,7 +14,7 @@ from provision.planning.products.recognise import recognise
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.products.model import Recognised
 
 _MISSING: Final = object()

@@ -11,8 +11,8 @@ from provision.planning.draft.model import Said
 from provision.planning.render.mig_layout import MIG_LAYOUT_PATH
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
-    from provision.declaration.fleet.mig_facts import MigGpu
+    from provision.declaration.fleet.facts.mig import MigGpu
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 LAYOUT: Final = "as-found"
 

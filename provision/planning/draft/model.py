@@ -12,7 +12,7 @@ from provision.base import decoding
 from provision.declaration.spec.model import StackSpec
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import Item, NodePlan, Problem
 
 Path = tuple[str, ...]

@@ -11,7 +11,7 @@ from provision.planning.draft.plugin import describe_plugin
 from provision.planning.draft.runtime import describe_runtime
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 
 def draft_node(facts: NodeFacts, plan: Plan) -> NodeDraft:

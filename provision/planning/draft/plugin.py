@@ -13,7 +13,7 @@ from provision.planning.node_plan import Role
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 
 def describe_plugin(facts: NodeFacts, plan: Plan, earlier: tuple[Said, ...]) -> Section:

@@ -17,7 +17,7 @@ from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 _ENGINES: Final = tuple(engine.value for engine in Engine)
 _FOLDERS: Final = {"containerd": "/etc/containerd/", "crio": "/etc/crio/", "docker": "/etc/docker/"}

@@ -13,7 +13,7 @@ from provision.planning.render.nvidia_config import DECLARED_CONFIGS, NVIDIA_CON
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 Setting = tuple[str, object, str]
 _KEYS: Final = (

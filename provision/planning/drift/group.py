@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.drift.model import Difference
     from provision.planning.drift.origin import Origin
     from provision.planning.node_plan import NodePlan, Problem

@@ -10,8 +10,8 @@ from provision.planning.drift.model import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
-    from provision.declaration.fleet.traces import FileTrace, PackageTrace, Traces
+    from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.fleet.facts.traces import FileTrace, PackageTrace, Traces
     from provision.planning.drift.model import Difference, Subject
 
 _DONE: Final[Mapping[str, str]] = {"install": "installed", "upgrade": "changed", "remove": "removed"}

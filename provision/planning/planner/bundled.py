@@ -18,7 +18,7 @@ from provision.planning.supply.bundle.offer import describe_drivers, distributio
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver, StackSpec
     from provision.planning.driver_change import DriverChange
     from provision.planning.supply.bundle.handover import Handover

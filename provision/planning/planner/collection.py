@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.declaration.fleet.driver_facts import DriverState, Kernel
-from provision.declaration.fleet.facts import KernelModule as LoadedModule
+from provision.declaration.fleet.facts.driver import DriverState, Kernel
+from provision.declaration.fleet.facts.node import KernelModule as LoadedModule
 from provision.declaration.spec.model import KernelModule
-from provision.planning.driver.catalogue import find_distribution
+from provision.planning.driver.packages.catalogue import find_distribution
 from provision.planning.node_plan import Problem
 from provision.planning.planner.drivers.choice import choose_driver
 from provision.planning.planner.drivers.document import describe_change
@@ -19,7 +19,7 @@ from provision.planning.planner.drivers.runfile import with_runfile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
     from provision.planning.driver_change import DriverChange
 

@@ -16,7 +16,7 @@ from provision.planning.render.device_classes import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")  # the list is read from a node, which may say anything

@@ -20,7 +20,7 @@ from provision.planning.node_plan import FileContent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.declaration.fleet.facts import FileState, NodeFacts
+    from provision.declaration.fleet.facts.node import FileState, NodeFacts
     from provision.planning.node_plan import NodePlan
 
 MAX_LINES: Final = 5000  # of a file that is compared: difflib takes long for more

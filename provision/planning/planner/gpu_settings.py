@@ -13,7 +13,7 @@ from provision.planning.node_plan import Action, FileContent, Item, Problem, Rol
 from provision.planning.render.gpu_settings import GPU_SETTINGS_PATH, render_gpu_settings
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 _TARGET = "settings of GPUs"

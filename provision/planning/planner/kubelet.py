@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.declaration.fleet.kubelet_facts import KubeletState
+from provision.declaration.fleet.facts.kubelet import KubeletState
 from provision.planning.node_plan import Action, Disruption, FileContent, Item, KubeletVariables, Problem, Role
 from provision.planning.planner.drivers.holders import describe_holders
 from provision.planning.planner.kubelet_rules import kubelet_problems, kubelet_warnings
@@ -38,7 +38,7 @@ from provision.planning.render.kubelet_record import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 _RUNNING: Final = frozenset({"active", "activating", "reloading"})

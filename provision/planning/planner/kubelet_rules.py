@@ -14,8 +14,8 @@ from provision.planning.render.kubelet import says
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
-    from provision.declaration.fleet.kubelet_facts import KubeletState
+    from provision.declaration.fleet.facts.kubelet import KubeletState
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 # Flags of the kubelet that say what a key says: a command line counts more than every file.
 _FLAGS: Final = {

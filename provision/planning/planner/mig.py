@@ -20,8 +20,8 @@ from provision.planning.render.mig_layout import MIG_LAYOUT_PATH, chosen_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
-    from provision.declaration.fleet.mig_facts import MigGpu
+    from provision.declaration.fleet.facts.mig import MigGpu
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import MigEntry, StackSpec
 
 Expected = dict[str, list[dict[str, str]] | None]

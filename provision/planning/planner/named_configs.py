@@ -10,7 +10,7 @@ from provision.planning.render.device_classes import parse_declared, render_decl
 from provision.planning.render.nvidia_config import DECLARED_CONFIGS, named_config_path, render_named_configs
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")  # the list is a node's: it may say anything

@@ -37,7 +37,7 @@ from provision.planning.supply.payload.model import minor_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.planner.mig import MigPart
     from provision.planning.supply.payload.model import Artifact, Payload

@@ -11,7 +11,7 @@ from provision.planning.supply.payload.model import minor_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.driver_change import PackageVersion
     from provision.planning.supply.payload.model import Payload
 

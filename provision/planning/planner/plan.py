@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.declaration.spec.text.excerpt import few
-from provision.planning.driver.catalogue import find_distribution
-from provision.planning.driver.distributions.runfile import PERSISTENCED_UNIT
+from provision.planning.driver.packages.catalogue import find_distribution
+from provision.planning.driver.packages.distributions.runfile import PERSISTENCED_UNIT
 from provision.planning.node_plan import Action, NodePlan, Problem, Role, Roles
 from provision.planning.planner.drivers.driver import changes_driver, loads_driver, plan_driver
 from provision.planning.planner.drivers.holders import DAEMON_UNIT
@@ -24,7 +24,7 @@ from provision.planning.render.kubelet import declared_settings
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import DriverVariables, Item, KubeletVariables, NodeDaemonVariables
     from provision.planning.supply.payload.model import Payload

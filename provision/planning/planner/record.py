@@ -26,7 +26,7 @@ from provision.planning.render.declared import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.planner.part import Declared
     from provision.planning.supply.payload.model import Payload
 

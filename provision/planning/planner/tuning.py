@@ -27,8 +27,8 @@ from provision.planning.render.tuning import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
-    from provision.declaration.fleet.kernel_facts import KernelState
+    from provision.declaration.fleet.facts.kernel import KernelState
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 _GIGANTIC: Final = "hugepagesz=1G"

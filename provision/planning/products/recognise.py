@@ -11,7 +11,7 @@ from provision.planning.products.table import PRODUCTS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import Item
     from provision.planning.products.model import Product
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.apply.kinds import DIFFERING, DRAWN
+from provision.apply.supply.kinds import DIFFERING, DRAWN
 from provision.report.console import Text
 from provision.report.terminal import hanging, names
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from provision.apply.kinds import Handing
+    from provision.apply.supply.kinds import Handing
 
 
 def render_builds(builds: Sequence[Handing]) -> Iterator[RenderableType]:

@@ -11,8 +11,8 @@ from datetime import timedelta
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.patience import A_MINUTE, AT_ONCE, LONG
-from provision.rollout.decision.zones import ZoneLimits
+from provision.rollout.decision.order.zones import ZoneLimits
+from provision.rollout.decision.snapshot import A_MINUTE, AT_ONCE, LONG
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.decision.census import Census
-    from provision.rollout.decision.domains import Domain
+    from provision.rollout.decision.order.domains import Domain
+    from provision.rollout.decision.order.waves import Turn
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.decision.waves import Turn
 
 STILL: Final = timedelta(seconds=A_MINUTE)
 _NAMED: Final = 3

@@ -18,7 +18,7 @@ from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Phase, Record
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from provision.rollout.decision.domains import Domain
+    from provision.rollout.decision.order.domains import Domain
     from provision.rollout.decision.snapshot import NodeState, StepResult
     from provision.rollout.model import GpuPod
 

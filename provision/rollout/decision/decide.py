@@ -14,12 +14,11 @@ from provision.rollout.decision.admission import Admission
 from provision.rollout.decision.advance import advance, begin, give_up
 from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
-from provision.rollout.decision.domains import Domains
 from provision.rollout.decision.hours import opening_hours, outside_hours
-from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
-from provision.rollout.decision.snapshot import Decision, Write
+from provision.rollout.decision.order.domains import Domains
+from provision.rollout.decision.order.waves import patience_of, whose_turn
+from provision.rollout.decision.snapshot import AT_ONCE, FOR_EVER, Decision, Write
 from provision.rollout.decision.turning import turn_round
-from provision.rollout.decision.waves import patience_of, whose_turn
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.decision.advance import Move
-    from provision.rollout.decision.domains import Domain
     from provision.rollout.decision.hours import OpeningHours
+    from provision.rollout.decision.order.domains import Domain
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
     from provision.rollout.model import Record

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from provision.rollout.decision.domains import Domain
+    from provision.rollout.decision.order.domains import Domain
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState
     from provision.rollout.model import Record

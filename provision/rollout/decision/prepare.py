@@ -13,11 +13,11 @@ from provision.declaration.spec.model import Entitlement, Order, Rollout
 from provision.planning.node_plan import Action, Role
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
-from provision.rollout.decision.membership import with_waves
+from provision.rollout.decision.order.membership import with_waves
+from provision.rollout.decision.order.together import why_apart, with_domains
+from provision.rollout.decision.order.topology import with_places
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
-from provision.rollout.decision.together import why_apart, with_domains
-from provision.rollout.decision.topology import with_places
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.tenancy import TenancyChange
 from provision.rollout.model import ChangeKind, Phase
@@ -25,7 +25,7 @@ from provision.rollout.model import ChangeKind, Phase
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from provision.apply.kinds import Handing
+    from provision.apply.supply.kinds import Handing
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import NodePlan
     from provision.rollout.decision.drain_policy import DrainPolicy

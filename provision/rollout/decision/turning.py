@@ -15,7 +15,7 @@ from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, ChangeKind, Phase
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from provision.rollout.decision.domains import Domain
+    from provision.rollout.decision.order.domains import Domain
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import Record
 

@@ -1,6 +1,6 @@
 """Asks the gates of a rollout, beside it: queries to a monitoring system.
 
-What is declared is `provision.declaration.spec.model.rollout_gates`; what the rollout wants to know is
+What is declared is `provision.declaration.spec.model.rollout.gates`; what the rollout wants to know is
 `provision.rollout.interface.gates`.
 """
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provision.apply.failure import failure_of
+from provision.apply.follow import failure_of
 from provision.rollout.interface.progress import RolloutProgress
 from provision.rollout.step import StepOutcome
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.failure import failure_of
-from provision.apply.follow import follow
+from provision.apply.follow import failure_of, follow
 from provision.apply.gather import gather_facts
 from provision.apply.model import Failure, Status
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.declaration.fleet.driver_facts import DriverRun
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.driver import DriverRun
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 TRIES: Final = 2  # of what fails beside the program: it may have been ended, and is at fault where that happens again
 GONE_BACK: Final = ("done", "returned")  # of a way back: one from a swap that was cut short is that swap's own

@@ -13,7 +13,7 @@ from provision.apply.follow import Followed, follow
 from provision.apply.model import Assessment, Failure, NodeResult, Note, Status
 from provision.apply.playbooks import DAEMON_RESULT
 from provision.declaration.fleet.errors import AnswerError
-from provision.declaration.fleet.release_result import parse_release_result
+from provision.declaration.fleet.facts.release_result import parse_release_result
 from provision.declaration.spec.model import Capability, Processes
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.declaration.fleet.driver_facts import DriverRun, DriverState
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.driver import DriverRun, DriverState
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver, StackSpec
     from provision.rollout.model import Origin
 

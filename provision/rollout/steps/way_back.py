@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.declaration.fleet.driver_facts import DriverRun
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.driver import DriverRun
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.model import Origin
 
 _MOST: Final = 2  # a node keeps the set of its driver change, and of the one before

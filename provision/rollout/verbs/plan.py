@@ -13,11 +13,8 @@ from provision.declaration.spec.model import Rollout
 from provision.rollout.decision import undoing
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
-from provision.rollout.decision.membership import with_waves
-from provision.rollout.decision.policy import strictest
-from provision.rollout.decision.prepare import Prepared
-from provision.rollout.decision.snapshot import NodeState
-from provision.rollout.decision.together import (
+from provision.rollout.decision.order.membership import with_waves
+from provision.rollout.decision.order.together import (
     Member,
     Refusal,
     domains_of,
@@ -26,6 +23,9 @@ from provision.rollout.decision.together import (
     why_unlabelled,
     with_domains,
 )
+from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.prepare import Prepared
+from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Origin, Phase
 from provision.rollout.steps.way_back import is_back, loaded_version
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from provision.apply.removal import NodeRemoval
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Domains, StackSpec
     from provision.rollout.model import NodeView, Record
 

@@ -16,10 +16,10 @@ from provision.declaration.spec.model import Rollout
 from provision.declaration.spec.text.excerpt import few
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
+from provision.rollout.decision.order.together import with_domains
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import Prepared, in_their_places
 from provision.rollout.decision.snapshot import NodeState
-from provision.rollout.decision.together import with_domains
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import CLOCKS_DIFFER, ChangeKind, Phase
 from provision.rollout.steps.way_back import loaded_version
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.rollout.model import NodeView, Record
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 pytestmark = pytest.mark.nodes
 

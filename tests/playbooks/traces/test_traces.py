@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.traces import apt, zy
 from ansible_collections.grapnel.node.plugins.module_utils.traces.change import LIMIT_BYTES, Change, seconds
 from ansible_collections.grapnel.node.plugins.module_utils.traces.read import read_traces
 
-from provision.declaration.fleet.traces import Traces
+from provision.declaration.fleet.facts.traces import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

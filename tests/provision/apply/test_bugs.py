@@ -19,7 +19,7 @@ from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, p
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan
 
 NAMES = ("n1", "n2", "n3")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.builders import provide_modules
 from provision.apply.converge import assess
-from provision.apply.kinds import Kinds
 from provision.apply.model import Failure, Note, Status
-from provision.apply.supply import drawn
+from provision.apply.supply.builders import provide_modules
+from provision.apply.supply.kinds import Kinds
+from provision.apply.supply.supply import drawn
 from provision.cli.change.apply import apply_nodes
 from provision.cli.change.stage import stage_fleet
 from provision.cli.cluster import Scope

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.apply.collect import Collector, unpack
 from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.supply.collect import Collector, unpack
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.payload.model import Artifact
 from tests.provision.apply.fakes import FakeFleet, Watcher, context

@@ -15,9 +15,9 @@ from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
-from provision.declaration.fleet.facts import AvailablePackage
-from provision.planning.driver import repository
-from provision.planning.driver.catalogue import find_distribution
+from provision.declaration.fleet.facts.node import AvailablePackage
+from provision.planning.driver.packages import repository
+from provision.planning.driver.packages.catalogue import find_distribution
 from provision.planning.node_plan import Problem, Role, Roles
 from provision.planning.planner.drivers.choice import request_packages
 from tests.provision.apply.fakes import COLLECTION, Watcher
@@ -26,7 +26,7 @@ from tests.provision.samples import as_json, edit_file, make_facts, make_stack, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n-----END PGP PUBLIC KEY BLOCK-----\n"

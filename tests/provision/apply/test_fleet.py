@@ -17,7 +17,7 @@ from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, f
 
 if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 HOLDER: dict[str, object] = {"pid": 7, "command": "train"}
 

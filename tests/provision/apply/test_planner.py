@@ -40,7 +40,7 @@ from tests.provision.samples import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from provision.apply.converge import assess, stage
 from provision.apply.model import Assessment
-from provision.apply.rounds import Round, next_round
+from provision.apply.supply.rounds import Round, next_round
 from provision.planning.supply.builds.errors import BuildsError
 from provision.planning.supply.builds.shelf import Shelf
 from tests.provision.apply.fakes import Watcher

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from provision.apply.runner import RunRequest
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 VERSION = "550.163.01"
 SOURCE = FileContent("/etc/apt/sources.list.d/nvidia.list", "deb …\n")

@@ -6,7 +6,7 @@ import json
 import threading
 from typing import TYPE_CHECKING
 
-from provision.apply.collect import Collector
+from provision.apply.supply.collect import Collector
 from provision.base.errors import ExitCode
 from provision.cli import main
 from provision.cli.around.bundle_collect import Wanted

@@ -8,7 +8,7 @@ import pytest
 
 from provision.apply.model import Assessment
 from provision.cli.foresee.doctor import examine, show_findings
-from provision.declaration.fleet.facts import LockHolder
+from provision.declaration.fleet.facts.node import LockHolder
 from provision.planning.driver.preflight import Severity
 from provision.planning.node_plan import NodePlan, Problem
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context

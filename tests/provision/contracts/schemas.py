@@ -15,7 +15,7 @@ from provision.cluster.pause import PauseDocument
 from provision.cluster.progress import ProgressDocument
 from provision.cluster.record import RecordDocument
 from provision.controller.jobs.wire import JobRequest
-from provision.declaration.fleet.facts import NodeFacts
+from provision.declaration.fleet.facts.node import NodeFacts
 from provision.planning.driver_change import DriverChange
 from provision.planning.node_plan import NodePlan
 from provision.planning.render.declared import DeclaredRecord

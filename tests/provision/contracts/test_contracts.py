@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from provision.declaration.fleet.errors import FactsError
-from provision.declaration.fleet.facts import parse_facts
+from provision.declaration.fleet.facts.node import parse_facts
 from provision.planning.node_plan import NodePlan
 from tests.provision.contracts.schemas import CONTRACTS, TYPES, render_schema
 from tests.provision.samples import as_json, configured, make_facts, make_stack, plan

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from provision.apply.declarations import Declarations
     from provision.cluster.kubernetes.api.client import Sender
     from provision.cluster.kubernetes.cluster import Held
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from tests.provision.cluster.stage import Stage
 
 OLD, NEW = "535.261.03", "550.163.01"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from provision.declaration.fleet.facts import DeviceHolder, NodeFacts
+from provision.declaration.fleet.facts.node import DeviceHolder, NodeFacts
 from provision.declaration.fleet.load import load
 from provision.planning.draft.fleet import FleetDraft, draft_fleet
 from provision.planning.draft.text import render_declaration, render_groups

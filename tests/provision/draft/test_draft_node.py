@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import ForeignDriver
-from provision.declaration.fleet.facts import Engine, InstalledPackage, NodeFacts, parse_facts
-from provision.declaration.fleet.mig_facts import MigGpu, MigState
+from provision.declaration.fleet.facts.driver import ForeignDriver
+from provision.declaration.fleet.facts.mig import MigGpu, MigState
+from provision.declaration.fleet.facts.node import Engine, InstalledPackage, NodeFacts, parse_facts
 from provision.planning.draft.model import values_of
 from provision.planning.draft.node import draft_node
 from provision.planning.planner.plan import plan_node

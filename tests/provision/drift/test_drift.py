@@ -24,7 +24,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 ABSENT = f"{DROP_IN_PATH} is absent"
 

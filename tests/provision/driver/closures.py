@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage
+from provision.declaration.fleet.facts.node import AvailablePackage, InstalledPackage
 from provision.declaration.spec.model import DriverSource
-from provision.planning.driver.catalogue import DISTRIBUTIONS
-from provision.planning.driver.closure import DriverPackages, resolve_driver
-from provision.planning.driver.package_request import PackageRequest
+from provision.planning.driver.packages.catalogue import DISTRIBUTIONS
+from provision.planning.driver.packages.closure import DriverPackages, resolve_driver
+from provision.planning.driver.packages.package_request import PackageRequest
 from tests.provision.samples import available
 
 if TYPE_CHECKING:

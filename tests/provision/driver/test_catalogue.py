@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.declaration.fleet.facts import OperatingSystem
+from provision.declaration.fleet.facts.node import OperatingSystem
 from provision.declaration.spec.model import Capability, Companion, DriverSource
-from provision.planning.driver.catalogue import DISTRIBUTIONS, find_distribution, packages
-from provision.planning.driver.distribution import Distribution
-from provision.planning.driver.package_request import PackageRequest
+from provision.planning.driver.packages.catalogue import DISTRIBUTIONS, find_distribution, packages
+from provision.planning.driver.packages.distribution import Distribution
+from provision.planning.driver.packages.package_request import PackageRequest
 from provision.planning.driver.terms import Flavour
 from provision.planning.node_plan import Problem
 from tests.provision.samples import DATA, available, make_facts, replace

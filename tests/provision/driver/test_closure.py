@@ -12,12 +12,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.declaration.fleet.facts import InstalledPackage
+from provision.declaration.fleet.facts.node import InstalledPackage
 from provision.declaration.spec.model import Capability, DriverSource
-from provision.planning.driver.catalogue import packages
-from provision.planning.driver.closure import DriverPackages, resolve_driver, upstream_versions
-from provision.planning.driver.package_request import PackageRequest
-from provision.planning.driver.pins.apt import render_pin
+from provision.planning.driver.packages.catalogue import packages
+from provision.planning.driver.packages.closure import DriverPackages, resolve_driver, upstream_versions
+from provision.planning.driver.packages.package_request import PackageRequest
+from provision.planning.driver.packages.pins.apt import render_pin
 from provision.planning.driver.terms import Flavour
 from provision.planning.driver_change import PackageVersion
 from provision.planning.node_plan import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.planning.driver.distributions import nvidia_apt, nvidia_dnf
+from provision.planning.driver.packages.distributions import nvidia_apt, nvidia_dnf
 from provision.planning.driver.versions.debian import DebianVersion
 from provision.planning.driver.versions.rpm import RpmVersion
 from tests.provision.samples import DATA

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from provision.planning.driver.closure import DriverPackages
-from provision.planning.driver.distributions import nvidia_apt
-from provision.planning.driver.members import Members
-from provision.planning.driver.pins import dnf, zypper
-from provision.planning.driver.pins.apt import PIN_PATH, render_pin
-from provision.planning.driver.pins.render import render
+from provision.planning.driver.packages.closure import DriverPackages
+from provision.planning.driver.packages.distributions import nvidia_apt
+from provision.planning.driver.packages.members import Members
+from provision.planning.driver.packages.pins import dnf, zypper
+from provision.planning.driver.packages.pins.apt import PIN_PATH, render_pin
+from provision.planning.driver.packages.pins.render import render
 from provision.planning.driver.terms import Manager
 from provision.planning.driver_change import PackageVersion
 

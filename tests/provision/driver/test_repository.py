@@ -7,8 +7,8 @@ import configparser
 import pytest
 
 from provision.declaration.spec.model import DriverSource, Repository
-from provision.planning.driver.catalogue import DISTRIBUTIONS
-from provision.planning.driver.repository import render
+from provision.planning.driver.packages.catalogue import DISTRIBUTIONS
+from provision.planning.driver.packages.repository import render
 from provision.planning.node_plan import FileContent, Problem
 
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQINBGJ\n-----END PGP PUBLIC KEY BLOCK-----\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage
+from provision.declaration.fleet.facts.node import AvailablePackage, InstalledPackage
 from provision.declaration.spec.model import Capability, Companion, DriverSource
-from provision.planning.driver.catalogue import DISTRIBUTIONS, packages
-from provision.planning.driver.closure import DriverPackages, resolve_driver
-from provision.planning.driver.package_request import PackageRequest
+from provision.planning.driver.packages.catalogue import DISTRIBUTIONS, packages
+from provision.planning.driver.packages.closure import DriverPackages, resolve_driver
+from provision.planning.driver.packages.package_request import PackageRequest
 from provision.planning.driver.terms import Flavour
 from provision.planning.node_plan import Problem
 

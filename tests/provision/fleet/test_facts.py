@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.declaration.fleet.errors import FactsError
-from provision.declaration.fleet.facts import MAX_BYTES, parse_facts
+from provision.declaration.fleet.facts.node import MAX_BYTES, parse_facts
 from tests.provision.samples import as_json, configured, make_facts
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.facts import Engine, NodeFacts
+from provision.declaration.fleet.facts.node import Engine, NodeFacts
 from provision.planning.render.engines import containerd, crio, docker
 from tests.provision.samples import (
     DEBIAN_CONFIG,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.facts import AvailablePackage, Gpu, InstalledPackage, KernelModule
-from provision.declaration.fleet.kernel_facts import KernelState
-from provision.declaration.fleet.kubelet_facts import KubeletState
-from provision.declaration.fleet.mig_facts import MigGpu, MigState
-from provision.planning.driver.catalogue import find_distribution
+from provision.declaration.fleet.facts.kernel import KernelState
+from provision.declaration.fleet.facts.kubelet import KubeletState
+from provision.declaration.fleet.facts.mig import MigGpu, MigState
+from provision.declaration.fleet.facts.node import AvailablePackage, Gpu, InstalledPackage, KernelModule
+from provision.planning.driver.packages.catalogue import find_distribution
 from provision.planning.node_plan import Problem, Roles
 from provision.planning.planner.drivers.choice import request_packages
 from provision.planning.planner.drivers.kernel_module import TARGET
@@ -34,7 +34,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
     Case = tuple[NodeFacts, StackSpec, list[str], list[tuple[str, str]]]

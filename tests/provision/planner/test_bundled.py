@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.declaration.fleet.driver_facts import BuildTools, Kernel, StagedChange
-from provision.declaration.fleet.facts import InstalledPackage
+from provision.declaration.fleet.facts.driver import BuildTools, Kernel, StagedChange
+from provision.declaration.fleet.facts.node import InstalledPackage
 from provision.planning.driver_change import DriverChange
 from provision.planning.node_plan import Problem
 from provision.planning.planner.bundled import compare_with_bundle, declare_carried
@@ -21,7 +21,7 @@ from tests.provision.samples import GPU, available, make_facts, make_stack, plan
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan
 
 DEBIAN, KERNEL, OTHER = "debian-13", "6.12.107+deb13-amd64", "6.12.200+deb13-amd64"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.declaration.fleet.facts import Engine
+from provision.declaration.fleet.facts.node import Engine
 from provision.planning.render.engines.containerd import DROP_IN_FOLDER, MAIN_PATH
 from tests.provision.samples import RUNNING, edit_file, make_facts, make_stack, plan, replace
 

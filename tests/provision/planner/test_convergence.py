@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.declaration.fleet.facts import (
+from provision.declaration.fleet.facts.node import (
     DeviceHolder,
     Engine,
     FileState,
@@ -17,7 +17,7 @@ from provision.declaration.fleet.facts import (
     NodeFacts,
     Service,
 )
-from provision.planning.driver.pins.apt import PIN_PATH
+from provision.planning.driver.packages.pins.apt import PIN_PATH
 from provision.planning.node_plan import NodePlan
 from provision.planning.planner.drivers.kernel_module import RELOAD_MARK
 from provision.planning.planner.node_daemon import UNIT_PATH

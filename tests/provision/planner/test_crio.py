@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.declaration.fleet.facts import Engine, NodeFacts
+from provision.declaration.fleet.facts.node import Engine, NodeFacts
 from provision.planning.node_plan import Disruption
 from provision.planning.render.engines.crio import DROP_IN_PATH
 from provision.planning.render.engines.hooks_d import HOOK_FILE_PATH

@@ -13,7 +13,7 @@ from tests.provision.planner.test_kubernetes_engines import K3S, V2, V3, k3s, re
 from tests.provision.samples import DEBIAN_CONFIG, edit_file, make_facts, make_stack, plan, simulate_apply, text_of
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 TABLE = '[plugins."{plugin}".containerd]\n  default_runtime_name = "nvidia-legacy"\n'

@@ -13,7 +13,7 @@ from provision.planning.node_plan import Action
 from tests.provision.samples import configured, edit_file, make_stack, plan, simulate_apply, steps, text_of
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 FOLDER = "/etc/grapnel/devices.d"
 LIST = "/etc/grapnel/declared-devices.json"

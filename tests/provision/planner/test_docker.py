@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.facts import AvailablePackage, Engine, NodeFacts
+from provision.declaration.fleet.facts.node import AvailablePackage, Engine, NodeFacts
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.part import RESTART_MARKS
 from provision.planning.render.engines.docker import MAIN_PATH

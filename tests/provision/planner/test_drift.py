@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import DriverRun
-from provision.declaration.fleet.facts import (
+from provision.declaration.fleet.facts.driver import DriverRun
+from provision.declaration.fleet.facts.node import (
     Installation,
 )
-from provision.planning.driver.pins.apt import PIN_PATH
+from provision.planning.driver.packages.pins.apt import PIN_PATH
 from provision.planning.node_plan import Disruption
 from provision.planning.planner.node_daemon import UNIT_PATH
 from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
@@ -33,7 +33,7 @@ from tests.provision.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
     Change = Callable[[NodeFacts], NodeFacts]
 

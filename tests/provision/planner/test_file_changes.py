@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 import pytest
 
-from provision.declaration.fleet.facts import FileState
+from provision.declaration.fleet.facts.node import FileState
 from provision.planning.node_plan import (
     FileContent,
     NodeDaemonVariables,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from provision.declaration.fleet.gpu_settings_facts import GpuSettingsState
+from provision.declaration.fleet.facts.gpu_settings import GpuSettingsState
 from provision.planning.drift.compare import differences_of
 from provision.planning.drift.model import Kind
 from provision.planning.node_plan import Disruption
 from tests.provision.samples import configured, make_stack, plan, simulate_apply, steps
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 FILE = "/etc/grapnel/gpu-settings.json"
 RESTART = ("restart", "grapnel-node.service")

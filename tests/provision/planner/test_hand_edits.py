@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from provision.declaration.fleet.facts import Engine, NodeFacts
+from provision.declaration.fleet.facts.node import Engine, NodeFacts
 from provision.planning.planner.engines.hand_edits import overwrite_edits
 from provision.planning.render.engines import crio
 from provision.planning.render.engines.containerd import DROP_IN_PATH

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import DriverState
-from provision.declaration.fleet.facts import DeviceHolder
+from provision.declaration.fleet.facts.driver import DriverState
+from provision.declaration.fleet.facts.node import DeviceHolder
 from provision.planning.driver_change import ModuleTarget
 from provision.planning.node_plan import Action, Disruption, Role, Roles
 from provision.planning.planner.drivers.kernel_module import RELOAD_MARK, TARGET
@@ -27,7 +27,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import Item
 
 OLD, NEW = "535.309.01", "550.163.01"

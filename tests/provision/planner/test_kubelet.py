@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.declaration.fleet.facts import DeviceHolder
-from provision.declaration.fleet.kubelet_facts import CgroupV1, KubeletState
+from provision.declaration.fleet.facts.kubelet import CgroupV1, KubeletState
+from provision.declaration.fleet.facts.node import DeviceHolder
 from provision.planning.node_plan import Action, Disruption, Role
 from provision.planning.render.kubelet_record import KUBELET_RECORD_PATH
 from tests.provision.samples import (
@@ -24,7 +24,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import Item, NodePlan
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.declaration.fleet.facts import Engine, Service
+from provision.declaration.fleet.facts.node import Engine, Service
 from provision.planning.node_plan import Disruption
 from provision.planning.planner.engines.hand_edits import overwrite_edits
 from provision.planning.render.engines.containerd import BASE_SPEC_PATH
@@ -28,7 +28,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan
 
 DATA = Path(__file__).parents[1] / "render/data/kubernetes"

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.declaration.fleet.facts import DeviceHolder, Gpu, KernelModule
-from provision.declaration.fleet.mig_facts import MigGpu, MigState
+from provision.declaration.fleet.facts.mig import MigGpu, MigState
+from provision.declaration.fleet.facts.node import DeviceHolder, Gpu, KernelModule
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.mig import expected_mig
 from provision.planning.render.mig_layout import MIG_LAYOUT_PATH
 from tests.provision.samples import configured, edit_service, make_facts, make_stack, plan, replace, simulate_apply
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import Item, NodePlan
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.facts import DeviceHolder
+from provision.declaration.fleet.facts.node import DeviceHolder
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.drivers.kernel_module import TARGET
 from provision.planning.render.modprobe import OPTIONS_PATH
@@ -24,7 +24,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import Item
 

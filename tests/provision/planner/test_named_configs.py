@@ -16,7 +16,7 @@ from provision.planning.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import configured, edit_file, make_stack, plan, simulate_apply, steps, text_of
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"

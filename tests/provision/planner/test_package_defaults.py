@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.declaration.fleet.facts import AvailablePackage
+from provision.declaration.fleet.facts.node import AvailablePackage
 from provision.planning.planner.engines import package_defaults
 from provision.planning.render.declared import digest_of
 from provision.planning.render.engines.containerd import DROP_IN_PATH, MAIN_PATH

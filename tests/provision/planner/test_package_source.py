@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
-from provision.declaration.fleet.driver_facts import Kernel
-from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage, OperatingSystem
+from provision.declaration.fleet.facts.driver import Kernel
+from provision.declaration.fleet.facts.node import AvailablePackage, InstalledPackage, OperatingSystem
 from provision.planning.driver_change import DriverChange
 from provision.planning.planner.bundled import compare_with_bundle, declared_bundle
 from provision.planning.planner.collection import choose_collected
@@ -20,7 +20,7 @@ from tests.provision.samples import GPU, make_facts, make_stack, plan, replace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import NodePlan
 

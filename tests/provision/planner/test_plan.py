@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from provision.declaration.fleet.facts import (
+from provision.declaration.fleet.facts.node import (
     DeviceHolder,
     Engine,
     InstalledPackage,
 )
-from provision.planning.driver.pins.apt import PIN_PATH
+from provision.planning.driver.packages.pins.apt import PIN_PATH
 from provision.planning.driver_change import change_id
 from provision.planning.node_plan import Action, Disruption, NodePlan, Role
 from provision.planning.planner.node_daemon import UNIT_PATH

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.facts import (
+from provision.declaration.fleet.facts.node import (
     Engine,
     InstalledPackage,
     LockHolder,
@@ -31,7 +31,7 @@ from tests.provision.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
     Change = Callable[[NodeFacts], NodeFacts]
 

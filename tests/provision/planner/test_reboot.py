@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.declaration.fleet.driver_facts import DriverRun, Kernel, ModuleFile
+from provision.declaration.fleet.facts.driver import DriverRun, Kernel, ModuleFile
 from provision.planning.driver_change import change_id
 from provision.planning.node_plan import Action, Disruption
 from tests.provision.samples import GPU, make_facts, make_module, make_stack, plan, replace, staged

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from provision.declaration.fleet.facts import NodeFacts, Service
+from provision.declaration.fleet.facts.node import NodeFacts, Service
 from provision.planning.drift import differences_of
 from provision.planning.node_plan import Role
 from provision.planning.planner.plan import plan_node

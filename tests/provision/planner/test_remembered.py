@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.declaration.fleet.facts import Engine as FoundEngine
+from provision.declaration.fleet.facts.node import Engine as FoundEngine
 from provision.declaration.spec.model import Engine
-from provision.planning.driver import catalogue, closure
+from provision.planning.driver.packages import catalogue, closure
 from provision.planning.planner.engines import known as engines
 from provision.planning.render import hook_config
 from provision.planning.render.engines import base_spec, containerd
@@ -18,7 +18,7 @@ from tests.provision.samples import RUNNING, available, edit_file, make_facts, m
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import NodePlan
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import ForeignDriver, Kernel, ModuleFile
-from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage
+from provision.declaration.fleet.facts.driver import ForeignDriver, Kernel, ModuleFile
+from provision.declaration.fleet.facts.node import AvailablePackage, InstalledPackage
 from provision.planning.driver_change import DriverChange, PackageVersion
 from tests.provision.samples import GPU, available, make_facts, make_stack, plan, replace, simulate_apply, staged
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 KERNEL = "6.12.107+deb13-amd64"

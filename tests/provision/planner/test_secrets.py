@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from provision.apply.model import Assessment
-from provision.declaration.fleet.facts import Engine
+from provision.declaration.fleet.facts.node import Engine
 from provision.planning.node_plan import NodePlan, Role, role_variables, shown_plan
 from provision.planning.render.engines import crio, docker
 from provision.planning.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
@@ -30,7 +30,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import FileContent
 

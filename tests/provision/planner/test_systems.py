@@ -10,11 +10,11 @@ import pytest
 
 from lab.sources import SYSTEMS, System
 from lab.sources.tables import driver_packages
-from provision.declaration.fleet.facts import AvailablePackage, Kernel, OperatingSystem, PackageManager
+from provision.declaration.fleet.facts.node import AvailablePackage, Kernel, OperatingSystem, PackageManager
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace, simulate_apply
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.driver_change import DriverChange
 

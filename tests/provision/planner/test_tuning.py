@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.kernel_facts import KernelState
+from provision.declaration.fleet.facts.kernel import KernelState
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.render.tuning import GRUB_PATH, SYSCTL_PATH, TUNING_RECORD_PATH
 from tests.provision.samples import (
@@ -22,7 +22,7 @@ from tests.provision.samples import (
 )
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 EVERYTHING = {"numaBalancing": False, "hugepages": {"2Mi": 512, "1Gi": 4}, "iommu": "passthrough"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from provision.apply.kinds import BUILDS, DIFFERING, DRAWN, KEPT, Handing
+from provision.apply.supply.kinds import BUILDS, DIFFERING, DRAWN, KEPT, Handing
 from provision.report.console import make_console
 from provision.report.planned.builds import render_builds
 from provision.report.terminal import show

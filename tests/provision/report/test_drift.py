@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from provision.apply.model import Failure, Status
-from provision.declaration.fleet.facts import InstalledPackage
-from provision.declaration.fleet.traces import FileTrace, PackageTrace, Traces
+from provision.declaration.fleet.facts.node import InstalledPackage
+from provision.declaration.fleet.facts.traces import FileTrace, PackageTrace, Traces
 from provision.planning.drift import Comparison, group
 from provision.planning.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
 from provision.report.console import make_console

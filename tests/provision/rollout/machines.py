@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
-from provision.declaration.fleet.driver_facts import DriverRun, DriverState
+from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.rollout.adapters import Adapters
 from provision.rollout.model import Phase
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.apply.runner import Event, RunRequest
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.model import Record
 
 OLDER = "525.147.05"

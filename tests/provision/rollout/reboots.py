@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
-from provision.declaration.fleet.driver_facts import PendingReboot
+from provision.declaration.fleet.facts.driver import PendingReboot
 from provision.rollout.adapters import Adapters
 from provision.rollout.verbs.driver_verbs import execute_verb
 from provision.rollout.verbs.reboot_plan import SINCE, RebootPlan, RebootRequest, plan_reboots
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import NodeResult
     from provision.apply.runner import Event, RunRequest
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 
 def boot_of(node: str, number: int) -> str:

@@ -9,11 +9,11 @@ import pytest
 
 from provision.declaration.spec.model import Domains, Wave
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.domains import members_of
-from provision.rollout.decision.membership import with_waves
+from provision.rollout.decision.order.domains import members_of
+from provision.rollout.decision.order.membership import with_waves
+from provision.rollout.decision.order.together import why_apart, with_domains
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Withdraw, Write
-from provision.rollout.decision.together import why_apart, with_domains
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import (

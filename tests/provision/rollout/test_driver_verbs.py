@@ -11,8 +11,8 @@ import pytest
 from provision.apply.model import Failure, Status
 from provision.apply.removal import Part
 from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
-from provision.declaration.fleet.driver_facts import DriverRun, DriverState
-from provision.declaration.fleet.facts import Installation
+from provision.declaration.fleet.facts.driver import DriverRun, DriverState
+from provision.declaration.fleet.facts.node import Installation
 from provision.rollout.adapters import Adapters
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.apply.runner import Event, RunRequest
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.model import NodeView, Record
     from provision.rollout.verbs.plan import AnyVerb
 

@@ -8,9 +8,8 @@ from datetime import timedelta
 
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.patience import LONG
 from provision.rollout.decision.policy import Policy, WavePolicy
-from provision.rollout.decision.snapshot import Decision, NodeState, RunStep, Snapshot, Write
+from provision.rollout.decision.snapshot import LONG, Decision, NodeState, RunStep, Snapshot, Write
 from provision.rollout.engine import Engine
 from provision.rollout.interface.gates import GateState
 from provision.rollout.model import Phase

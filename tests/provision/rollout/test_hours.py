@@ -9,7 +9,7 @@ import pytest
 
 from provision.declaration.spec.model import Blackout, Rollout, Window
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.domains import members_of
+from provision.rollout.decision.order.domains import members_of
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import Decision, Evict, NodeState, RunStep, Snapshot, Withdraw, Write
 from provision.rollout.model import Maintenance, Phase

@@ -7,9 +7,8 @@ from datetime import timedelta
 import pytest
 
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.patience import LONG
 from provision.rollout.decision.policy import Policy, WavePolicy
-from provision.rollout.decision.snapshot import Decision, NodeState, RunStep, Snapshot, Write
+from provision.rollout.decision.snapshot import LONG, Decision, NodeState, RunStep, Snapshot, Write
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import MINUTE, NOON, record, state, view
 

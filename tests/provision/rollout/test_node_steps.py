@@ -14,9 +14,9 @@ from provision.apply.converge import assess
 from provision.apply.model import Assessment, Note, Status
 from provision.apply.runner import RunStatus
 from provision.declaration.fleet.errors import AnswerError
-from provision.declaration.fleet.facts import DeviceHolder, Gpu
-from provision.declaration.fleet.mig_facts import MigGpu, MigState
-from provision.declaration.fleet.release_result import parse_release_result
+from provision.declaration.fleet.facts.mig import MigGpu, MigState
+from provision.declaration.fleet.facts.node import DeviceHolder, Gpu
+from provision.declaration.fleet.facts.release_result import parse_release_result
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome

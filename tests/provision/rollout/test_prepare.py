@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.declaration.fleet.driver_facts import DriverRun, DriverState
-from provision.declaration.fleet.facts import KernelModule
+from provision.declaration.fleet.facts.driver import DriverRun, DriverState
+from provision.declaration.fleet.facts.node import KernelModule
 from provision.planning.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes

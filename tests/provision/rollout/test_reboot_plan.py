@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import Failure, NodeResult, Status
-from provision.declaration.fleet.driver_facts import DriverRun, DriverState, Kernel, ModuleFile, PendingReboot
+from provision.declaration.fleet.facts.driver import DriverRun, DriverState, Kernel, ModuleFile, PendingReboot
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.verbs.reboot_plan import (
@@ -23,7 +23,7 @@ from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, record, view
 from tests.provision.samples import make_facts, make_module, make_stack, replace
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.model import NodeView, Record
 
 RUNNING, NEXT = "6.12.107+deb13-amd64", "6.12.117+deb13-amd64"

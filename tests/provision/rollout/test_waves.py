@@ -10,7 +10,7 @@ import pytest
 from provision.declaration.spec.model import Wave
 from provision.rollout.decision.admission import STILL
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.membership import with_waves
+from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.snapshot import Decision, Snapshot, StepResult, Write
 from provision.rollout.model import Phase

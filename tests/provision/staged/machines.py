@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.runner import Event, RunRequest
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 POLL_S = 0.02

@@ -46,9 +46,8 @@ from provision.declaration.spec.model.plugin import (
     Sharing,
     SharingStrategy,
 )
-from provision.declaration.spec.model.rollout import Gate, Rollout, Wave
-from provision.declaration.spec.model.rollout_domains import Domains
-from provision.declaration.spec.model.rollout_drain import (
+from provision.declaration.spec.model.rollout.domains import Domains
+from provision.declaration.spec.model.rollout.drain import (
     AtTimeout,
     DaemonSets,
     Drain,
@@ -58,9 +57,10 @@ from provision.declaration.spec.model.rollout_drain import (
     ReplaceFirst,
     WaitFor,
 )
-from provision.declaration.spec.model.rollout_gates import Expect, Holds, QueryGate
-from provision.declaration.spec.model.rollout_notify import USUAL, News, NodeConditions, Notify
-from provision.declaration.spec.model.rollout_when import (
+from provision.declaration.spec.model.rollout.gates import Expect, Holds, QueryGate
+from provision.declaration.spec.model.rollout.notify import USUAL, News, NodeConditions, Notify
+from provision.declaration.spec.model.rollout.policy import Gate, Rollout, Wave
+from provision.declaration.spec.model.rollout.when import (
     RESPECTED,
     Blackout,
     Day,

@@ -9,7 +9,7 @@ from provision.declaration.spec.model.driver import Driver
 from provision.declaration.spec.model.mig import Mig
 from provision.declaration.spec.model.node import Node
 from provision.declaration.spec.model.plugin import Plugin
-from provision.declaration.spec.model.rollout import Rollout
+from provision.declaration.spec.model.rollout.policy import Rollout
 from provision.declaration.spec.model.scheduler import Scheduler
 from provision.declaration.spec.model.section import Section, doc
 from provision.declaration.spec.model.tenancy import Tenancy

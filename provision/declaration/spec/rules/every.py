@@ -19,7 +19,7 @@ from provision.declaration.spec.rules.node import judge_node
 from provision.declaration.spec.rules.offers import judge_offers
 from provision.declaration.spec.rules.plugin import judge_plugin
 from provision.declaration.spec.rules.remark import Remark, error, warning
-from provision.declaration.spec.rules.rollout import judge_rollout
+from provision.declaration.spec.rules.rollout.policy import judge_rollout
 from provision.declaration.spec.rules.scheduler import judge_scheduler
 from provision.declaration.spec.rules.tenancy import judge_tenancy
 

@@ -17,7 +17,7 @@ from provision.planning.driver.preflight.situation import Situation
 from provision.planning.driver.preflight.space import find_space
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
     from provision.planning.driver_change import DriverChange
 

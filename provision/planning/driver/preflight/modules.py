@@ -10,7 +10,7 @@ from provision.planning.driver.preflight.situation import some, upstream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.driver_facts import Kernel
+    from provision.declaration.fleet.facts.driver import Kernel
     from provision.planning.driver.preflight.codes import Finding
     from provision.planning.driver.preflight.situation import Situation
 

@@ -11,7 +11,7 @@ from provision.planning.driver.preflight.situation import some
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.facts import DeviceHolder
+    from provision.declaration.fleet.facts.node import DeviceHolder
     from provision.planning.driver.preflight.codes import Finding
     from provision.planning.driver.preflight.situation import Situation
 

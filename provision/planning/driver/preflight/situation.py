@@ -13,8 +13,8 @@ from provision.planning.driver_change import change_id
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.declaration.fleet.driver_facts import Kernel, StagedChange
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.driver import Kernel, StagedChange
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
     from provision.planning.driver_change import DriverChange
 

@@ -9,12 +9,12 @@ import msgspec
 
 from provision.declaration.spec.model import KernelModule
 from provision.planning.driver.branches import check_branch
-from provision.planning.driver.catalogue import packages
-from provision.planning.driver.closure import DriverPackages, resolve_driver
 from provision.planning.driver.companions import needed_companions
 from provision.planning.driver.flavour import Flavour as ChosenFlavour
 from provision.planning.driver.flavour import choose
 from provision.planning.driver.gpus import support
+from provision.planning.driver.packages.catalogue import packages
+from provision.planning.driver.packages.closure import DriverPackages, resolve_driver
 from provision.planning.driver.terms import Flavour, branch_of
 from provision.planning.node_plan import Derived, Problem
 from provision.planning.planner.drivers.runfile import of_this_file
@@ -23,13 +23,13 @@ from provision.planning.planner.part import VERSION_NOT_CHOSEN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.driver_facts import Kernel
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.driver import Kernel
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
     from provision.planning.driver.companions import NeededCompanion
-    from provision.planning.driver.distribution import Distribution
     from provision.planning.driver.gpus import GpuSupport
-    from provision.planning.driver.package_request import PackageRequest
+    from provision.planning.driver.packages.distribution import Distribution
+    from provision.planning.driver.packages.package_request import PackageRequest
     from provision.planning.driver.terms import Manager
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.planning.driver.module_stream import render_stream
-from provision.planning.driver.pins.render import render as render_pins
+from provision.planning.driver.packages.module_stream import render_stream
+from provision.planning.driver.packages.pins.render import render as render_pins
 from provision.planning.driver_change import ChangedFile, DriverChange, ModuleTarget, Signing
 from provision.planning.node_plan import FileContent
 from provision.planning.render.modprobe import LOAD_PATH, OPTIONS_PATH, render_load, render_options
@@ -13,7 +13,7 @@ from provision.planning.render.modprobe import LOAD_PATH, OPTIONS_PATH, render_l
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
     from provision.planning.planner.drivers.choice import Choice
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.declaration.spec.model import DriverSource
-from provision.planning.driver import repository
+from provision.planning.driver.packages import repository
 from provision.planning.driver.preflight import Severity, findings
 from provision.planning.driver_change import change_id
 from provision.planning.node_plan import Action, Disruption, DriverVariables, FileContent, Item, Problem, Role
@@ -38,11 +38,11 @@ from provision.planning.planner.part import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.declaration.fleet.driver_facts import DriverRun
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.driver import DriverRun
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver, StackSpec
-    from provision.planning.driver.closure import DriverPackages
-    from provision.planning.driver.distribution import Distribution
+    from provision.planning.driver.packages.closure import DriverPackages
+    from provision.planning.driver.packages.distribution import Distribution
     from provision.planning.driver_change import DriverChange
     from provision.planning.planner.drivers.choice import Choice
     from provision.planning.supply.payload.model import Artifact, Payload

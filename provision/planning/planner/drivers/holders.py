@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from provision.planning.planner.part import is_running
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import DeviceHolder, NodeFacts
+    from provision.declaration.fleet.facts.node import DeviceHolder, NodeFacts
 
 DAEMON_UNIT = "grapnel-node.service"
 _NAMED_HOLDERS = 3

@@ -17,8 +17,8 @@ from provision.planning.render.modprobe import OPTIONS_PATH, parse_options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from provision.declaration.fleet.driver_facts import ModuleFile
-    from provision.declaration.fleet.facts import KernelModule, NodeFacts
+    from provision.declaration.fleet.facts.driver import ModuleFile
+    from provision.declaration.fleet.facts.node import KernelModule, NodeFacts
     from provision.planning.node_plan import FileContent
 
 TARGET = "kernel module nvidia"

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.declaration.spec.model import DriverSource, KernelModule
-from provision.planning.driver.closure import resolve_driver
+from provision.planning.driver.packages.closure import resolve_driver
 from provision.planning.node_plan import Derived, Problem
 from provision.planning.planner.drivers.choice import request_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
-    from provision.planning.driver.distribution import Distribution
+    from provision.planning.driver.packages.distribution import Distribution
 
 # NVIDIA's first: on Debian it names a package that no other source has, beside names that both have. Canonical's last:
 # where a kernel has no compiled module, its packages are the distribution's. Those of a runfile are told by the file

@@ -8,8 +8,8 @@ from provision.planning.node_plan import Action, Disruption, Item, Role
 from provision.planning.planner.drivers.holders import describe_holders, holders
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
-    from provision.planning.driver.closure import DriverPackages
+    from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.planning.driver.packages.closure import DriverPackages
     from provision.planning.driver.versions.scheme import VersionScheme
     from provision.planning.driver_change import PackageVersion
 

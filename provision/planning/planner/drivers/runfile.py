@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.declaration.fleet.facts import AvailablePackage
+from provision.declaration.fleet.facts.node import AvailablePackage
 from provision.declaration.spec.model import DriverSource
-from provision.planning.driver.distributions import runfile as names
+from provision.planning.driver.packages.distributions import runfile as names
 from provision.planning.node_plan import Problem
 from provision.planning.supply.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
-    from provision.planning.driver.package_request import PackageRequest
+    from provision.planning.driver.packages.package_request import PackageRequest
     from provision.planning.driver.terms import Flavour
     from provision.planning.driver_change import DriverChange
     from provision.planning.supply.runfile.store import Converted, MadePackage

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.declaration.spec.model import DriverSource
-from provision.planning.driver import repository
-from provision.planning.driver.catalogue import find_distribution
-from provision.planning.driver.closure import upstream_versions
+from provision.planning.driver.packages import repository
+from provision.planning.driver.packages.catalogue import find_distribution
+from provision.planning.driver.packages.closure import upstream_versions
 from provision.planning.node_plan import Problem, Role
 from provision.planning.planner.drivers.choice import request_packages
 from provision.planning.planner.drivers.package_source import as_each_source
 from provision.planning.planner.part import plan_files
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
-    from provision.planning.driver.distribution import Distribution
+    from provision.planning.driver.packages.distribution import Distribution
 
 
 def versions_for(facts: NodeFacts, declared: Driver) -> frozenset[str] | None:

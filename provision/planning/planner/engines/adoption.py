@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.declaration.fleet.facts import FileState
+from provision.declaration.fleet.facts.node import FileState
 from provision.declaration.spec.model import Engine
 from provision.planning.node_plan import Action, FileContent, Item, Role
 from provision.planning.planner.part import differs
@@ -24,7 +24,7 @@ from provision.planning.render.errors import EngineConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Runtime
 
 _OURS: Final = "# managed by grapnel"

@@ -9,7 +9,7 @@ from provision.planning.planner.part import is_running
 from provision.planning.render.engines.docker_gpus import GPUS_PATH, MARK, render_gpus_program
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 _INSTEAD: Final = (
     "until then: docker run --runtime {handler} -e NVIDIA_VISIBLE_DEVICES=0 (with entitlement: env), "

@@ -21,7 +21,7 @@ from provision.planning.render.engines.mark import Origin, origin_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.declaration.fleet.facts import FileState, NodeFacts
+    from provision.declaration.fleet.facts.node import FileState, NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 _MOST_NAMES = 3

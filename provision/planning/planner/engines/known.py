@@ -27,7 +27,7 @@ from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import Problem
 

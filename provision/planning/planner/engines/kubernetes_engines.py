@@ -32,7 +32,7 @@ from provision.planning.render.errors import EngineConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
 _UNITS: Final[Mapping[Engine, tuple[str, ...]]] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.declaration.fleet.facts import Engine, FileState
+from provision.declaration.fleet.facts.node import Engine, FileState
 from provision.declaration.spec.model import Engine as EngineName
 from provision.planning.render.declared import digest_of
 from provision.planning.render.engines import containerd, docker
@@ -21,7 +21,7 @@ from provision.planning.render.errors import EngineConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import FileContent
     from provision.planning.planner.engines.known import NodeEngine

@@ -10,7 +10,7 @@ from provision.declaration.spec.model import Build
 from provision.planning.supply.builds.model import ModuleBuild
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver
     from provision.planning.driver_change import DriverChange
 

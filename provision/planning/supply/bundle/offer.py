@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.declaration.fleet.facts import AvailablePackage
+from provision.declaration.fleet.facts.node import AvailablePackage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.declaration.fleet.facts import NodeFacts, OperatingSystem
+    from provision.declaration.fleet.facts.node import NodeFacts, OperatingSystem
     from provision.planning.supply.bundle.model import BundledModule, BundleList, Driver
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.planning.driver.distributions.runfile import dkms_name
+from provision.planning.driver.packages.distributions.runfile import dkms_name
 from provision.planning.driver.terms import Flavour
 from provision.planning.supply.runfile.errors import RunfileError
 

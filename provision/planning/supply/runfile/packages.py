@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.planning.driver.distributions.runfile import (
+from provision.planning.driver.packages.distributions.runfile import (
     MODULES,
     PERSISTENCED,
     PERSISTENCED_UNIT,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from provision.base.strict_json import MalformedError, decode
-from provision.planning.driver.distributions.runfile import MODULES, REVISION
+from provision.planning.driver.packages.distributions.runfile import MODULES, REVISION
 from provision.planning.supply.runfile import manifest as manifests
 from provision.planning.supply.runfile.archive import unpack, unusable
 from provision.planning.supply.runfile.deb import write_deb

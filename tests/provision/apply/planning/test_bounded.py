@@ -15,15 +15,15 @@ import pytest
 
 from provision.apply.declarations import Declarations
 from provision.apply.errors import CanceledError
-from provision.apply.planning.bounded import BoundedPlanner
-from provision.apply.planning.errors import PlanningError
-from provision.apply.planning.limits import DEFAULT, Limits
-from provision.declaration.fleet.facts import AvailablePackage, parse_facts
+from provision.apply.planner_process.bounded import BoundedPlanner
+from provision.apply.planner_process.errors import PlanningError
+from provision.apply.planner_process.limits import DEFAULT, Limits
+from provision.declaration.fleet.facts.node import AvailablePackage, parse_facts
 from provision.planning.planner.plan import plan_node
 from tests.provision.samples import PAYLOAD, as_json, configured, make_facts, make_stack, replace
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan
 
 REPOSITORY = Path(__file__).parents[4]

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from provision.apply.planning.errors import LimitError
-from provision.apply.planning.limits import Limits, limit_this_process
+from provision.apply.planner_process.errors import LimitError
+from provision.apply.planner_process.limits import Limits, limit_this_process
 
 MIB = 1 << 20
 QUESTION = "are its files or package lists unusually large?"

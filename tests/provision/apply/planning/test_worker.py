@@ -7,9 +7,9 @@ import sys
 
 import msgspec
 
-from provision.apply.planning.limits import DEFAULT, Limits
-from provision.apply.planning.wire import LENGTH, Answer, Question, Setup, encode_frame
-from provision.apply.planning.worker import answer_question
+from provision.apply.planner_process.limits import DEFAULT, Limits
+from provision.apply.planner_process.wire import LENGTH, Answer, Question, Setup, encode_frame
+from provision.apply.planner_process.worker import answer_question
 from provision.planning.supply.payload.model import Artifact
 from tests.provision.samples import PAYLOAD, configured, make_facts, make_stack, replace
 
@@ -19,7 +19,7 @@ QUESTION = Question(node="n1", stack=make_stack(), facts=configured())
 
 def serve_bytes(requests: bytes) -> list[Answer]:
     """Ask a worker of its own: what a process of tests has used and kept counts against its limits."""
-    worker = [sys.executable, "-P", "-m", "provision.apply.planning.worker"]
+    worker = [sys.executable, "-P", "-m", "provision.apply.planner_process.worker"]
     rest = subprocess.run(worker, input=requests, stdout=subprocess.PIPE, check=True).stdout
     found = []
     while rest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.declaration.fleet.driver_facts import (
+from provision.declaration.fleet.facts.driver import (
     BuildTools,
     Initramfs,
     Kernel,
@@ -12,14 +12,14 @@ from provision.declaration.fleet.driver_facts import (
     Nouveau,
     SecureBoot,
 )
-from provision.declaration.fleet.facts import InstalledPackage
+from provision.declaration.fleet.facts.node import InstalledPackage
 from provision.declaration.spec.model import Driver
 from provision.planning.driver.preflight import findings
 from provision.planning.driver_change import DriverChange, ModuleTarget, PackageVersion
 from tests.provision.samples import GPU, make_facts, make_module, replace
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.driver.preflight import Finding
 
 NEW, OLD = "550.163.01", "535.261.03"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import (
+from provision.declaration.fleet.facts.driver import (
     BuildTools,
     DriverRun,
     DriverState,
@@ -16,7 +16,7 @@ from provision.declaration.fleet.driver_facts import (
     StagedChange,
     Unattended,
 )
-from provision.declaration.fleet.facts import AvailablePackage, Installation
+from provision.declaration.fleet.facts.node import AvailablePackage, Installation
 from provision.planning.driver.preflight import CODES, Severity, findings
 from provision.planning.driver_change import ChangedFile, DriverChange, PackageVersion, change_id
 from tests.provision.driver.preflight.situations import (
@@ -41,7 +41,7 @@ from tests.provision.driver.preflight.test_signature_findings import SIGNATURES
 from tests.provision.samples import GPU, make_facts, replace
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 
 def test_a_node_that_is_ready_has_no_findings() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import (
+from provision.declaration.fleet.facts.driver import (
     DkmsBuild,
 )
 from provision.planning.driver_change import DriverChange, PackageVersion
@@ -23,7 +23,7 @@ from tests.provision.driver.preflight.situations import (
 from tests.provision.samples import replace
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 KERNELS = {
     "no headers for the running kernel": (

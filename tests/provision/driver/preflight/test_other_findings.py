@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import (
+from provision.declaration.fleet.facts.driver import (
     DriverRun,
     DriverState,
     ForeignDriver,
     Initramfs,
     Nouveau,
 )
-from provision.declaration.fleet.facts import DeviceHolder
+from provision.declaration.fleet.facts.node import DeviceHolder
 from provision.planning.driver.preflight import findings
 from tests.provision.driver.preflight.situations import (
     NEXT,
@@ -28,7 +28,7 @@ from tests.provision.driver.preflight.situations import (
 from tests.provision.samples import make_module, replace
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 OTHERS = {
     "nouveau has the GPUs": (

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.driver_facts import (
+from provision.declaration.fleet.facts.driver import (
     DriverState,
     StagedChange,
     Unattended,
 )
-from provision.declaration.fleet.facts import AvailablePackage, InstalledPackage, LockHolder
+from provision.declaration.fleet.facts.node import AvailablePackage, InstalledPackage, LockHolder
 from provision.planning.driver.preflight import findings
 from provision.planning.driver_change import DriverChange, change_id
 from tests.provision.driver.preflight.situations import (
@@ -28,7 +28,7 @@ from tests.provision.driver.preflight.situations import (
 from tests.provision.samples import edit_package_manager, make_module, replace
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts import NodeFacts
+    from provision.declaration.fleet.facts.node import NodeFacts
 
 SPACE = {
     "each on a file system of its own": (

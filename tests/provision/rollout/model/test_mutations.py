@@ -10,9 +10,9 @@ import pytest
 
 from provision.rollout.decision import advance, census, decide
 from provision.rollout.decision.admission import NOTHING, Admission
-from provision.rollout.decision.domains import Domains
-from provision.rollout.decision.waves import Turn
-from provision.rollout.decision.zones import ZoneLimits
+from provision.rollout.decision.order.domains import Domains
+from provision.rollout.decision.order.waves import Turn
+from provision.rollout.decision.order.zones import ZoneLimits
 from provision.rollout.engine import Engine
 from provision.rollout.model import Phase, Record
 from provision.rollout.simulate.cluster import SimulatedCluster

@@ -1,0 +1,27 @@
+"""Defines the facts about a node's kernel that settings of the declaration are compared with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts.fact import Fact
+
+_Argument = Annotated[str, Meta(pattern=r"^[a-z0-9_.]{1,64}=[A-Za-z0-9_.,:-]{0,128}$(?!\n)")]
+_Size = Annotated[str, Meta(pattern=r"^[0-9]{1,6}[KMG]i$(?!\n)")]
+
+
+class KernelState(Fact, frozen=True, kw_only=True):
+    """The running kernel's settings, as far as they can be declared.
+
+    ``numa_balancing`` is None where the kernel has no such setting. ``hugepages`` counts persistent pages by size.
+    ``arguments`` are those of its command line that are about huge pages and the IOMMU, in their order. ``boot_loader``
+    is by which program they are changed: ``grub``, ``grubby``, or empty where that is not known.
+    """
+
+    numa_balancing: Annotated[int, Meta(ge=0, le=3)] | None = None
+    hugepages: Annotated[dict[_Size, grammar.Count], Meta(max_length=16)] = {}  # noqa: RUF012 - msgspec copies it
+    arguments: Annotated[tuple[_Argument, ...], Meta(max_length=64)] = ()
+    boot_loader: grammar.Word = ""

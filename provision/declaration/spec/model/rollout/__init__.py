@@ -1,0 +1,1 @@
+"""How a driver reaches the fleet, as declared: policy, domains, drain, gates, notifications, times."""

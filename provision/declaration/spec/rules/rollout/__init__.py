@@ -1,0 +1,1 @@
+"""Rules across the keys of a rollout."""

@@ -1,0 +1,1 @@
+"""Which packages a driver is on a distribution, and where they come from."""

@@ -1,0 +1,1 @@
+"""Which nodes go together, which go first, and where each has its place. Pure."""

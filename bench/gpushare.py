@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.cluster.certificates import Certificates
+from plugin.base.log import Logger
 from plugin.gpushare import requests
 from plugin.gpushare.books.model import RESOURCE, Card, Report
 from plugin.gpushare.books.objects import parse_pod
@@ -30,7 +31,6 @@ from plugin.gpushare.books.report import ANNOTATION, render_report
 from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
 from plugin.gpushare.server import PREFIX, ExtenderServer
-from plugin.log import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from plugin.allocation.answer import DeviceNode, NamedDevice
-from plugin.allocation.preference.choice import Preference, prefer
-from plugin.allocation.table import AllocationTable, Entry
+from plugin.devices.allocation.answer import DeviceNode, NamedDevice
+from plugin.devices.allocation.preference.choice import Preference, prefer
+from plugin.devices.allocation.table import AllocationTable, Entry
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Place, Remote
 from plugin.driver.topology.level import Level
 from plugin.driver.topology.machine import make_topology

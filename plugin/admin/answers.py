@@ -10,16 +10,16 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from plugin.driver_change.release.record import gpu_to_json, remember_gpus
-from plugin.errors import HistoryError
+from plugin.base.errors import HistoryError
+from plugin.changes.driver_change.release.record import gpu_to_json, remember_gpus
 from plugin.kubelet.pod_resources.holdings import DOUBT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from plugin.changes.driver_change.release.record import Release
     from plugin.devices.observer import Observation
-    from plugin.driver_change.release.record import Release
-    from plugin.history.keeper import HistoryKeeper
+    from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.kubelet.offering import Offering
 
 _SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
@@ -144,7 +144,7 @@ class Answers:
         """Answer with the explanation, or with `unknown` and a `hint`."""
         if not isinstance(about, str) or isinstance(last, bool) or not isinstance(last, int):
             return {"error": "about must be a text, last a whole number"}
-        from plugin.history.view import MAX_LAST, explain  # noqa: PLC0415 - not needed at the start
+        from plugin.holdings.history.view import MAX_LAST, explain  # noqa: PLC0415 - not needed at the start
 
         history = self._history
         await history.view.ask_now(DOUBT_S)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin import MAX_LINE_BYTES
-from plugin.errors import AdminError
+from plugin.base.errors import AdminError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from plugin.log import Logger
+    from plugin.base.log import Logger
 
 _MAX_REQUEST_BYTES = 4096
 _READ_S = 5.0

@@ -1,6 +1,6 @@
 """The command line of the node daemon: arguments in, exit codes out.
 
-What the exit codes mean is in `plugin.cli.exit_codes`. Everything heavy is imported by the verb that needs it.
+What the exit codes mean is in `plugin.cli.grammar.exit_codes`. Everything heavy is imported by the verb that needs it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from plugin.cli.options import invocation_of
-from plugin.errors import EXIT_BUG, EXIT_FAILURE, EXIT_INTERRUPTED, NodeDaemonError
+from plugin.base.errors import EXIT_BUG, EXIT_FAILURE, EXIT_INTERRUPTED, NodeDaemonError
+from plugin.cli.grammar.options import invocation_of
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +26,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace | SimpleNamespace:
     if is_plain and not words[-1].startswith("-"):
         config = Path(words[2]) if len(words) == _PLAIN else None
         return SimpleNamespace(verb="run", debug=False, in_pod=False, config=config)
-    from plugin.cli.parser import build_parser  # noqa: PLC0415 - see above
+    from plugin.cli.grammar.parser import build_parser  # noqa: PLC0415 - see above
 
     return build_parser(next(iter(words), "")).parse_args(words)
 
@@ -80,7 +80,8 @@ def _dispatch_gpus(arguments: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _dispatch_mig(arguments: argparse.Namespace | SimpleNamespace) -> int:
-    from plugin.cli import mig, mig_change  # noqa: PLC0415 - not needed for --version
+    from plugin.cli.mig import change as mig_change  # noqa: PLC0415 - not needed for --version
+    from plugin.cli.mig import show as mig  # noqa: PLC0415 - not needed for --version
 
     config, limits = arguments.config, {"timeout_s": arguments.timeout, "as_json": arguments.json}
     if arguments.act == "show":
@@ -94,8 +95,8 @@ def _dispatch_mig(arguments: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _dispatch_gpu_settings(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    from plugin.changes.gpu_settings.store import DECLARED  # noqa: PLC0415 - not needed for --version
     from plugin.cli import gpu_settings  # noqa: PLC0415 - not needed for --version
-    from plugin.gpu_settings.store import DECLARED  # noqa: PLC0415 - not needed for --version
 
     config, limits = arguments.config, {"timeout_s": arguments.timeout, "as_json": arguments.json}
     if arguments.act == "show":

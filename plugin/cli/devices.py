@@ -11,33 +11,33 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugin.allocation.table import find_missing_channels
+from plugin.base.errors import DriverNotReady, HealthError, HistoryError, KubeletError
+from plugin.changes.driver_change.release.record import remembered_inventory
+from plugin.changes.driver_change.release.store import read_release
 from plugin.cli.connections import connections_to_json
 from plugin.cli.health import gpu_to_json, read_state
 from plugin.cli.other_devices import look_at_others, others_to_json, render_others
 from plugin.cli.show import take_inventory
 from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
+from plugin.devices.allocation.table import find_missing_channels
+from plugin.devices.health.judgement import why_unhealthy
+from plugin.devices.health.model import GpuHealth, NodeHealth
 from plugin.devices.inventory import Inventory
-from plugin.driver_change.release.record import remembered_inventory
-from plugin.driver_change.release.store import read_release
-from plugin.errors import DriverNotReady, HealthError, HistoryError, KubeletError
-from plugin.health.judgement import why_unhealthy
-from plugin.health.model import GpuHealth, NodeHealth
-from plugin.history.ledger import Ledger
-from plugin.history.store import read_history
-from plugin.history.view import utc_of
+from plugin.holdings.history.ledger import Ledger
+from plugin.holdings.history.store import read_history
+from plugin.holdings.history.view import utc_of
 from plugin.kubelet.list_size import plan_that_fits
 from plugin.kubelet.pod_resources.attribution import holders_by_uuid
-from plugin.mps.plan import refusals_of_node
 from plugin.settings.load import load
+from plugin.sharing.mps.plan import refusals_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from plugin.changes.driver_change.release.record import Release
     from plugin.devices.inventory import Device
-    from plugin.driver_change.release.record import Release
+    from plugin.devices.other.offered import OtherPlan
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-    from plugin.other_devices.offered import OtherPlan
     from plugin.settings.load import Invocation
     from plugin.settings.node_config import NodeConfig
 
@@ -168,7 +168,7 @@ def _look(config: NodeConfig, release: Release | None) -> Inventory:
     tree = config.host_tree
     if release is not None:
         return remembered_inventory(release, tree)
-    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
+    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
 
     return take_inventory(NvmlSource(config.settings.driver_root), tree)
 

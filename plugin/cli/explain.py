@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
+from plugin.base.errors import HistoryError, NoAnswer
 from plugin.cli.holders import LOGS, PROC
 from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
-from plugin.errors import HistoryError, NoAnswer
-from plugin.history.ledger import Ledger
-from plugin.history.store import read_history
-from plugin.history.view import explain
-from plugin.holders.libraries import without_libraries
-from plugin.holders.processes import ProcessTable
+from plugin.holdings.history.ledger import Ledger
+from plugin.holdings.history.store import read_history
+from plugin.holdings.history.view import explain
+from plugin.holdings.holders.libraries import without_libraries
+from plugin.holdings.holders.processes import ProcessTable
 from plugin.kubelet.pod_resources.attribution import PodContainer
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within

@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from plugin.cli.mig import config_of
+from plugin.base.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, NodeDaemonError
+from plugin.changes.driver_change.release.store import BOOT_ID, sole_change
+from plugin.changes.gpu_settings.carry_out import Outcome, carry_out
+from plugin.changes.gpu_settings.document import values_to_json
+from plugin.changes.gpu_settings.model import shown
+from plugin.changes.gpu_settings.plan import missing_indices, plan_settings
+from plugin.changes.gpu_settings.record import Record
+from plugin.changes.gpu_settings.store import DECLARED, RECORD_FILE, read_record, read_settings, write_record
+from plugin.cli.mig.show import config_of
 from plugin.driver.gpu_settings import Setting
-from plugin.driver.nvml.gpu_settings import read_settable, write_setting
-from plugin.driver.nvml.library import NvmlSource
-from plugin.driver_change.release.store import BOOT_ID, sole_change
-from plugin.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, NodeDaemonError
-from plugin.gpu_settings.carry_out import Outcome, carry_out
-from plugin.gpu_settings.document import values_to_json
-from plugin.gpu_settings.model import shown
-from plugin.gpu_settings.plan import missing_indices, plan_settings
-from plugin.gpu_settings.record import Record
-from plugin.gpu_settings.store import DECLARED, RECORD_FILE, read_record, read_settings, write_record
+from plugin.driver.nvml.changes.gpu_settings import read_settable, write_setting
+from plugin.driver.nvml.loading.library import NvmlSource
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from plugin.changes.gpu_settings.model import GpuPlan
     from plugin.driver.gpu_settings import SettableGpu, Value
-    from plugin.gpu_settings.model import GpuPlan
     from plugin.settings.node_config import NodeConfig
 
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.errors import ClusterError, ConfigError
-from plugin.log import Logger, configure
+from plugin.base.errors import ClusterError, ConfigError
+from plugin.base.log import Logger, configure
 from plugin.settings.node_config import IN_CLUSTER
 
 if TYPE_CHECKING:

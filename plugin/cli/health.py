@@ -7,14 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from plugin.admin.client import ask
+from plugin.base.errors import AdminError, HealthError
+from plugin.changes.driver_change.release.record import utc
+from plugin.changes.driver_change.release.store import sole_change
+from plugin.devices.health.judgement import why_unhealthy
+from plugin.devices.health.model import NEEDS, GpuHealth, NodeHealth, Verdict
+from plugin.devices.health.record import MAX_REASON, finding_to_json, verdict_to_json
+from plugin.devices.health.store import read_health, read_verdicts, write_verdicts
 from plugin.driver.uuid import is_gpu_uuid
-from plugin.driver_change.release.record import utc
-from plugin.driver_change.release.store import sole_change
-from plugin.errors import AdminError, HealthError
-from plugin.health.judgement import why_unhealthy
-from plugin.health.model import NEEDS, GpuHealth, NodeHealth, Verdict
-from plugin.health.record import MAX_REASON, finding_to_json, verdict_to_json
-from plugin.health.store import read_health, read_verdicts, write_verdicts
 from plugin.settings.node_config import find_config
 
 if TYPE_CHECKING:

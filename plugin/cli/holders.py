@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.errors import NoAnswer
-from plugin.holders.advice import advise
-from plugin.holders.cgroup import Place
-from plugin.holders.pod_names import PodNames
-from plugin.holders.scan import Holder, list_holders, read_dri_nodes
+from plugin.base.errors import NoAnswer
+from plugin.holdings.holders.advice import advise
+from plugin.holdings.holders.cgroup import Place
+from plugin.holdings.holders.pod_names import PodNames
+from plugin.holdings.holders.scan import Holder, list_holders, read_dri_nodes
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.holders.scan import Listing
+    from plugin.holdings.holders.scan import Listing
     from plugin.kubelet.pod_resources.attribution import PodContainer
 
 PROC = Path("/proc")

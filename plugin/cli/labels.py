@@ -7,14 +7,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import DriverNotReady
+from plugin.changes.driver_change.release.store import read_release
 from plugin.cli.show import take_inventory
-from plugin.driver_change.release.store import read_release
-from plugin.errors import DriverNotReady
-from plugin.labels.file import render_labels
-from plugin.labels.host import read_host
-from plugin.labels.node_labels import label_notes, make_labels
-from plugin.mps.plan import refusals_of_node
+from plugin.publication.labels.file import render_labels
+from plugin.publication.labels.host import read_host
+from plugin.publication.labels.node_labels import label_notes, make_labels
 from plugin.settings.load import load
+from plugin.sharing.mps.plan import refusals_of_node
 
 if TYPE_CHECKING:
     from plugin.settings.load import Invocation
@@ -27,7 +27,7 @@ def show_labels(invocation: Invocation, *, as_json: bool) -> int:
     if release is not None:
         hint = "the labels stay as they were: kubectl get node NODE --show-labels"
         raise DriverNotReady(f"{release.describe()}: the driver is not asked", hint)
-    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - not for a released node
+    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - not for a released node
 
     inventory = take_inventory(NvmlSource(config.settings.driver_root), config.host_tree)
     settings, refused = config.settings.labels, refusals_of_node(config, inventory)

@@ -9,13 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
-from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
-from plugin.cli.show import take_inventory
-from plugin.driver.cuda_probe.runner import find_libcuda
-from plugin.driver.nvml.root import HOST
-from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
-from plugin.driver_change.release.store import BOOT_ID, forget_release, read_release, sole_change, write_release
-from plugin.errors import (
+from plugin.base.errors import (
     EXIT_FAILURE,
     EXIT_NOT_AS_WANTED,
     EXIT_OK,
@@ -25,7 +19,13 @@ from plugin.errors import (
     NoAnswer,
     NodeDaemonError,
 )
-from plugin.gpu_settings.store import has_settings
+from plugin.changes.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
+from plugin.changes.driver_change.release.store import BOOT_ID, forget_release, read_release, sole_change, write_release
+from plugin.changes.gpu_settings.store import has_settings
+from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
+from plugin.cli.show import take_inventory
+from plugin.driver.cuda_probe.runner import find_libcuda
+from plugin.driver.nvml.loading.root import HOST
 from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from plugin.devices.inventory import Inventory
     from plugin.driver.gpu_state import GpuState
-    from plugin.holders.scan import Holder
+    from plugin.holdings.holders.scan import Holder
     from plugin.settings.node_config import NodeConfig
 
     States = Callable[[Path, float], Mapping[str, GpuState]]
@@ -70,7 +70,7 @@ def _ask_to_look(config: NodeConfig, timeout_s: float) -> dict[str, Any] | None:
 
 
 def _ask_states(driver_root: Path, timeout_s: float) -> Mapping[str, GpuState]:
-    from plugin.driver_change.verification.inspection import read_states  # noqa: PLC0415 - not needed when the node is released already
+    from plugin.changes.driver_change.verification.inspection import read_states  # noqa: PLC0415 - not needed when the node is released already
 
     return read_states(driver_root, timeout_s)
 
@@ -105,7 +105,7 @@ def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[st
 
 
 def _inventory(config: NodeConfig) -> Inventory:
-    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - not needed while a daemon runs
+    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - not needed while a daemon runs
 
     return take_inventory(NvmlSource(), config.host_tree)
 

@@ -8,16 +8,16 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from plugin.errors import NodeTaken
-from plugin.log import Logger, configure
+from plugin.base.errors import NodeTaken
+from plugin.base.log import Logger, configure
 from plugin.settings.in_pod import as_in_pod
 from plugin.settings.load import load, load_to_start
 from plugin.system.sole import NodeLock, lock_path, own_name
 
 if TYPE_CHECKING:
-    from plugin.driver.nvml.library import NvmlSource
+    from plugin.driver.nvml.loading.library import NvmlSource
     from plugin.driver.nvml.telemetry import TelemetryReader
-    from plugin.metrics.scrape import Telemetry
+    from plugin.publication.metrics.serving.scrape import Telemetry
     from plugin.settings.load import Invocation, Loaded
     from plugin.settings.node_config import NodeConfig
 
@@ -42,7 +42,7 @@ def _import_nvml() -> None:
     stand_in = ModuleType(name)
     stand_in.__dict__["find_library"] = None
     is_ours = sys.modules.setdefault(name, stand_in) is stand_in
-    import plugin.driver.nvml.library  # noqa: F401, PLC0415 - see above
+    import plugin.driver.nvml.loading.library  # noqa: F401, PLC0415 - see above
 
     if is_ours:
         del sys.modules[name]
@@ -68,7 +68,7 @@ class _Sources:
         return self.config
 
     def source(self) -> NvmlSource:
-        from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
+        from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
 
         return NvmlSource(self.config.settings.driver_root, self.measurements)
 

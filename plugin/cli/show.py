@@ -7,16 +7,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from plugin.admin.client import ask
+from plugin.base.errors import AdminError, ConfigError, DriverNotReady
+from plugin.changes.driver_change.release.store import read_release
 from plugin.cli.other_devices import explain_classes
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.observer import snapshot_of_gpus
-from plugin.driver_change.release.store import read_release
-from plugin.errors import AdminError, ConfigError, DriverNotReady
 from plugin.kubelet.list_size import plan_that_fits
 from plugin.settings.explain import explain, notes_on_patterns, show_cell
 from plugin.settings.load import load
+from plugin.settings.nvidia.table import HINT as SETTINGS_HINT
 from plugin.settings.store import read_heard_label
-from plugin.settings.table import HINT as SETTINGS_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,7 +109,7 @@ def _lists(config: NodeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return resources whose lists no kubelet takes, and what is to be said of it; whole GPUs are never that many."""
     if not config.settings.shares or read_release(config.state_folder) is not None:
         return (), ()
-    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - where GPUs are shared alone
+    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - where GPUs are shared alone
 
     try:
         inventory = take_inventory(NvmlSource(config.settings.driver_root), config.host_tree)

@@ -10,19 +10,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import EXIT_NOT_AS_WANTED, EXIT_OK, ExpectationError
+from plugin.changes.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
+from plugin.changes.driver_change.release.store import BOOT_ID, read_release
+from plugin.changes.driver_change.verification.checks import verify
+from plugin.changes.driver_change.verification.inspection import Host, find
+from plugin.changes.driver_change.verification.model import Check, result_to_json, wanted
+from plugin.devices.health.model import Policy
 from plugin.driver.kernel_log import KMSG
-from plugin.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
-from plugin.driver_change.release.store import BOOT_ID, read_release
-from plugin.driver_change.verification.checks import verify
-from plugin.driver_change.verification.inspection import Host, find
-from plugin.driver_change.verification.model import Check, result_to_json, wanted
-from plugin.errors import EXIT_NOT_AS_WANTED, EXIT_OK, ExpectationError
-from plugin.health.model import Policy
 from plugin.settings.load import Invocation, load
 
 if TYPE_CHECKING:
-    from plugin.driver_change.release.record import Release
-    from plugin.driver_change.verification.model import Value
+    from plugin.changes.driver_change.release.record import Release
+    from plugin.changes.driver_change.verification.model import Value
 
 
 def _read_expectation(name: str) -> Expectation:

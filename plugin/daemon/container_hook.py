@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from plugin.base.log import Logger
     from plugin.devices.inventory import Inventory
-    from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}

@@ -12,44 +12,44 @@ import signal
 from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
+from plugin.base.errors import ConfigError, DriverNotReady
+from plugin.changes.driver_change.release.record import remembered_inventory
 from plugin.daemon.coalesced import Coalesced
-from plugin.daemon.config_by_label import ConfigByLabel
 from plugin.daemon.config_files import ConfigFiles
 from plugin.daemon.container_hook import HookNotifier
 from plugin.daemon.deferred_imports import AFTER_S, load_deferred
 from plugin.daemon.drift import DriftWatch
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
-from plugin.daemon.memory_limits import MemoryLimits
-from plugin.daemon.memory_units import MemoryUnits
 from plugin.daemon.mig_change import MigChanges
-from plugin.daemon.mps_sharing import MpsSharing
-from plugin.daemon.node_object import OwnNode
 from plugin.daemon.observation_log import log_changes
-from plugin.daemon.other_devices import OtherDevices
-from plugin.daemon.overuse import Overuse
+from plugin.daemon.optional.config_by_label import ConfigByLabel
+from plugin.daemon.optional.memory_limits import MemoryLimits
+from plugin.daemon.optional.memory_units import MemoryUnits
+from plugin.daemon.optional.mps_sharing import MpsSharing
+from plugin.daemon.optional.node_object import OwnNode
+from plugin.daemon.optional.other_devices import OtherDevices
+from plugin.daemon.optional.overuse import Overuse
+from plugin.daemon.optional.unit_sizes import read_unit_sizes, write_unit_sizes
 from plugin.daemon.release_watch import ReleaseWatch
 from plugin.daemon.state import State
 from plugin.daemon.systemd import ServiceStatus, others_words, status_line
 from plugin.daemon.tasks import Tasks
-from plugin.daemon.unit_sizes import read_unit_sizes, write_unit_sizes
 from plugin.devices.inventory import without_driver
 from plugin.devices.observer import Observation
-from plugin.driver_change.release.record import remembered_inventory
-from plugin.errors import ConfigError, DriverNotReady
-from plugin.history.keeper import HistoryKeeper
+from plugin.holdings.history.keeper import HistoryKeeper
 from plugin.kubelet.offering import Offering
 from plugin.kubelet.pod_resources.client import list_assignments
-from plugin.labels.keeper import LabelKeeper
-from plugin.metrics.counters import Counters
+from plugin.publication.labels.keeper import LabelKeeper
+from plugin.publication.metrics.counters import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from plugin.changes.driver_change.release.record import Release
     from plugin.daemon.dependencies import Dependencies
-    from plugin.driver_change.release.record import Release
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
-    from plugin.metrics.server import MetricsServer
+    from plugin.publication.metrics.serving.server import MetricsServer
     from plugin.settings.node_config import NodeConfig
 
 
@@ -277,7 +277,7 @@ class Daemon:
         return self._offering.unit_bytes.get(uuid)
 
     async def _start_metrics(self, address: str) -> MetricsServer:
-        from plugin.metrics.endpoint import Sources, serve_metrics  # noqa: PLC0415 - off until asked for
+        from plugin.publication.metrics.serving.endpoint import Sources, serve_metrics  # noqa: PLC0415 - off until asked for
 
         sources = Sources(
             state=self._state,

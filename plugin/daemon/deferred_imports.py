@@ -10,14 +10,14 @@ from importlib import import_module
 
 AFTER_S = 0.5
 MODULES = (
-    "plugin.allocation.preference.choice",
+    "plugin.devices.allocation.preference.choice",
     "plugin.drift.result",
-    "plugin.history.store",
-    "plugin.history.view",
-    "plugin.labels.features",
-    "plugin.labels.host",
-    "plugin.labels.node_labels",
-    "plugin.labels.file",
+    "plugin.holdings.history.store",
+    "plugin.holdings.history.view",
+    "plugin.publication.labels.features",
+    "plugin.publication.labels.host",
+    "plugin.publication.labels.node_labels",
+    "plugin.publication.labels.file",
 )
 
 

@@ -11,12 +11,12 @@ from plugin.devices.stall import STALL_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plugin.base.log import Logger
     from plugin.driver.snapshot import GpuSource
     from plugin.kubelet.registration.link import Timing
-    from plugin.log import Logger
-    from plugin.metrics.scrape import Telemetry
-    from plugin.mps.keeper import Tools
+    from plugin.publication.metrics.serving.scrape import Telemetry
     from plugin.settings.node_config import NodeConfig
+    from plugin.sharing.mps.keeper import Tools
 
 
 class ReadConfig(Protocol):

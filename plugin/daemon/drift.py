@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
+    from plugin.base.log import Logger
     from plugin.drift.result import Result
-    from plugin.log import Logger
 
     Stamp: TypeAlias = "tuple[int, int, int] | None"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from plugin.devices.health.keeper import Clock, HealthKeeper
 from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation, Observer, ObserverThread, Pace
 from plugin.devices.stall import StallWatch, stalled
-from plugin.health.keeper import Clock, HealthKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable

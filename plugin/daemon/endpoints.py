@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from plugin.log import Logger
-    from plugin.metrics.server import MetricsServer
+    from plugin.base.log import Logger
+    from plugin.publication.metrics.serving.server import MetricsServer
 
 
 class AdminEndpoint:

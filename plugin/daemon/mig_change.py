@@ -10,14 +10,14 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.mig_layout.change.store import is_locked, read_change
+from plugin.changes.mig_layout.change.store import is_locked, read_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plugin.base.log import Logger
+    from plugin.changes.mig_layout.change.record import Change
     from plugin.devices.inventory import Device, Inventory
-    from plugin.log import Logger
-    from plugin.mig_layout.change.record import Change
     from plugin.settings.node_config import NodeConfig
 
 _UNDER_WAY = "its mig layout is being changed"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from plugin.base.log import Logger
     from plugin.devices.observer import Observation
-    from plugin.log import Logger
 
 
 def log_changes(logger: Logger, before: Observation, now: Observation) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from plugin.driver_change.release.store import read_release
+from plugin.changes.driver_change.release.store import read_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plugin.driver_change.release.record import Release
+    from plugin.changes.driver_change.release.record import Release
     from plugin.settings.node_config import NodeConfig
 
 

@@ -9,7 +9,7 @@ from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation
 
 if TYPE_CHECKING:
-    from plugin.driver_change.release.record import Release
+    from plugin.changes.driver_change.release.record import Release
 
 
 def _nothing_seen() -> Observation:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plugin.changes.driver_change.release.record import Release
     from plugin.devices.observer import Observation
-    from plugin.driver_change.release.record import Release
 
 _SHOWN = 3  # resources of other devices, in one line
 

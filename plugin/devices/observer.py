@@ -13,15 +13,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from plugin.base.errors import DriverNotReady
 from plugin.devices.inventory import Inventory, NodeTree, next_inventory, without_driver
-from plugin.errors import DriverNotReady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from plugin.devices.health.model import Transition
     from plugin.driver.reading import Reading, XidEvent
     from plugin.driver.snapshot import GpuSource, Snapshot
-    from plugin.health.model import Transition
 
 _TRUST_S = 60.0  # for a session whose predecessor went deaf
 
@@ -51,7 +51,7 @@ class Pace:
 
 
 class Health(Protocol):
-    """Who judges what is seen: `plugin.health.keeper`."""
+    """Who judges what is seen: `plugin.devices.health.keeper`."""
 
     @property
     def is_pressing(self) -> bool:

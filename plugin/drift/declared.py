@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from plugin.documents import list_of, member, members, optional, read_versioned, text, truth
+from plugin.base.documents import list_of, member, members, optional, read_versioned, text, truth
 from plugin.drift.model import Declared, DeclaredFile, DeclaredPackage
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import DriftError
 from plugin.drift.mark import is_edited
 from plugin.drift.model import Absent, File, Found, Unit
 from plugin.drift.packages import package_lock_holder, read_packages
 from plugin.drift.programs import ask as ask_program
-from plugin.errors import DriftError
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import DriftError
 from plugin.drift.model import Package
-from plugin.errors import DriftError
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:

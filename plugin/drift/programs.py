@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import threading
 
-from plugin.errors import DriftError
+from plugin.base.errors import DriftError
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _TIMEOUT_S = 30.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from plugin.documents import list_of, member, optional, read_versioned, text, whole
+from plugin.base.documents import list_of, member, optional, read_versioned, text, whole
 from plugin.drift.model import Difference, Kind
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.documents import list_of, member, members, optional, text, truth, whole
+from plugin.base.documents import list_of, member, members, optional, text, truth, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

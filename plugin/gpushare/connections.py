@@ -6,15 +6,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from plugin.errors import ClusterError
-from plugin.node_object.answers import UNAUTHORIZED, content_of
-from plugin.node_object.api.connection import Connection, Limits
-from plugin.node_object.api.credentials import Credentials
+from plugin.base.errors import ClusterError
+from plugin.publication.node_object.answers import UNAUTHORIZED, content_of
+from plugin.publication.node_object.api.connection import Connection, Limits
+from plugin.publication.node_object.api.credentials import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.node_object.api.messages import Answer, Request
+    from plugin.publication.node_object.api.messages import Answer, Request
 
 _KEPT = 64
 _MAX_BYTES = 64 * 1024 * 1024  # of a page of pods

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from plugin.errors import ClusterError
+from plugin.base.errors import ClusterError
 from plugin.gpushare import requests, wire
 from plugin.gpushare.books.book import Books
 from plugin.gpushare.books.inspection import nodes_to_json
@@ -22,17 +22,17 @@ from plugin.gpushare.books.placement import Refusal
 from plugin.gpushare.books.pod_annotations import ROOM_SINCE, assumed
 from plugin.gpushare.follower import Follower, Kind
 from plugin.gpushare.waiting import Waiting
-from plugin.node_object.answers import CONFLICT, INVALID, NOT_FOUND
+from plugin.publication.node_object.answers import CONFLICT, INVALID, NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plugin.base.log import Logger
     from plugin.gpushare.books.book import Promise
     from plugin.gpushare.books.model import Pod
     from plugin.gpushare.follower import Api
     from plugin.gpushare.wire import BindQuestion
-    from plugin.log import Logger
-    from plugin.node_object.api.messages import Request
+    from plugin.publication.node_object.api.messages import Request
 
 _CALLS = 16  # at a time
 _BEHIND_S = 30.0

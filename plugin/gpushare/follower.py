@@ -11,17 +11,17 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from plugin.errors import ClusterError
+from plugin.base.errors import ClusterError
 from plugin.gpushare.requests import list_page, watch
-from plugin.node_object.answers import content_of
-from plugin.node_object.api.budget import Backoff
+from plugin.publication.node_object.answers import content_of
+from plugin.publication.node_object.api.budget import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from plugin.base.log import Logger
     from plugin.gpushare.requests import Collection
-    from plugin.log import Logger
-    from plugin.node_object.api.messages import Answer, Request
+    from plugin.publication.node_object.api.messages import Answer, Request
 
 _GONE = 410
 _TOLD = ("ADDED", "MODIFIED")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.log import Logger
+    from plugin.base.log import Logger
 
     Marks = tuple[tuple[int, int, int], ...]
 

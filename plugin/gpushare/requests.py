@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
-from plugin.node_object.api.messages import JSON, Request
+from plugin.publication.node_object.api.messages import JSON, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,15 +7,15 @@ import ipaddress
 import signal
 from typing import TYPE_CHECKING
 
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
 from plugin.gpushare.extender import Extender
 from plugin.gpushare.server import ExtenderServer
 from plugin.settings.node_config import split_address
 
 if TYPE_CHECKING:
+    from plugin.base.log import Logger
     from plugin.gpushare.connections import Connections
     from plugin.gpushare.identity import Identity
-    from plugin.log import Logger
 
 
 def loopback(address: str) -> tuple[str, int]:

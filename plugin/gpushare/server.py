@@ -16,14 +16,14 @@ from urllib.parse import unquote
 
 from plugin import __version__
 from plugin.gpushare.bodies import Bodies
-from plugin.metrics.clients import Clients
-from plugin.metrics.request import Answer
+from plugin.publication.metrics.serving.clients import Clients
+from plugin.publication.metrics.serving.request import Answer
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from plugin.base.log import Logger
     from plugin.gpushare.identity import Identity
-    from plugin.log import Logger
 
 PREFIX = "/gpushare-scheduler"
 _MAX_HEAD_BYTES = 8192

@@ -11,28 +11,28 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.allocation.table import EMPTY_TABLE, NoSharing, find_missing_channels, prepare_tables
+from plugin.base.errors import KubeletError, KubeletSilent
+from plugin.devices.allocation.table import EMPTY_TABLE, NoSharing, find_missing_channels, prepare_tables
+from plugin.devices.other.offered import OtherPlan
 from plugin.devices.resources import NO_CARDS, MemoryCards, find_memory_cards, without_all, without_sharing
 from plugin.devices.sharing import SHARE, device_of, kind_of
-from plugin.errors import KubeletError, KubeletSilent
 from plugin.kubelet.device_plugin.nearby import Nearby
 from plugin.kubelet.hold_back import hold_back
 from plugin.kubelet.list_size import plan_that_fits
 from plugin.kubelet.pod_resources.allocatable import list_allocatable
 from plugin.kubelet.registration.link import Link, Timing
-from plugin.other_devices.offered import OtherPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.allocation.table import AllocationTable, Sharing
+    from plugin.base.log import Logger
+    from plugin.devices.allocation.table import AllocationTable, Sharing
     from plugin.devices.inventory import Inventory
+    from plugin.devices.other.offered import OtherResource
     from plugin.devices.resources import Offer, OfferPlan
     from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
     from plugin.kubelet.device_plugin.call_counter import CallCounter
     from plugin.kubelet.pod_resources.holdings import Held
-    from plugin.log import Logger
-    from plugin.other_devices.offered import OtherResource
     from plugin.settings.node_config import NodeConfig
 
     _Shown = tuple[tuple[Offer, ...], AllocationTable]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.errors import ConfigError
-from plugin.settings.table import FALLBACKS
+from plugin.base.errors import ConfigError
+from plugin.settings.nvidia.table import FALLBACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from plugin.settings.merge import Effective
     from plugin.settings.node_config import NodeConfig
+    from plugin.settings.nvidia.merge import Effective
 
 NAMED, SINGLE, EMPTY = FALLBACKS
 _NAME_OF_DEFAULT = "default"  # what `named` looks for

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from plugin.devices.mig import MIXED
 from plugin.devices.naming import explain_change
-from plugin.settings.kinds import show
-from plugin.settings.merge import DEFAULT
 from plugin.settings.node_config import KEYS
-from plugin.settings.table import BY_NAME, NOTHING_TO_REQUIRE
+from plugin.settings.nvidia.kinds import show
+from plugin.settings.nvidia.merge import DEFAULT
+from plugin.settings.nvidia.table import BY_NAME, NOTHING_TO_REQUIRE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from plugin.devices.naming import NamePattern
-    from plugin.settings.merge import Effective
     from plugin.settings.node_config import NodeConfig
+    from plugin.settings.nvidia.merge import Effective
     from plugin.settings.resolve import Resolved
 
 

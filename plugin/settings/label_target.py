@@ -9,15 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.settings.kinds import duration_s
 from plugin.settings.model import LabelSettings
 from plugin.settings.node_config import LABELS_AUTO, LABELS_FEATURE, LABELS_FILE, LABELS_NODE
+from plugin.settings.nvidia.kinds import duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.settings.merge import Effective
     from plugin.settings.node_config import NodeConfig
+    from plugin.settings.nvidia.merge import Effective
 
 _API, _FILE = "flags.useNodeFeatureAPI", "flags.gfd.outputFile"
 _LEAST_PAUSE_S = 1.0

@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
 from plugin.settings.by_label import choose, plan_by_label
-from plugin.settings.merge import merge, read_flags, read_variables
 from plugin.settings.node_config import DEFAULT_NVIDIA_PATH, find_config
+from plugin.settings.nvidia.merge import merge, read_flags, read_variables
+from plugin.settings.nvidia.table import CONFIG_FILE_FLAG, CONFIG_FILE_VARIABLE, NOT_READ
 from plugin.settings.resolve import Resolved, resolve
 from plugin.settings.store import read_heard_label
-from plugin.settings.table import CONFIG_FILE_FLAG, CONFIG_FILE_VARIABLE, NOT_READ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from plugin.settings.by_label import ByLabel
-    from plugin.settings.document import FileSettings
-    from plugin.settings.merge import Effective
     from plugin.settings.node_config import NodeConfig
+    from plugin.settings.nvidia.document import FileSettings
+    from plugin.settings.nvidia.merge import Effective
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _not_read(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _read_file(path: Path) -> FileSettings:
-    from plugin.settings.document import parse_document  # noqa: PLC0415 - most nodes have no such file
-    from plugin.settings.yaml_file import read_document  # noqa: PLC0415 - most nodes have no such file
+    from plugin.settings.nvidia.document import parse_document  # noqa: PLC0415 - most nodes have no such file
+    from plugin.settings.nvidia.yaml_file import read_document  # noqa: PLC0415 - most nodes have no such file
 
     return parse_document(read_document(path))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from plugin.base.documents import parse_known
 from plugin.devices.naming import parse_resource_name
 from plugin.devices.sharing import ShareRule, Strategy
-from plugin.documents import parse_known
-from plugin.settings.sharing import parse_devices
+from plugin.settings.nvidia.sharing import parse_devices
 
 DEFAULT_RESOURCE = "aliyun.com/gpu-mem"  # of gpushare, whose users ask for it
 DEFAULT_SOURCE = "nvidia.com/gpu"

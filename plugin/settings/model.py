@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.allocation.answer import AnswerForm
-from plugin.health.model import Policy
-from plugin.settings.table import LABEL_FILE
+from plugin.devices.allocation.answer import AnswerForm
+from plugin.devices.health.model import Policy
+from plugin.settings.nvidia.table import LABEL_FILE
 
 if TYPE_CHECKING:
     from plugin.devices.naming import NamePattern

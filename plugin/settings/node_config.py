@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plugin.base.documents import parse_known, read_object
+from plugin.base.errors import ConfigError
 from plugin.devices.inventory import HostTree
 from plugin.devices.naming import NamePattern, parse_resource_name
 from plugin.devices.resources import OfferRules
-from plugin.documents import parse_known, read_object
-from plugin.errors import ConfigError
 from plugin.settings.memory_units import memory_units_to_json, parse_memory_units
 from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded

@@ -11,29 +11,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from plugin.allocation.answer import AnswerForm, DeviceList, Imex
+from plugin.base.errors import ConfigError
+from plugin.devices.allocation.answer import AnswerForm, DeviceList, Imex
+from plugin.devices.health.xid import plan_policy
 from plugin.devices.mig import NONE
 from plugin.devices.resources import MIG_PREFIX
 from plugin.devices.sharing import Strategy
-from plugin.errors import ConfigError
-from plugin.health.xid import plan_policy
-from plugin.settings.kinds import show
 from plugin.settings.label_target import label_conflicts, label_warnings, plan_labels
 from plugin.settings.model import DaemonSettings
 from plugin.settings.node_config import IN_CLUSTER, LIMITS_REQUIRED, OVERUSE_EVICT
+from plugin.settings.nvidia.kinds import show
+from plugin.settings.nvidia.sharing import Sharing
+from plugin.settings.nvidia.table import BY_NAME, NOTHING_TO_REQUIRE
+from plugin.settings.nvidia.table import HINT as SETTINGS_HINT
 from plugin.settings.share_rules import contradictions, plan_shares
-from plugin.settings.sharing import Sharing
-from plugin.settings.table import BY_NAME, NOTHING_TO_REQUIRE
-from plugin.settings.table import HINT as SETTINGS_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from plugin.devices.naming import NamePattern
     from plugin.devices.sharing import ShareRule
-    from plugin.settings.document import FileSettings
-    from plugin.settings.merge import Effective
     from plugin.settings.node_config import NodeConfig
+    from plugin.settings.nvidia.document import FileSettings
+    from plugin.settings.nvidia.merge import Effective
 
 HINT = "leave it out for now: docs/migrate.md says what is honoured"
 _SOCKET = PurePosixPath("device-plugins/kubelet.sock")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from plugin.devices.sharing import ShareRule
 from plugin.devices.sharing import Strategy as Division
-from plugin.settings.sharing import MPS
+from plugin.settings.nvidia.sharing import MPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from plugin.settings.sharing import Sharing
+    from plugin.settings.nvidia.sharing import Sharing
 
 _SHARED = ".shared"
 

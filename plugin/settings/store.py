@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.documents import member, read_object, text
+from plugin.base.documents import member, read_object, text
 from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:

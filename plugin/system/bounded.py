@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.errors import NoAnswer
+from plugin.base.errors import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from plugin.errors import NoAnswer
+from plugin.base.errors import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.cluster.crio import WITHOUT
 from lab.machine.errors import CommandError
-from plugin.daemon.config_by_label import ANNOTATION
+from plugin.daemon.optional.config_by_label import ANNOTATION
 from tests.e2e import controller_image, daemonset, numa
 from tests.e2e.conftest import NAME
 from tests.e2e.manifests import STAY, Manifest, container, pod

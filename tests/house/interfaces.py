@@ -14,7 +14,7 @@ from plugin.kubelet.pod_resources.allocatable import METHOD as ALLOCATABLE
 from plugin.kubelet.pod_resources.client import METHOD as PODS
 from plugin.kubelet.registration.call import METHOD as REGISTER
 from plugin.kubelet.registration.watcher import SERVICE as REGISTRATION
-from plugin.metrics.catalogue import GPU_LABELS
+from plugin.publication.metrics.catalogue import GPU_LABELS
 from provision.cluster.kubernetes.tenancy.served import GANGS
 from provision.planning.render.engines.base_spec import base_spec
 from provision.planning.render.engines.containerd import render_containerd

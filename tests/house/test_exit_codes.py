@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin import errors as node_errors
-from plugin.cli import exit_codes as of_node
-from plugin.cli.parser import build_parser as build_node_parser
+from plugin.base import errors as node_errors
+from plugin.cli.grammar import exit_codes as of_node
+from plugin.cli.grammar.parser import build_parser as build_node_parser
 from provision.base.errors import ExitCode
 from provision.cli import VERBS, whole_parser
 from provision.cli.parsers import exit_codes

@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.use.device_holders im
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugin.holders.scan import list_holders, read_dri_nodes
+from plugin.holdings.holders.scan import list_holders, read_dri_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path

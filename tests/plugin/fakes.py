@@ -7,21 +7,21 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from plugin.allocation.table import EMPTY_TABLE, prepare_tables
+from plugin.base.errors import DriverNotReady
+from plugin.devices.allocation.table import EMPTY_TABLE, prepare_tables
 from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules, plan_offers
 from plugin.driver.reading import Reading, XidEvent
 from plugin.driver.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
 from plugin.driver.telemetry import GpuProcess, GpuTelemetry
 from plugin.driver.topology.facts import Nic, Place
-from plugin.errors import DriverNotReady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from plugin.allocation.answer import AnswerForm
-    from plugin.allocation.table import AllocationTable
+    from plugin.devices.allocation.answer import AnswerForm
+    from plugin.devices.allocation.table import AllocationTable
     from plugin.devices.inventory import Inventory
 
 VERSION = "550.163.01"

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from lab.kubelet import AllocationRefused, Container, DeviceManager, Pod
 from lab.kubelet.device_manager import Plugin
-from plugin.allocation.preference.choice import prefer
-from plugin.allocation.table import allocate
+from plugin.base.errors import KubeletError, RequestError
+from plugin.base.log import Logger
+from plugin.devices.allocation.preference.choice import prefer
+from plugin.devices.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
-from plugin.errors import KubeletError, RequestError
 from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
 from plugin.kubelet.pod_resources.client import assignments_of
 from plugin.kubelet.pod_resources.holdings import HoldingsView
 from plugin.kubelet.rpc.codec import decode
-from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpus, whole_table
 
 if TYPE_CHECKING:

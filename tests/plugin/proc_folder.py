@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.holders.cgroup import Place
+    from plugin.holdings.holders.cgroup import Place
     from plugin.kubelet.pod_resources.attribution import PodContainer
 
 

@@ -8,16 +8,16 @@ import os
 import sys
 from pathlib import Path
 
+from plugin.base.log import Logger, configure
 from plugin.daemon.daemon import run
 from plugin.daemon.dependencies import Dependencies
 from plugin.daemon.systemd import notify
 from plugin.devices.stall import STALL_S
 from plugin.kubelet.registration.link import Timing
-from plugin.log import Logger, configure
-from plugin.mps.control import Control
-from plugin.mps.keeper import Tools
-from plugin.mps.units import Units
 from plugin.settings.load import Invocation, load, load_to_start
+from plugin.sharing.mps.control import Control
+from plugin.sharing.mps.keeper import Tools
+from plugin.sharing.mps.units import Units
 from tests.plugin.fakes import FileSource, read_telemetry
 
 MPS = "GRAPNEL_TEST_MPS"  # the folder of the simulated programs

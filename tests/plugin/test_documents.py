@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.documents import (
+from plugin.base.documents import (
     list_of,
     member,
     members,

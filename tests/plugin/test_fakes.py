@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.errors import DriverNotReady
 from plugin.devices.inventory import HostTree
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.errors import DriverNotReady
 from tests.plugin.fakes import VERSION, FileSource, gpus, make_dev, write_driver
 
 if TYPE_CHECKING:

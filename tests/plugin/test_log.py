@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from plugin.log import Logger, configure, format_line
+from plugin.base.log import Logger, configure, format_line
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from lab.nvml import install, install_cuda, models
 from plugin.admin.server import AdminServer
+from plugin.base.log import Logger
 from plugin.devices.inventory import HostTree
 from plugin.devices.observer import Observer, ObserverThread, Pace
-from plugin.driver.nvml.library import NvmlSource
-from plugin.log import Logger
-from plugin.memory_limits.annotation import GivenMemory, render_annotation
-from plugin.memory_limits.keeper import LimitKeeper
-from plugin.memory_limits.ledger import MemoryLedger
+from plugin.driver.nvml.loading.library import NvmlSource
+from plugin.sharing.memory_limits.annotation import GivenMemory, render_annotation
+from plugin.sharing.memory_limits.keeper import LimitKeeper
+from plugin.sharing.memory_limits.ledger import MemoryLedger
 from plugin.system.thread_calls import ThreadCalls
 from tests.control_groups import hierarchy
 from tests.runtime_hook.drivertree import uuid
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lab.nvml.machine import Machine
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
-    from plugin.memory_limits.keeper import LimitedGroup
+    from plugin.sharing.memory_limits.keeper import LimitedGroup
     from tests.runtime_hook.containers import Container
 
 UNIT_BYTES = 1 << 20

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
+from plugin.base.log import Logger
 from plugin.driver.memory_limit import GroupMemory
-from plugin.log import Logger
-from plugin.memory_limits.keeper import LimitKeeper
+from plugin.sharing.memory_limits.keeper import LimitKeeper
 from plugin.system.thread_calls import ThreadCalls
 from runtime_hook.bundle import State
 from runtime_hook.errors import LimitError

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugin.driver.nvml.root import HOST, find_below
+from plugin.driver.nvml.loading.root import HOST, find_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

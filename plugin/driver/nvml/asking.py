@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.driver.nvml.trust import FAULTS
+from plugin.driver.nvml.loading.trust import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

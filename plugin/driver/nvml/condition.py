@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pynvml
 
 from plugin.driver.nvml.asking import ask
+from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid
 from plugin.driver.nvml.telemetry import value_of
-from plugin.driver.nvml.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid
 from plugin.driver.reading import Counters, Reading
 
 if TYPE_CHECKING:

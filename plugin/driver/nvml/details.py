@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
-from plugin.driver.nvml.trust import FAULTS, MAX_MIG_DEVICES
+from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES
 from plugin.driver.snapshot import MigFacts, MigSize
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from plugin.driver.nvml.trust import FAULTS, gpu_count, gpu_uuid, reason
+from plugin.base.errors import DriverNotReady
+from plugin.driver.nvml.loading.trust import FAULTS, gpu_count, gpu_uuid, reason
 from plugin.driver.reading import XidEvent
-from plugin.errors import DriverNotReady
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from typing import Any
 import pynvml
 
 from plugin.driver.nvml.asking import ask
+from plugin.driver.nvml.loading.trust import MAX_MIG_DEVICES
 from plugin.driver.nvml.memory import read_memory
 from plugin.driver.nvml.processes import read_processes
-from plugin.driver.nvml.trust import MAX_MIG_DEVICES
 from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 
 _COMPUTE_SLICES = re.compile(r"^\d+c\.")

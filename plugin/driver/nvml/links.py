@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from plugin.driver.nvml.address import sysfs_address
-from plugin.driver.nvml.trust import FAULTS
+from plugin.driver.nvml.loading.address import sysfs_address
+from plugin.driver.nvml.loading.trust import FAULTS
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Remote
 
 if TYPE_CHECKING:

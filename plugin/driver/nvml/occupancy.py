@@ -9,8 +9,8 @@ import pynvml
 
 from plugin.driver.nvml.asking import ask
 from plugin.driver.nvml.instances import read_instances
+from plugin.driver.nvml.loading.trust import gpu_count, gpu_uuid
 from plugin.driver.nvml.processes import read_processes
-from plugin.driver.nvml.trust import gpu_count, gpu_uuid
 from plugin.driver.telemetry import GpuTelemetry
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import pynvml
 
 from plugin.driver.nvml.asking import ask
-from plugin.driver.nvml.trust import FAULTS
+from plugin.driver.nvml.loading.trust import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

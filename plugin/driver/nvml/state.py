@@ -8,7 +8,7 @@ import pynvml
 
 from plugin.driver.gpu_state import COMPLETED, Fabric, GpuState, MigDevice
 from plugin.driver.nvml.condition import read_condition
-from plugin.driver.nvml.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid, reason
+from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

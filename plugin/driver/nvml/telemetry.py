@@ -14,10 +14,10 @@ import pynvml
 
 from plugin.driver.nvml.asking import ask
 from plugin.driver.nvml.instances import read_instances
+from plugin.driver.nvml.loading.trust import gpu_count, gpu_uuid
 from plugin.driver.nvml.memory import read_memory
 from plugin.driver.nvml.processes import read_processes
 from plugin.driver.nvml.profiling import LONGEST_S, Profiler
-from plugin.driver.nvml.trust import gpu_count, gpu_uuid
 from plugin.driver.telemetry import GpuInstance, GpuTelemetry
 
 if TYPE_CHECKING:

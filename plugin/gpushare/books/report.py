@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from plugin.documents import list_of, member, members, read_versioned, text, truth, whole
+from plugin.base.documents import list_of, member, members, read_versioned, text, truth, whole
 from plugin.gpushare.books.model import Card, Holding, Report
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.allocation.table import NoHoldings
+from plugin.devices.allocation.table import NoHoldings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.allocation.preference.choice import Preference
-    from plugin.allocation.table import Holdings
+    from plugin.devices.allocation.preference.choice import Preference
+    from plugin.devices.allocation.table import Holdings
 
 
 class AllocationObserver(Protocol):

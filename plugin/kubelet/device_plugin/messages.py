@@ -9,7 +9,7 @@ from plugin.kubelet.device_plugin import api
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from plugin.allocation.answer import ContainerAnswer
+    from plugin.devices.allocation.answer import ContainerAnswer
     from plugin.devices.resources import Offer
 
 API_VERSION = "v1beta1"

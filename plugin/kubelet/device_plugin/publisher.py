@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from plugin.allocation.table import AllocationTable
+    from plugin.devices.allocation.table import AllocationTable
     from plugin.devices.resources import Offer
 
 

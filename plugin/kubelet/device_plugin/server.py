@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plugin.errors import KubeletError
+from plugin.base.errors import KubeletError
 from plugin.kubelet.rpc.server import Server
 from plugin.system.sockets import SocketAddress, SocketIdentity, socket_identity
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from plugin.base.log import Logger
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Logger
 
 
 class PluginServer:

@@ -10,8 +10,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from plugin.allocation.table import allocate
-from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
+from plugin.base.errors import DeviceNotReady, InvalidRequest, RequestError
+from plugin.devices.allocation.table import allocate
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.device_plugin.allocation_observer import NoAllocationObserver
 from plugin.kubelet.device_plugin.messages import container_response, device_list, plugin_options
@@ -22,13 +22,13 @@ from plugin.kubelet.rpc.status import CallError, Code
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from plugin.allocation.answer import ContainerAnswer
+    from plugin.base.log import Logger
+    from plugin.devices.allocation.answer import ContainerAnswer
     from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
     from plugin.kubelet.device_plugin.call_counter import CallCounter
     from plugin.kubelet.device_plugin.publisher import Publisher
     from plugin.kubelet.rpc.codec import Message
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Logger
 
 _STATUS = {
     InvalidRequest: Code.INVALID_ARGUMENT,
@@ -77,8 +77,8 @@ class DevicePluginService:
         self, request: api.PreferredAllocationRequest
     ) -> api.PreferredAllocationResponse:
         """Choose among the devices that are free."""
-        from plugin.allocation.preference.choice import prefer  # noqa: PLC0415 - loaded after the first list (plugin.later)
-        from plugin.allocation.preference.search import Limits  # noqa: PLC0415 - see above
+        from plugin.devices.allocation.preference.choice import prefer  # noqa: PLC0415 - loaded after the first list (plugin.later)
+        from plugin.devices.allocation.preference.search import Limits  # noqa: PLC0415 - see above
 
         responses = []
         deadline = time.monotonic() + _PREFERENCE_S

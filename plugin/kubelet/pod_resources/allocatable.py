@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.errors import KubeletError, KubeletSilent
+from plugin.base.errors import KubeletError, KubeletSilent
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources.api import AllocatableResourcesRequest, AllocatableResourcesResponse
 from plugin.kubelet.pod_resources.client import FOLDER, ask

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.errors import KubeletError
+from plugin.base.errors import KubeletError
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources.api import ListPodResourcesRequest, ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer

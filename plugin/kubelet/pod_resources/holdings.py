@@ -12,16 +12,16 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.allocation.table import NoHoldings
+from plugin.base.errors import KubeletError
+from plugin.devices.allocation.table import NoHoldings
 from plugin.devices.sharing import device_of, kind_of
-from plugin.errors import KubeletError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from plugin.allocation.table import Holdings
+    from plugin.base.log import Logger
+    from plugin.devices.allocation.table import Holdings
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
-    from plugin.log import Logger
 
 DOUBT_S = 0.4  # a pod's admission waits for it, and all others behind it
 LISTED_S = 5.0  # after an allocation the kubelet has listed it, however busy it is

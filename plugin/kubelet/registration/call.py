@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.errors import KubeletError, KubeletSilent
+from plugin.base.errors import KubeletError, KubeletSilent
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.device_plugin.messages import register_request

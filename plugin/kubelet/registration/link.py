@@ -17,8 +17,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plugin.allocation.table import AllocationTable
-from plugin.errors import KubeletError, KubeletSilent
+from plugin.base.errors import KubeletError, KubeletSilent
+from plugin.devices.allocation.table import AllocationTable
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.device_plugin.call_counter import NoCallCounter
 from plugin.kubelet.device_plugin.publisher import Publication, Publisher
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from plugin.base.log import Logger
     from plugin.devices.resources import Offer
     from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
     from plugin.kubelet.device_plugin.call_counter import CallCounter
     from plugin.kubelet.device_plugin.nearby import Nearby
     from plugin.kubelet.registration.methods import RegistrationMethod
-    from plugin.log import Logger
 
 _AT_ONCE = 1  # a stream may end with an older one (above): that is repaired without a pause
 

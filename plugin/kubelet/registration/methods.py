@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from plugin.base.log import Logger
     from plugin.kubelet.registration.call import Registration
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Logger
 
 _POD_RESOURCES = "pod-resources"  # the kubelet answers there whatever becomes of its other sockets
 _FOLDER_MODE = 0o750  # as the kubelet makes it

@@ -15,7 +15,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plugin.errors import KubeletError, KubeletSilent
+from plugin.base.errors import KubeletError, KubeletSilent
 from plugin.kubelet.device_plugin.messages import API_VERSION
 from plugin.kubelet.registration.call import HINT, socket_name
 from plugin.kubelet.rpc.codec import Message, boolean, string, strings

@@ -21,8 +21,8 @@ from plugin.system.peer import peer_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from plugin.base.log import Logger
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Logger
 
 _BACKLOG = 128
 

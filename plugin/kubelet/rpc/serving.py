@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from plugin.log import Logger
+    from plugin.base.log import Logger
 
 _RESPONSE: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _OK: Headers = [(b"grpc-status", b"0")]

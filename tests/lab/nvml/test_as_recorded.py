@@ -45,8 +45,12 @@ for name in dir(pynvml):
     if name.startswith("nvml") and callable(function) and not isinstance(function, type):
         setattr(pynvml, name, recorded(name, function))
 
-from plugin.driver.nvml import compute_mode, gpu_settings, links, memory_limits, mig_instances, occupancy, telemetry
-from plugin.driver.nvml.library import NvmlSource
+from plugin.driver.nvml import links, occupancy, telemetry
+from plugin.driver.nvml.changes import compute_mode
+from plugin.driver.nvml.changes import gpu_settings
+from plugin.driver.nvml.changes import memory_limits
+from plugin.driver.nvml.changes import mig_instances
+from plugin.driver.nvml.loading.library import NvmlSource
 
 now_s = [0.0]
 source, reader, found = NvmlSource(), telemetry.TelemetryReader(lambda: now_s[0]), {}

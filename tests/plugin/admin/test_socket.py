@@ -18,8 +18,8 @@ import pytest
 
 from plugin.admin.client import ask
 from plugin.admin.server import AdminServer
-from plugin.errors import AdminError
-from plugin.log import Logger
+from plugin.base.errors import AdminError
+from plugin.base.log import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,7 +278,7 @@ def test_a_socket_that_cannot_be_removed_does_not_keep_the_daemon_from_ending(tm
 import asyncio, subprocess, sys
 from pathlib import Path
 from plugin.admin.server import AdminServer
-from plugin.log import Logger
+from plugin.base.log import Logger
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
 async def main():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.answer import CDI_KIND, AnswerForm, ContainerAnswer, DeviceList, Imex, Mount
-from plugin.allocation.table import allocate, find_missing_channels
+from plugin.devices.allocation.answer import CDI_KIND, AnswerForm, ContainerAnswer, DeviceList, Imex, Mount
+from plugin.devices.allocation.table import allocate, find_missing_channels
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table

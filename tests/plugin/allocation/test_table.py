@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.table import AllocationTable, DeviceNode, allocate, prepare_tables, show_id
+from plugin.base.errors import DeviceNotReady, InvalidRequest, RequestError
+from plugin.devices.allocation.table import AllocationTable, DeviceNode, allocate, prepare_tables, show_id
 from plugin.devices.inventory import Inventory, next_inventory, without_driver
 from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules, plan_offers
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 TABLE = whole_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree({"nvidia-uvm-tools"})))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from plugin import __version__
+from plugin.base.errors import DriverNotReady
 from plugin.cli import main
 from plugin.cli.show import format_table, take_inventory
 from plugin.devices.inventory import HostTree
 from plugin.driver.snapshot import Snapshot
-from plugin.errors import DriverNotReady
 from tests.plugin.fakes import VERSION, FileSource, gpus, make_dev, write_driver
 
 REPOSITORY = Path(__file__).parents[3]

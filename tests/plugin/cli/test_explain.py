@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from plugin.base.errors import ConfigError
 from plugin.cli import main
-from plugin.errors import ConfigError
 from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import KEYS
+from plugin.settings.nvidia.table import SETTINGS
 from plugin.settings.store import HeardLabel, write_heard_label
-from plugin.settings.table import SETTINGS
 
 
 @pytest.fixture

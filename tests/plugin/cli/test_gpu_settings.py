@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.nvml import install, models, state
-from plugin.gpu_settings.document import SCHEMA
+from plugin.changes.gpu_settings.document import SCHEMA
 
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[3]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from plugin.base.errors import ClusterError
 from plugin.cli import main
 from plugin.cli.gpushare import inspection, source_of
-from plugin.errors import ClusterError
 from plugin.gpushare.books.model import RESOURCE
 from tests.plugin.gpushare.documents import node_document, pod_document, report
 

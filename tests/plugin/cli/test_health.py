@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.log import Logger
 from plugin.cli import main
+from plugin.devices.health.keeper import Clock, HealthKeeper
+from plugin.devices.health.model import Verdict
+from plugin.devices.health.store import VERDICTS_FILE, read_verdicts
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.reading import XidEvent
 from plugin.driver.snapshot import Snapshot
-from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Verdict
-from plugin.health.store import VERDICTS_FILE, read_verdicts
-from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpus
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.cli.mig_steps import NodeChange
-from plugin.errors import MigError
-from plugin.mig_layout.change.store import read_change
-from plugin.mig_layout.document import parse_layout
-from plugin.mig_layout.plan import plan_layout, plan_return
-from plugin.mig_layout.record import Before, cuts_of
-from plugin.mig_layout.store import read_before, write_before
+from plugin.base.errors import MigError
+from plugin.changes.mig_layout.change.store import read_change
+from plugin.changes.mig_layout.document import parse_layout
+from plugin.changes.mig_layout.plan import plan_layout, plan_return
+from plugin.changes.mig_layout.record import Before, cuts_of
+from plugin.changes.mig_layout.store import read_before, write_before
+from plugin.cli.mig.steps import NodeChange
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.mig_layout.driver import Killed, MemoryDriver
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from plugin.cli.mig_steps import Outcome
-    from plugin.mig_layout.model import GpuLayout
+    from plugin.changes.mig_layout.model import GpuLayout
+    from plugin.cli.mig.steps import Outcome
 
 
 class Machine:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.log import Logger
 from plugin.daemon.container_hook import refresh_host_inventory
-from plugin.log import Logger
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from plugin.cli.parser import build_parser
+from plugin.cli.grammar.parser import build_parser
 from plugin.settings.node_config import DEFAULT_PATH, NodeConfig
-from plugin.settings.table import SETTINGS
+from plugin.settings.nvidia.table import SETTINGS
 from plugin.system.sole import lock_path, own_name
 
 REPOSITORY = Path(__file__).parents[3]

@@ -15,22 +15,22 @@ from plugin.daemon.deferred_imports import MODULES
 PLUGIN = Path(__file__).resolve().parents[3] / "plugin"
 # Loaded where they are switched on, or only for an error that ends nothing: not needed by most daemons.
 SWITCHED_ON = (
-    "plugin.node_object.",
-    "plugin.metrics.",
-    "plugin.memory_limits.",
-    "plugin.overuse.",
-    "plugin.mps.",
+    "plugin.publication.node_object.",
+    "plugin.publication.metrics.",
+    "plugin.sharing.memory_limits.",
+    "plugin.sharing.overuse.",
+    "plugin.sharing.mps.",
     "plugin.gpushare.",
-    "plugin.other_devices.",
+    "plugin.devices.other.",
     "plugin.system.thread_calls",  # of the same
-    "plugin.holders.pod_names",
-    "plugin.holders.processes",
-    "plugin.settings.document",
-    "plugin.settings.yaml_file",
-    "plugin.driver.nvml.memory_limits",
+    "plugin.holdings.holders.pod_names",
+    "plugin.holdings.holders.processes",
+    "plugin.settings.nvidia.document",
+    "plugin.settings.nvidia.yaml_file",
+    "plugin.driver.nvml.changes.memory_limits",
     "plugin.driver.nvml.occupancy",
     "plugin.driver.nvml.telemetry",
-    "plugin.driver.nvml.library",  # loaded before the daemon starts
+    "plugin.driver.nvml.loading.library",  # loaded before the daemon starts
 )
 # In a process of its own: this one has what other tests have loaded.
 LOADED = """

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.log import Logger
 from plugin.daemon.drift import STALE_S, DriftWatch
 from plugin.drift.model import Difference, Kind
 from plugin.drift.result import Result, render_result
-from plugin.log import Logger
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from plugin.base.log import Logger
 from plugin.daemon.dependencies import Dependencies
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.registration.link import Timing
-from plugin.log import Logger
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.fakes import VERSION, FileSource, gpus, make_dev, write_driver
 

@@ -6,14 +6,14 @@ import asyncio
 import stat
 from typing import TYPE_CHECKING, Any, cast
 
+from plugin.base.log import Logger
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
-from plugin.log import Logger
 from tests.plugin.node_object.written_log import WrittenLog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.metrics.server import MetricsServer
+    from plugin.publication.metrics.serving.server import MetricsServer
 
 
 async def answer(_: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from plugin.daemon.memory_units import MemoryUnits
+from plugin.daemon.optional.memory_units import MemoryUnits
 from plugin.gpushare.books.report import ANNOTATION, parse_report
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from tests.plugin.daemon_process import REPOSITORY
@@ -36,7 +36,7 @@ def test_what_was_listed_before_is_said_with_the_first_cards() -> None:
 @pytest.mark.slow
 def test_nothing_is_loaded_where_no_memory_is_offered_in_units() -> None:
     script = (
-        "import sys; from plugin.daemon.memory_units import MemoryUnits; units = MemoryUnits(print); "
+        "import sys; from plugin.daemon.optional.memory_units import MemoryUnits; units = MemoryUnits(print); "
         "units.offered('', 0, ()); units.listed((), 1.0); print(*sys.modules)"
     )
     loaded = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.holders.cgroup import Place
+from plugin.holdings.holders.cgroup import Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
 from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.fakes import VERSION, gpu, write_driver

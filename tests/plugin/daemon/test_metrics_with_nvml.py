@@ -13,8 +13,8 @@ import pytest
 
 from lab.nvml import models, state
 from lab.nvml.machine import MIB, Activity, Architecture, Process
-from plugin.holders.cgroup import parse_cgroup
-from plugin.holders.processes import ProcessTable
+from plugin.holdings.holders.cgroup import parse_cgroup
+from plugin.holdings.holders.processes import ProcessTable
 from tests.plugin.daemon.test_metrics_of_daemon import free_port, is_served
 from tests.plugin.daemon.test_whole_daemon import Node
 from tests.plugin.metrics.reading import Page, read_page

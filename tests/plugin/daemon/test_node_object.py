@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from plugin.daemon.node_object import LazyNodeObject, NoNodeObject, OwnNode, node_name, node_object
-from plugin.log import Logger
+from plugin.base.log import Logger
+from plugin.daemon.optional.node_object import LazyNodeObject, NoNodeObject, OwnNode, node_name, node_object
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.node_object.states import observed
 

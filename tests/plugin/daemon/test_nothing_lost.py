@@ -11,17 +11,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from plugin.allocation.table import allocate
+from plugin.base.errors import RequestError
+from plugin.base.log import Logger
+from plugin.changes.driver_change.release.record import Release, remember_gpus
+from plugin.changes.driver_change.release.store import forget_release, read_release, write_release
+from plugin.devices.allocation.table import allocate
+from plugin.devices.health.keeper import Clock, HealthKeeper
+from plugin.devices.health.model import Policy, Verdict
+from plugin.devices.health.store import read_verdicts, write_verdicts
 from plugin.devices.inventory import Inventory, next_inventory, without_driver
 from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.driver_change.release.record import Release, remember_gpus
-from plugin.driver_change.release.store import forget_release, read_release, write_release
-from plugin.errors import RequestError
-from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Policy, Verdict
-from plugin.health.store import read_verdicts, write_verdicts
-from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, whole_table
 
 GPUS = (0, 1, 2)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.daemon.other_devices import OtherDevices
-from plugin.log import Logger
+from plugin.base.log import Logger
+from plugin.daemon.optional.other_devices import OtherDevices
 from plugin.settings.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from plugin.devices.other.offered import OtherPlan
     from plugin.kubelet.offering import Offering
-    from plugin.other_devices.offered import OtherPlan
 
 
 class Shown:

@@ -17,9 +17,9 @@ import pytest
 from lab.kubelet import AllocationRefused, Kubelet
 from lab.kubelet.endpoint import status_of
 from lab.sysfs import PciDevice, Tree, fpga, rdma_nic, virtual_function
-from plugin.allocation.answer import ANNOTATION
 from plugin.cli import main
 from plugin.cli.release import release_node
+from plugin.devices.allocation.answer import ANNOTATION
 from plugin.driver.snapshot import Snapshot
 from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import VERSION, gpu, write_driver

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.driver_change.release.record import Release
-from plugin.driver_change.release.store import FILE_NAME, forget_release, read_release, write_release
+from plugin.changes.driver_change.release.record import Release
+from plugin.changes.driver_change.release.store import FILE_NAME, forget_release, read_release, write_release
 from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.released_node import ENVIRONMENT, UUIDS, Node, hang_driver, kubelet, made, node
 from tests.waiting import wait_until

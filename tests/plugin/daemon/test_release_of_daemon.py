@@ -15,9 +15,9 @@ import pytest
 from lab.kubelet import AllocationRefused, Kubelet, Mode
 from lab.podresources.proto.api_pb2 import AllocatableResourcesResponse
 from lab.podresources.server import serving
+from plugin.changes.driver_change.release.record import Release, RememberedGpu
+from plugin.changes.driver_change.release.store import FILE_NAME, read_release, write_release
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.driver_change.release.record import Release, RememberedGpu
-from plugin.driver_change.release.store import FILE_NAME, read_release, write_release
 from tests.plugin.daemon.test_daemon import receive
 from tests.plugin.daemon_process import RESOURCE
 from tests.plugin.fakes import VERSION, gpu, gpus, write_driver

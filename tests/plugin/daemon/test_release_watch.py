@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from plugin.changes.driver_change.release.record import Release
+from plugin.changes.driver_change.release.store import forget_release, write_release
 from plugin.daemon.release_watch import ReleaseWatch
-from plugin.driver_change.release.record import Release
-from plugin.driver_change.release.store import forget_release, write_release
 from plugin.settings.node_config import NodeConfig
 
 if TYPE_CHECKING:

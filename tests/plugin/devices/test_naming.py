@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
+from plugin.base.errors import ConfigError
 from plugin.devices.naming import NamePattern, complete_resource_name, explain_change, find_pattern
-from plugin.errors import ConfigError
-from plugin.settings.document import Document, parse_document
 from plugin.settings.explain import notes_on_patterns
 from plugin.settings.node_config import parse_config
+from plugin.settings.nvidia.document import Document, parse_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

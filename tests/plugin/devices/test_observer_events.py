@@ -6,10 +6,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import DriverNotReady
 from plugin.devices.observer import Observation, Observer, ObserverThread, Pace
 from plugin.driver.reading import XidEvent
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.errors import DriverNotReady
 from tests.plugin.devices.test_observer import Clock
 from tests.plugin.fakes import VERSION, DictTree, FileSource, gpu, gpus, write_driver
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from plugin.devices.health.model import Transition
     from plugin.devices.inventory import Inventory
     from plugin.driver.reading import Reading
-    from plugin.health.model import Transition
 
 PACE = Pace(refresh_s=5, retry_s=15, health_s=30)
 EVENT = XidEvent(gpu(0).uuid, 48)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.errors import DriftError
 from plugin.drift import programs
 from plugin.drift.packages import package_lock_holder
 from plugin.drift.programs import ask
-from plugin.errors import DriftError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from plugin.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
-from plugin.errors import ExpectationError
+from plugin.base.errors import ExpectationError
+from plugin.changes.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
 
 if TYPE_CHECKING:
     from plugin.driver.gpu_state import MigDevice

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import GpuSettingsError
 from plugin.driver.gpu_settings import DEFAULT_MODE, SettableGpu, Setting
-from plugin.errors import GpuSettingsError
 
 if TYPE_CHECKING:
     from plugin.driver.gpu_settings import Value

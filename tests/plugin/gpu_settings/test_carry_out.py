@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.changes.gpu_settings.carry_out import carry_out
+from plugin.changes.gpu_settings.document import SCHEMA, parse_settings
+from plugin.changes.gpu_settings.model import watts
+from plugin.changes.gpu_settings.plan import missing_indices, plan_settings
+from plugin.changes.gpu_settings.record import Record, parse_record, render_record
 from plugin.driver.gpu_settings import DEFAULT_MODE, EXCLUSIVE_PROCESS, Setting
-from plugin.gpu_settings.carry_out import carry_out
-from plugin.gpu_settings.document import SCHEMA, parse_settings
-from plugin.gpu_settings.model import watts
-from plugin.gpu_settings.plan import missing_indices, plan_settings
-from plugin.gpu_settings.record import Record, parse_record, render_record
 from tests.plugin.gpu_settings.gpus import FRESH, Killed, MemoryDriver, gpu
 
 if TYPE_CHECKING:
-    from plugin.gpu_settings.carry_out import Outcome
-    from plugin.gpu_settings.model import Entry, GpuPlan
+    from plugin.changes.gpu_settings.carry_out import Outcome
+    from plugin.changes.gpu_settings.model import Entry, GpuPlan
 
 EVERYTHING = {
     "devices": "all",

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from plugin.changes.gpu_settings.document import SCHEMA, parse_settings, parse_values, values_to_json
 from plugin.driver.gpu_settings import Setting
-from plugin.gpu_settings.document import SCHEMA, parse_settings, parse_values, values_to_json
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/gpu-settings"
 SCHEMA_OF_FILES = json.loads((CONTRACT / "schema.json").read_text())

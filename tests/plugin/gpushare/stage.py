@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.apiserver import Server, Store, serving
+from plugin.base.log import Logger
 from plugin.gpushare.books.model import RESOURCE
 from plugin.gpushare.books.objects import parse_pod
 from plugin.gpushare.books.report import ANNOTATION, render_report
 from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
 from plugin.gpushare.server import PREFIX, ExtenderServer
-from plugin.log import Logger
 from tests.plugin.gpushare.documents import CREATED_NS, cards, node_document, pod_document
 from tests.plugin.gpushare.kubelet import Kubelet
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plugin.cli.parser import build_parser
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
+from plugin.cli.grammar.parser import build_parser
 from plugin.gpushare import requests
 from plugin.gpushare.books.model import RESOURCE
 from plugin.gpushare.run import loopback

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.cluster.certificates import API_SERVER, SCHEDULER, Certificates
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
+from plugin.base.log import Logger
 from plugin.gpushare.identity import Identity
 from plugin.gpushare.server import PREFIX, ExtenderServer
-from plugin.log import Logger
 from tests.plugin.gpushare.test_server import Deaf, head
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import ControlPlane
-from plugin.errors import ClusterError
+from plugin.base.errors import ClusterError
 from plugin.gpushare import requests
 from plugin.gpushare.books import pod_annotations
 from plugin.gpushare.books.model import RESOURCE
 from plugin.gpushare.books.objects import parse_pod
 from plugin.gpushare.connections import Connections
-from plugin.node_object.api.messages import JSON, Request
+from plugin.publication.node_object.api.messages import JSON, Request
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:

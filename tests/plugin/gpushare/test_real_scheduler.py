@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from lab.cluster import ControlPlane
+from plugin.base.log import Logger
 from plugin.gpushare.books import pod_annotations
 from plugin.gpushare.books.model import RESOURCE
 from plugin.gpushare.books.objects import parse_pod
@@ -25,14 +26,13 @@ from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
 from plugin.gpushare.identity import Identity
 from plugin.gpushare.server import ExtenderServer
-from plugin.log import Logger
 from tests.plugin.gpushare.documents import cards
 from tests.plugin.gpushare.kubelet import Kubelet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from plugin.node_object.api.messages import Answer, Request
+    from plugin.publication.node_object.api.messages import Answer, Request
 
 pytestmark = pytest.mark.functional  # etcd, an API server and a scheduler
 

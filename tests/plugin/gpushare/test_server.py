@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from plugin.base.log import Logger
 from plugin.gpushare.server import PREFIX, ExtenderServer, Head, parse_head
-from plugin.log import Logger
-from plugin.metrics.request import Answer
+from plugin.publication.metrics.serving.request import Answer
 from tests.plugin.gpushare.stage import Scheduler
 
 POST = f"POST {PREFIX}/filter HTTP/1.1"

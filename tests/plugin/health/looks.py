@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugin.devices.health.judgement import next_health, why_unhealthy
+from plugin.devices.health.model import (
+    GpuHealth,
+    GpuInput,
+    HealthInput,
+    Moment,
+    NodeHealth,
+    Policy,
+    Transition,
+    Verdict,
+)
 from plugin.driver.reading import Counters, Reading, XidEvent
-from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import GpuHealth, GpuInput, HealthInput, Moment, NodeHealth, Policy, Transition, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

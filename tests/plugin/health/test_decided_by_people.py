@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from plugin.devices.health.model import Change, Policy, Verdict
+from plugin.devices.health.xid import plan_policy
 from plugin.driver.reading import Counters
-from plugin.health.model import Change, Policy, Verdict
-from plugin.health.xid import plan_policy
 from tests.plugin.health.looks import GONE, IDLE, A, Node
 
 UNHEALTHY = Verdict(is_healthy=False, reason="smells of smoke", since="2026-09-01T10:00:00Z")

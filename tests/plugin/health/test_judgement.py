@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.health.model import Change, Class, Verdict
+from plugin.devices.health.model import Change, Class, Verdict
 from tests.plugin.health.looks import BUSY, GONE, IDLE, MIG, A, B, Node, was_reset
 
 if TYPE_CHECKING:

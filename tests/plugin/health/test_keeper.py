@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.log import Logger
+from plugin.devices.health.keeper import Clock, HealthKeeper
+from plugin.devices.health.model import NodeHealth, Policy, Verdict
+from plugin.devices.health.store import read_health, write_verdicts
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.driver.snapshot import LostGpu, MigFacts, Snapshot
-from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import NodeHealth, Policy, Verdict
-from plugin.health.store import read_health, write_verdicts
-from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plugin.devices.health.judgement import next_health, why_unhealthy
+from plugin.devices.health.model import Change, Class, GpuHealth, GpuInput, HealthInput, NodeHealth, Transition, Verdict
+from plugin.devices.health.record import parse_health, render_health
 from plugin.driver.reading import Counters, Reading, XidEvent
-from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import Change, Class, GpuHealth, GpuInput, HealthInput, NodeHealth, Transition, Verdict
-from plugin.health.record import parse_health, render_health
 from tests.plugin.health.looks import FIRST_BOOT, POLICY, A, B
 
 if TYPE_CHECKING:

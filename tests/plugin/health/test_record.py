@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from plugin.health.record import (
+from plugin.devices.health.record import (
     MAX_BYTES,
     parse_health,
     parse_verdicts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.health.model import Verdict
+from plugin.devices.health.model import Verdict
 from tests.plugin.health.looks import GONE, IDLE, A, Node, was_reset
 
 UNHEALTHY = Verdict(is_healthy=False, reason="smells of smoke", since="2026-09-01T10:00:00Z")

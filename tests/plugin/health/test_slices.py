@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from plugin.devices.health.judgement import next_health, why_unhealthy
+from plugin.devices.health.model import (
+    GpuHealth,
+    GpuInput,
+    HealthInput,
+    Moment,
+    NodeHealth,
+    Policy,
+    SliceInput,
+    Verdict,
+)
+from plugin.devices.health.record import parse_health, render_health
 from plugin.driver.reading import Counters, Reading, XidEvent
-from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import GpuHealth, GpuInput, HealthInput, Moment, NodeHealth, Policy, SliceInput, Verdict
-from plugin.health.record import parse_health, render_health
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
 FIRST, SECOND, THIRD = "MIG-a", "MIG-b", "MIG-c"

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.errors import HealthError
+from plugin.base.log import Logger
+from plugin.devices.health.keeper import Clock, HealthKeeper
+from plugin.devices.health.model import Class as Kind
+from plugin.devices.health.model import Finding, GpuHealth, NodeHealth, Verdict
+from plugin.devices.health.store import HEALTH_FILE, read_health, read_verdicts, write_health, write_verdicts
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.reading import XidEvent
 from plugin.driver.snapshot import Snapshot
-from plugin.errors import HealthError
-from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Class as Kind
-from plugin.health.model import Finding, GpuHealth, NodeHealth, Verdict
-from plugin.health.store import HEALTH_FILE, read_health, read_verdicts, write_health, write_verdicts
-from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ WRITE = """
 import sys
 from itertools import count
 from pathlib import Path
-from plugin.health.model import (GpuHealth, NodeHealth)
-from plugin.health.store import write_health
+from plugin.devices.health.model import (GpuHealth, NodeHealth)
+from plugin.devices.health.store import write_health
 gpus = [f"GPU-00000000-0000-0000-0000-{index:012d}" for index in range(8)]
 for number in count(1):
     write_health(Path(sys.argv[1]), NodeHealth({uuid: GpuHealth(resets=number) for uuid in gpus}))

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.health.model import Class
-from plugin.health.xid import ROWS, XIDS, find_xid
+from plugin.devices.health.model import Class
+from plugin.devices.health.xid import ROWS, XIDS, find_xid
 
 # What Google's plugin makes a condition of the node, but for 63: a row or page that was retired as it should be.
 CRITICAL_ELSEWHERE = (48, 64, 79, 119, 120, 123, 140)

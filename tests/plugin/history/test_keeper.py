@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.errors import HistoryError
+from plugin.base.log import Logger
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.observer import Observation
 from plugin.driver.snapshot import Snapshot
-from plugin.errors import HistoryError
-from plugin.history.keeper import LONG_BYTES, HistoryKeeper
-from plugin.history.ledger import Ledger
-from plugin.history.model import Allocation, Place
-from plugin.history.store import HISTORY_FILE, append_history, read_history, write_history
+from plugin.holdings.history.keeper import LONG_BYTES, HistoryKeeper
+from plugin.holdings.history.ledger import Ledger
+from plugin.holdings.history.model import Allocation, Place
+from plugin.holdings.history.store import HISTORY_FILE, append_history, read_history, write_history
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:

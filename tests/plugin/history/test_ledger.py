@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.preference.choice import Candidate, Preference, Rule
+from plugin.devices.allocation.preference.choice import Candidate, Preference, Rule
+from plugin.devices.health.model import Change as HealthChange
+from plugin.devices.health.model import Class, Transition
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.health.model import Change as HealthChange
-from plugin.health.model import Class, Transition
-from plugin.history.ledger import MAX_ALLOCATIONS, MAX_CHANGES, Ledger
-from plugin.history.model import Allocation, Choice, Scored, remember_choice
+from plugin.holdings.history.ledger import MAX_ALLOCATIONS, MAX_CHANGES, Ledger
+from plugin.holdings.history.model import Allocation, Choice, Scored, remember_choice
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.errors import HistoryError
-from plugin.history.ledger import Ledger
-from plugin.history.model import Allocation, Change, Choice, Claim, Place
-from plugin.history.record import MAX_BYTES, parse_history, render_events, render_start
-from plugin.history.view import NOT_ASKED, explain
+from plugin.base.errors import HistoryError
+from plugin.holdings.history.ledger import Ledger
+from plugin.holdings.history.model import Allocation, Change, Choice, Claim, Place
+from plugin.holdings.history.record import MAX_BYTES, parse_history, render_events, render_start
+from plugin.holdings.history.view import NOT_ASKED, explain
 from plugin.kubelet.pod_resources.attribution import PodContainer
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"

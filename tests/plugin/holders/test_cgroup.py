@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.holders.cgroup import Place, parse_cgroup
+from plugin.holdings.holders.cgroup import Place, parse_cgroup
 
 ID, OTHER_ID = "4f1c" * 16, "09ab" * 16
 UID, OTHER_UID = "0f3b7a52-9d1e-4c60-8a77-3f1d5e6b9a10", "11111111-2222-4333-8444-555566667777"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugin.cli.explain import _missing_libraries
-from plugin.holders.libraries import without_libraries
+from plugin.holdings.holders.libraries import without_libraries
 from plugin.kubelet.pod_resources.attribution import PodContainer
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.holders.cgroup import Place
-from plugin.holders.pod_names import PodNames
+from plugin.holdings.holders.cgroup import Place
+from plugin.holdings.holders.pod_names import PodNames
 from plugin.kubelet.pod_resources.attribution import PodContainer
 from tests.plugin.proc_folder import LogFolder
 

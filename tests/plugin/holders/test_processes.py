@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.holders.cgroup import Place, parse_cgroup
-from plugin.holders.processes import ProcessTable, start_ticks
+from plugin.holdings.holders.cgroup import Place, parse_cgroup
+from plugin.holdings.holders.processes import ProcessTable, start_ticks
 from tests.plugin.proc_folder import ProcFolder
 
 PROC = Path("/proc")
@@ -100,7 +100,7 @@ def test_the_process_namespace_is_known(proc: ProcFolder, namespace: str | None,
 @pytest.mark.functional
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes process namespaces here")
 def test_a_real_namespace_of_its_own_is_noticed() -> None:
-    script = "from pathlib import Path; from plugin.holders.processes import ProcessTable as Table; "
+    script = "from pathlib import Path; from plugin.holdings.holders.processes import ProcessTable as Table; "
     script += "print(Table(Path('/proc')).has_the_machines_ids())"
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", script]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[3])}

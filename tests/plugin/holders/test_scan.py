@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.cli.holders import lines_of, name_pods
-from plugin.holders.advice import _COMMANDS, advise
-from plugin.holders.scan import Holder, Listing, list_holders, read_dri_nodes
+from plugin.holdings.holders.advice import _COMMANDS, advise
+from plugin.holdings.holders.scan import Holder, Listing, list_holders, read_dri_nodes
 from tests.waiting import wait_until
 
 ID = "4f1c" * 16
@@ -253,7 +253,7 @@ def test_the_lister_itself_is_nobody(proc: Proc) -> None:
 def test_a_process_that_may_not_be_looked_into_is_named() -> None:
     """As nobody: root's own processes are out of reach then, as confined ones are for root."""
     script = (
-        "import os, sys; from pathlib import Path; from plugin.holders.scan import list_holders\n"
+        "import os, sys; from pathlib import Path; from plugin.holdings.holders.scan import list_holders\n"
         "os.setuid(65534); print(*list_holders(Path('/proc')).hidden)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,14 +9,14 @@ import pytest
 
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.naming import NamePattern
+from plugin.devices.other.parse import MAX_UNITS
 from plugin.devices.resources import OfferRules, plan_offers
 from plugin.devices.sharing import ShareRule, Strategy
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.device_plugin.messages import device_list
 from plugin.kubelet.list_size import KUBELET_TAKES_BYTES, list_bytes, plan_that_fits, why_too_long
 from plugin.kubelet.rpc.codec import encode
-from plugin.other_devices.parse import MAX_UNITS
-from plugin.settings.sharing import parse_replicas
+from plugin.settings.nvidia.sharing import parse_replicas
 from provision.declaration.spec.rules.plugin import MOST_UNITS
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 

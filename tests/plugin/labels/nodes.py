@@ -11,8 +11,8 @@ from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules
 from plugin.driver.snapshot import GpuFacts, MigFacts, MigSize, Snapshot
 from plugin.driver.topology.facts import GpuLinks, LinkFacts
-from plugin.labels.host import HostFacts
-from plugin.labels.node_labels import make_labels
+from plugin.publication.labels.host import HostFacts
+from plugin.publication.labels.node_labels import make_labels
 from tests.plugin.fakes import VERSION, DictTree, gpu
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules
-from plugin.labels.node_labels import make_labels
+from plugin.publication.labels.node_labels import make_labels
 from tests.plugin.labels.nodes import CLIQUE, HOST, a100, cut, inventory_of, is_label
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/node-labels"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plugin.labels.features import make_features
+from plugin.publication.labels.features import make_features
 from tests.plugin.labels.nodes import HOST, a100, cut, inventory_of
 
 OTHER = replace(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.labels.file import remove_labels, write_labels
+from plugin.publication.labels.file import remove_labels, write_labels
 
 if TYPE_CHECKING:
     from pathlib import Path

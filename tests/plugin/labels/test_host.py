@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.labels.host import HostFacts, read_host
-from plugin.labels.vgpu import HostDriver, find_host_driver
+from plugin.publication.labels.host import HostFacts, read_host
+from plugin.publication.labels.vgpu import HostDriver, find_host_driver
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugin.base.log import Logger
 from plugin.devices.inventory import Inventory, without_driver
 from plugin.devices.observer import Observation
-from plugin.labels.keeper import LabelKeeper
-from plugin.log import Logger
+from plugin.publication.labels.keeper import LabelKeeper
 from plugin.settings.model import DaemonSettings, LabelSettings
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.labels.nodes import a100, cut, inventory_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from plugin.labels.features import Features
+    from plugin.publication.labels.features import Features
 
 ONE, TWO = inventory_of([a100(0)]), inventory_of([a100(0), a100(1)])
 NO_DRIVER = Observation(Inventory(), "driver not loaded")

@@ -9,7 +9,7 @@ import pytest
 
 from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules
-from plugin.labels.node_labels import label_notes
+from plugin.publication.labels.node_labels import label_notes
 from tests.plugin.labels.nodes import SIZE, a100, cut, inventory_of, labels_of
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules
 from plugin.devices.sharing import ShareRule, Strategy
 from plugin.driver.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
-from plugin.labels.gpus import family
-from plugin.labels.host import HostFacts
-from plugin.labels.node_labels import label_notes, make_labels
-from plugin.labels.vgpu import HostDriver
-from plugin.mps.plan import refusals_of_node
+from plugin.publication.labels.gpus import family
+from plugin.publication.labels.host import HostFacts
+from plugin.publication.labels.node_labels import label_notes, make_labels
+from plugin.publication.labels.vgpu import HostDriver
 from plugin.settings.model import DaemonSettings
 from plugin.settings.node_config import NodeConfig
+from plugin.sharing.mps.plan import refusals_of_node
 from tests.plugin.fakes import VERSION, DictTree
 from tests.plugin.labels.nodes import CLIQUE, HOST, PAIR, a100, cut, inventory_of, is_label, labels_of
 

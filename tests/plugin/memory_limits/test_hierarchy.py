@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import LimitError
-from plugin.memory_limits.hierarchy import full_path, is_there
+from plugin.base.errors import LimitError
+from plugin.sharing.memory_limits.hierarchy import full_path, is_there
 from tests.control_groups import control_group, hierarchy
 
 if TYPE_CHECKING:

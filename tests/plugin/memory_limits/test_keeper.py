@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugin.base.errors import LimitError, LimitUnsupported
+from plugin.base.log import Logger
 from plugin.driver.memory_limit import GroupMemory
-from plugin.errors import LimitError, LimitUnsupported
-from plugin.log import Logger
-from plugin.memory_limits.keeper import LimitKeeper
+from plugin.sharing.memory_limits.keeper import LimitKeeper
 from plugin.system.thread_calls import ThreadCalls
 from tests.plugin.fakes import gpu
 

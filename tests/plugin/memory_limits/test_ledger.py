@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from plugin.errors import KubeletError
+from plugin.base.errors import KubeletError
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-from plugin.memory_limits.ledger import MemoryLedger
+from plugin.sharing.memory_limits.ledger import MemoryLedger
 from tests.plugin.fakes import gpu
 
 GIB = 1 << 30

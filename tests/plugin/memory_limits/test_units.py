@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.memory_limits.units import device_of_unit, memory_of_units
+from plugin.sharing.memory_limits.units import device_of_unit, memory_of_units
 from tests.plugin.fakes import gpu
 
 FIRST, SECOND = gpu(0).uuid, gpu(1).uuid

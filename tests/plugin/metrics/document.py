@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugin.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS, OWN_METRICS, Metric, Reading
+from plugin.publication.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS, OWN_METRICS, Metric, Reading
 
 PATH = Path(__file__).parents[3] / "docs/metrics.md"
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from lab import promtool
-from plugin.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS, OWN_METRICS, Metric
-from plugin.metrics.counters import Counters
-from plugin.metrics.exposition import Family, render
+from plugin.publication.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS, OWN_METRICS, Metric
+from plugin.publication.metrics.counters import Counters
+from plugin.publication.metrics.exposition import Family, render
 from tests.plugin.metrics.document import PATH as DOCUMENT
 from tests.plugin.metrics.document import with_tables
 from tests.plugin.metrics.promql import metric_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.metrics.clients import Clients, network_of
+from plugin.publication.metrics.serving.clients import Clients, network_of
 
 
 def full(*hosts: str) -> Clients[int]:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.devices.inventory import Device, Inventory, without_driver
-from plugin.metrics.counters import RPC_BOUNDS_S, Counters, Histogram, transitions
-from plugin.metrics.exposition import Family, render
+from plugin.publication.metrics.counters import RPC_BOUNDS_S, Counters, Histogram, transitions
+from plugin.publication.metrics.exposition import Family, render
 from tests.plugin.fakes import VERSION, gpu
 from tests.plugin.metrics.reading import Page, read_page
 

@@ -7,9 +7,9 @@ import pytest
 from plugin.devices.inventory import Device, Inventory
 from plugin.driver.telemetry import GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import PodContainer
-from plugin.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS
-from plugin.metrics.devices import Attribution, gpu_families, health_family, nvml_address
-from plugin.metrics.exposition import render
+from plugin.publication.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS
+from plugin.publication.metrics.devices import Attribution, gpu_families, health_family, nvml_address
+from plugin.publication.metrics.exposition import render
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import Page, read_page
 

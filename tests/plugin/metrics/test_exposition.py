@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.metrics.exposition import KINDS, Family, Sample, format_value, render
+from plugin.publication.metrics.exposition import KINDS, Family, Sample, format_value, render
 from tests.plugin.metrics.reading import read_page
 
 NAMES = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,20}", fullmatch=True)

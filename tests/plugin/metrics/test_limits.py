@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from plugin.driver.memory_limit import GroupMemory
-from plugin.holders.cgroup import Place
+from plugin.holdings.holders.cgroup import Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
-from plugin.memory_limits.keeper import LimitedGroup
-from plugin.metrics.limits import LimitQuestion
+from plugin.publication.metrics.serving.limits import LimitQuestion
+from plugin.sharing.memory_limits.keeper import LimitedGroup
 from tests.plugin.fakes import gpu
 from tests.plugin.proc_folder import LogFolder
 

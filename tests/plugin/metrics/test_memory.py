@@ -10,8 +10,14 @@ from plugin.devices.inventory import Device, Inventory
 from plugin.driver.memory_limit import GroupMemory
 from plugin.driver.telemetry import GpuProcess
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, DeviceAssignment, PodContainer
-from plugin.metrics.exposition import render
-from plugin.metrics.memory import ContainerMemory, allocated_memory, fair_memory, measure_containers, memory_families
+from plugin.publication.metrics.exposition import render
+from plugin.publication.metrics.memory import (
+    ContainerMemory,
+    allocated_memory,
+    fair_memory,
+    measure_containers,
+    memory_families,
+)
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import read_page
 

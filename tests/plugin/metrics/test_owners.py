@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.holders.cgroup import Place
-from plugin.holders.pod_names import PodNames
-from plugin.holders.processes import ProcessTable
+from plugin.base.log import Logger
+from plugin.holdings.holders.cgroup import Place
+from plugin.holdings.holders.pod_names import PodNames
+from plugin.holdings.holders.processes import ProcessTable
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
-from plugin.log import Logger
-from plugin.metrics.owners import OwnerQuestion, OwnerReader
+from plugin.publication.metrics.serving.owners import OwnerQuestion, OwnerReader
 from tests.plugin.proc_folder import LogFolder, ProcFolder
 
 if TYPE_CHECKING:

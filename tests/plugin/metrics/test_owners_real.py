@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes.cgroup import ControlGroup
-from plugin.holders.cgroup import Place
-from plugin.holders.pod_names import PodNames
-from plugin.holders.processes import ProcessTable
+from plugin.holdings.holders.cgroup import Place
+from plugin.holdings.holders.pod_names import PodNames
+from plugin.holdings.holders.processes import ProcessTable
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
-from plugin.metrics.owners import OwnerReader
+from plugin.publication.metrics.serving.owners import OwnerReader
 from tests.plugin.proc_folder import LogFolder
 
 if TYPE_CHECKING:

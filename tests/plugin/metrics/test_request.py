@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.metrics.request import Answer, HTTPStatus, refuse
+from plugin.publication.metrics.serving.request import Answer, HTTPStatus, refuse
 
 
 @pytest.mark.parametrize(

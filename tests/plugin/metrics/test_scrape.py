@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.errors import KubeletError
+from plugin.base.log import Logger
 from plugin.devices.inventory import Device, Inventory
 from plugin.driver.telemetry import GpuProcess
-from plugin.errors import KubeletError
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-from plugin.log import Logger
-from plugin.metrics.counters import Counters
-from plugin.metrics.scrape import DriverQuestion, NodeState, Scrape
+from plugin.publication.metrics.counters import Counters
+from plugin.publication.metrics.serving.scrape import DriverQuestion, NodeState, Scrape
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import Page, read_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.metrics.scrape import Telemetry
+    from plugin.publication.metrics.serving.scrape import Telemetry
 
 INVENTORY = Inventory(VERSION, (Device(gpu(0), "/dev/nvidia0"),))
 STATE = NodeState(INVENTORY, ("nvidia.com/gpu",), is_driver_up=True, is_released=False, is_registered=True)

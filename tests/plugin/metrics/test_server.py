@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.log import Logger
-from plugin.metrics.server import MetricsServer
+from plugin.base.log import Logger
+from plugin.publication.metrics.serving.server import MetricsServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

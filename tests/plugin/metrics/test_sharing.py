@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
-from plugin.metrics.sharing import OwnerUsage, Share, listed_pids, shares, usages
+from plugin.publication.metrics.sharing import OwnerUsage, Share, listed_pids, shares, usages
 
 ONE, TWO, THREE = (PodContainer("default", name, "main") for name in ("a", "b", "c"))
 ONE_OR_OTHER = PodContainer("default", "a", "")

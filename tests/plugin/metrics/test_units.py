@@ -7,8 +7,8 @@ import pytest
 from plugin.devices.inventory import Device, Inventory
 from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
-from plugin.metrics.devices import Attribution, gpu_families
-from plugin.metrics.exposition import render
+from plugin.publication.metrics.devices import Attribution, gpu_families
+from plugin.publication.metrics.exposition import render
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import Labels, Page, read_page
 

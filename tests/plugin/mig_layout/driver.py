@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import MigError
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
-from plugin.errors import MigError
 from tests.plugin.mig_layout.gpus import H100
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plugin.changes.mig_layout.model import GpuLayout, Instance
 from plugin.driver.mig_instances import InstanceProfile
-from plugin.mig_layout.model import GpuLayout, Instance
 
 _EACH = tuple((start, 1) for start in range(7))
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from lab.nvml import capabilities
+from plugin.base.errors import MigError
+from plugin.changes.mig_layout.holders import Users, with_users
+from plugin.changes.mig_layout.nodes import make_nodes
+from plugin.changes.mig_layout.store import read_layout
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
-from plugin.errors import MigError
-from plugin.holders.scan import Holder
-from plugin.mig_layout.holders import Users, with_users
-from plugin.mig_layout.nodes import make_nodes
-from plugin.mig_layout.store import read_layout
+from plugin.holdings.holders.scan import Holder
 
 GPU = CuttableGpu(
     0, "GPU-0", 0, is_cut=True, is_pending=True, instances=(GpuInstance(1, "3g.40gb", 0, 4, ((0, 3),), ("MIG-a",)),)

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from plugin.mig_layout.document import parse_layout
+from plugin.changes.mig_layout.document import parse_layout
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/mig-layout"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from plugin.changes.mig_layout.holders import Users, names_of, with_users
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
-from plugin.holders.scan import Holder
-from plugin.mig_layout.holders import Users, names_of, with_users
+from plugin.holdings.holders.scan import Holder
 
 GPU = CuttableGpu(
     0,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nvml import capabilities
+from plugin.changes.mig_layout.nodes import make_nodes
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
-from plugin.mig_layout.nodes import make_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path

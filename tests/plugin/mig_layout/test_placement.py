@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.mig_layout.placement import arrange, group
-from plugin.mig_layout.profiles import parse_profile
+from plugin.changes.mig_layout.placement import arrange, group
+from plugin.changes.mig_layout.profiles import parse_profile
 from tests.plugin.mig_layout.gpus import H100, instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.mig_layout.model import Instance
-    from plugin.mig_layout.placement import Placed, Wanted
+    from plugin.changes.mig_layout.model import Instance
+    from plugin.changes.mig_layout.placement import Placed, Wanted
 
 
 def wanted(*names: str) -> tuple[Wanted, ...]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.mig_layout.document import parse_layout
-from plugin.mig_layout.model import Act, Instance
-from plugin.mig_layout.plan import plan_layout, plan_return
+from plugin.changes.mig_layout.document import parse_layout
+from plugin.changes.mig_layout.model import Act, Instance
+from plugin.changes.mig_layout.plan import plan_layout, plan_return
 from tests.plugin.mig_layout.gpus import gpu, instance
 
 if TYPE_CHECKING:
-    from plugin.mig_layout.model import GpuLayout, GpuPlan, Layout
+    from plugin.changes.mig_layout.model import GpuLayout, GpuPlan, Layout
 
 
 def layout(*entries: dict[str, object]) -> Layout:

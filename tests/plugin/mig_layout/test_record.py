@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.driver_change.release.store import sole_change
-from plugin.errors import MigError
-from plugin.mig_layout.change.record import Change, parse_change, render_change
-from plugin.mig_layout.change.store import CHANGE_FILE, forget, is_locked, read_change, write_change
-from plugin.mig_layout.model import Instance
-from plugin.mig_layout.record import Before, cuts_of, parse_before, render_before
-from plugin.mig_layout.store import read_layout
+from plugin.base.errors import MigError
+from plugin.changes.driver_change.release.store import sole_change
+from plugin.changes.mig_layout.change.record import Change, parse_change, render_change
+from plugin.changes.mig_layout.change.store import CHANGE_FILE, forget, is_locked, read_change, write_change
+from plugin.changes.mig_layout.model import Instance
+from plugin.changes.mig_layout.record import Before, cuts_of, parse_before, render_before
+from plugin.changes.mig_layout.store import read_layout
 from tests.plugin.mig_layout.gpus import gpu, instance
 
 if TYPE_CHECKING:

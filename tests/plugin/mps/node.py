@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from lab.mps import Installed, install
-from plugin.errors import MpsError
-from plugin.log import Logger
-from plugin.mps.control import Control
-from plugin.mps.keeper import Tools
-from plugin.mps.pace import Pace
-from plugin.mps.plan import MpsDaemon, MpsPlan, SharedGpu, plan_daemons
-from plugin.mps.supervisor import MpsSupervisor
-from plugin.mps.units import Units
+from plugin.base.errors import MpsError
+from plugin.base.log import Logger
+from plugin.sharing.mps.control import Control
+from plugin.sharing.mps.keeper import Tools
+from plugin.sharing.mps.pace import Pace
+from plugin.sharing.mps.plan import MpsDaemon, MpsPlan, SharedGpu, plan_daemons
+from plugin.sharing.mps.supervisor import MpsSupervisor
+from plugin.sharing.mps.units import Units
 from tests.plugin.fakes import gpu
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from plugin.allocation.answer import Mount
-from plugin.errors import InvalidRequest
-from plugin.mps.answer import answer_share
-from plugin.mps.plan import MpsDaemon
+from plugin.base.errors import InvalidRequest
+from plugin.devices.allocation.answer import Mount
+from plugin.sharing.mps.answer import answer_share
+from plugin.sharing.mps.plan import MpsDaemon
 from tests.plugin.fakes import gpu
 
 ROOT = Path("/run/grapnel/mps")

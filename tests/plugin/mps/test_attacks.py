@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import MpsError
-from plugin.mps.folders import keep_own, prepare_folders
-from plugin.mps.units import _LOG_OPTIONS, _SHM_OPTIONS
+from plugin.base.errors import MpsError
+from plugin.sharing.mps.folders import keep_own, prepare_folders
+from plugin.sharing.mps.units import _LOG_OPTIONS, _SHM_OPTIONS
 from tests.plugin.fakes import gpu
 from tests.plugin.mps.node import Daemon, Node, live, until
 
 if TYPE_CHECKING:
-    from plugin.mps.plan import MpsDaemon
+    from plugin.sharing.mps.plan import MpsDaemon
 
 pytestmark = [
     pytest.mark.slow,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import MpsError
-from plugin.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS, EXCLUSIVE_THREAD, PROHIBITED, give_back, take
-from plugin.mps.plan import MpsDaemon
+from plugin.base.errors import MpsError
+from plugin.sharing.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS, EXCLUSIVE_THREAD, PROHIBITED, give_back, take
+from plugin.sharing.mps.plan import MpsDaemon
 from tests.plugin.fakes import gpu
 from tests.plugin.mps.node import Modes
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import MpsError
-from plugin.mps.driver_modes import DriverModes
+from plugin.base.errors import MpsError
+from plugin.sharing.mps.driver_modes import DriverModes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.mps.logs import MAX_BYTES, trim_logs
-from plugin.mps.plan import MpsDaemon
+from plugin.sharing.mps.logs import MAX_BYTES, trim_logs
+from plugin.sharing.mps.plan import MpsDaemon
 from tests.plugin.fakes import gpu
 
 if TYPE_CHECKING:

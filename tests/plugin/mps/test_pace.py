@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from plugin.mps.pace import Pace, Retries
+from plugin.sharing.mps.pace import Pace, Retries
 
 PACE = Pace(first_retry_s=1, longest_retry_s=5, steady_s=60)
 

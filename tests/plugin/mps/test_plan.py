@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin.mps.plan import SharedGpu, plan_daemons
+from plugin.sharing.mps.plan import SharedGpu, plan_daemons
 from tests.plugin.fakes import gpu
 
 ROOT = Path("/run/grapnel/mps")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import MpsError
-from plugin.mps.programs import run_program
+from plugin.base.errors import MpsError
+from plugin.sharing.mps.programs import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

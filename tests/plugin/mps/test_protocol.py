@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from plugin.errors import MpsError
-from plugin.mps import protocol
-from plugin.mps.plan import MpsDaemon
+from plugin.base.errors import MpsError
+from plugin.sharing.mps import protocol
+from plugin.sharing.mps.plan import MpsDaemon
 from tests.plugin.fakes import gpu
 
 DAEMON = MpsDaemon(gpu(0).uuid, Path("/run/grapnel/mps") / gpu(0).uuid, 4, 20389, 25)

@@ -9,8 +9,8 @@ import stat
 
 import pytest
 
-from plugin.errors import DeviceNotReady, InvalidRequest
-from plugin.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
+from plugin.base.errors import DeviceNotReady, InvalidRequest
+from plugin.sharing.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 from tests.plugin.fakes import gpu
 from tests.plugin.mps.node import Daemon, Node, live, until
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from plugin.errors import InvalidRequest
-from plugin.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS, PROHIBITED
-from plugin.mps.plan import MpsPlan
+from plugin.base.errors import InvalidRequest
+from plugin.sharing.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS, PROHIBITED
+from plugin.sharing.mps.plan import MpsPlan
 from tests.plugin.fakes import gpu
 from tests.plugin.mps.node import Daemon, Node, live, until
 

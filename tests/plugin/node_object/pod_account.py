@@ -9,7 +9,7 @@ from http import HTTPStatus
 from http.client import HTTPSConnection
 from typing import TYPE_CHECKING, Any
 
-from plugin.node_object.requests import STRATEGIC
+from plugin.publication.node_object.requests import STRATEGIC
 from tests.plugin.daemon_process import REPOSITORY
 
 if TYPE_CHECKING:

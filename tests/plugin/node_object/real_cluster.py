@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self
 
-from plugin.node_object.node import ClusterNode
-from plugin.node_object.reporter import Reporter
-from plugin.node_object.session import Rhythm
+from plugin.publication.node_object.node import ClusterNode
+from plugin.publication.node_object.reporter import Reporter
+from plugin.publication.node_object.session import Rhythm
 from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.node_object.written_log import WrittenLog
 from tests.waiting import wait_until

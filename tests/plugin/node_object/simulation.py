@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from plugin.errors import ClusterError
-from plugin.node_object.answers import content_of
-from plugin.node_object.api.messages import Answer
-from plugin.node_object.requests import MERGE
-from plugin.node_object.session import Dependencies, Rhythm, Session
+from plugin.base.errors import ClusterError
+from plugin.publication.node_object.answers import content_of
+from plugin.publication.node_object.api.messages import Answer
+from plugin.publication.node_object.requests import MERGE
+from plugin.publication.node_object.session import Dependencies, Rhythm, Session
 from tests.plugin.node_object.written_log import WrittenLog
 
 if TYPE_CHECKING:
-    from plugin.node_object.api.messages import Request
+    from plugin.publication.node_object.api.messages import Request
 
 OWN = "grapnel-node"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from plugin.devices.health.model import Change, Class, Transition
 from plugin.devices.inventory import Device, Inventory
 from plugin.devices.observer import Observation
-from plugin.health.model import Change, Class, Transition
 from tests.plugin.fakes import VERSION, gpus
 
 UTC = "2026-11-21T10:00:00Z"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.node_object.conditions import conditions_of
+from plugin.publication.node_object.conditions import conditions_of
 from tests.plugin.node_object.simulation import Simulation
 from tests.plugin.node_object.states import observed
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from plugin.errors import ClusterError
-from plugin.node_object.answers import content_of, node_state
-from plugin.node_object.api.messages import Answer, Request
-from plugin.node_object.model import Condition
-from plugin.node_object.requests import read_node
+from plugin.base.errors import ClusterError
+from plugin.publication.node_object.answers import content_of, node_state
+from plugin.publication.node_object.api.messages import Answer, Request
+from plugin.publication.node_object.model import Condition
+from plugin.publication.node_object.requests import read_node
 
 PATCH = Request("PATCH", "/api/v1/nodes/n1/status", "patch", "nodes/status")
 EVENT = Request("POST", "/api/v1/namespaces/default/events", "create", "events")

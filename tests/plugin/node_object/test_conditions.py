@@ -5,9 +5,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.node_object.conditions import MAX_MESSAGE, OWN_KINDS, conditions_of, transition_time, with_changes
-from plugin.node_object.model import Condition
-from plugin.node_object.notes import REASONS
+from plugin.publication.node_object.conditions import (
+    MAX_MESSAGE,
+    OWN_KINDS,
+    conditions_of,
+    transition_time,
+    with_changes,
+)
+from plugin.publication.node_object.model import Condition
+from plugin.publication.node_object.notes import REASONS
 from tests.plugin.node_object.states import UTC, UUIDS, XID_48, observed, without_answer
 
 if TYPE_CHECKING:

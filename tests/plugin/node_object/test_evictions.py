@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.node_object.conditions import conditions_of
-from plugin.node_object.model import Eviction
+from plugin.publication.node_object.conditions import conditions_of
+from plugin.publication.node_object.model import Eviction
 from tests.plugin.node_object.simulation import Simulation
 from tests.plugin.node_object.states import observed
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.node_object.label_follower import LabelFollower, watch_node
+from plugin.publication.node_object.label_follower import LabelFollower, watch_node
 from tests.plugin.node_object.api_server import NODE, ApiServer, Failure, write_kubeconfig
 from tests.plugin.node_object.written_log import WrittenLog
 from tests.waiting import wait_until

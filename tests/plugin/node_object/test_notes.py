@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.health.model import Change, Class, Transition
-from plugin.node_object.notes import REASONS, notes_of
+from plugin.devices.health.model import Change, Class, Transition
+from plugin.publication.node_object.notes import REASONS, notes_of
 from tests.plugin.node_object.states import UTC, UUIDS, XID_48, observed, transition, without_answer
 
 if TYPE_CHECKING:
     from plugin.devices.observer import Observation
-    from plugin.node_object.model import Note
+    from plugin.publication.node_object.model import Note
 
 FIRST = UUIDS[0]
 RELEASED = "released since 2026-11-21T09:00:00Z"

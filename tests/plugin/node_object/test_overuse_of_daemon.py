@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.holders.cgroup import Place
+from plugin.holdings.holders.cgroup import Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
 from tests.plugin.kubelet.pod_resources.served import one_container, serving
 from tests.plugin.node_object.api_server import NODE, ApiServer, write_kubeconfig

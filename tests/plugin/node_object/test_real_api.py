@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.health.model import Change
+from plugin.devices.health.model import Change
 from tests.plugin.node_object.real_cluster import Running, register, service_account
 from tests.plugin.node_object.states import UUIDS, XID_48, observed, transition, without_answer
 

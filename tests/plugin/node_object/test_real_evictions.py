@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugin.overuse.keeper import Pod
+from plugin.sharing.overuse.keeper import Pod
 from tests.plugin.node_object.real_cluster import Running, service_account
 
 if TYPE_CHECKING:

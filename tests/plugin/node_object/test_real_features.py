@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugin.labels.features import make_features
+from plugin.publication.labels.features import make_features
 from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.labels.nodes import HOST, a100, inventory_of
 from tests.plugin.node_object.pod_account import LABELS as DAEMONS_LABELS

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.node_object.label_follower import LabelFollower
-from plugin.settings.table import CONFIG_LABEL
+from plugin.publication.node_object.label_follower import LabelFollower
+from plugin.settings.nvidia.table import CONFIG_LABEL
 from tests.plugin.node_object.real_cluster import service_account
 from tests.plugin.node_object.written_log import WrittenLog
 from tests.waiting import wait_until

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from plugin.node_object.conditions import OWN_KINDS
-from plugin.node_object.labels import FIELD_MANAGER
-from plugin.node_object.requests import STRATEGIC
+from plugin.publication.node_object.conditions import OWN_KINDS
+from plugin.publication.node_object.labels import FIELD_MANAGER
+from plugin.publication.node_object.requests import STRATEGIC
 from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.node_object.pod_account import LABELS, NAMESPACE, Account, account_on, with_token
 from tests.plugin.node_object.real_cluster import Running, register

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.node_object.node import ClusterNode
-from plugin.node_object.reporter import Reporter
-from plugin.node_object.session import Rhythm
+from plugin.publication.node_object.node import ClusterNode
+from plugin.publication.node_object.reporter import Reporter
+from plugin.publication.node_object.session import Rhythm
 from tests.plugin.node_object.api_server import NODE, TOKEN, ApiServer, Failure, write_kubeconfig
 from tests.plugin.node_object.states import XID_48, observed, transition
 from tests.plugin.node_object.written_log import WrittenLog

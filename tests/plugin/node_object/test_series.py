@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.node_object.api.budget import Backoff, Bucket
-from plugin.node_object.model import Note
-from plugin.node_object.series import LIFE_S, PACE_S, EventBook, Series
+from plugin.publication.node_object.api.budget import Backoff, Bucket
+from plugin.publication.node_object.model import Note
+from plugin.publication.node_object.series import LIFE_S, PACE_S, EventBook, Series
 
 
 def note(subject: str = "gpu-0", message: str = "m") -> Note:

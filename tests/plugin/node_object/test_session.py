@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugin.node_object.api.budget import MAX_WAIT_S
-from plugin.node_object.conditions import conditions_of
-from plugin.node_object.model import Condition, Note
+from plugin.publication.node_object.api.budget import MAX_WAIT_S
+from plugin.publication.node_object.conditions import conditions_of
+from plugin.publication.node_object.model import Condition, Note
 from tests.plugin.node_object.simulation import Simulation
 from tests.plugin.node_object.states import observed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 
-from plugin.log import Logger, format_line
+from plugin.base.log import Logger, format_line
 
 
 class WrittenLog(Logger):

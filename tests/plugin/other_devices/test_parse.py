@@ -7,10 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from plugin.errors import ConfigError
-from plugin.other_devices.device_class import Division
-from plugin.other_devices.files import read_classes
-from plugin.other_devices.parse import parse_class
+from plugin.base.errors import ConfigError
+from plugin.devices.other.device_class import Division
+from plugin.devices.other.files import read_classes
+from plugin.devices.other.parse import parse_class
 
 ROOT = Path(__file__).parents[3]
 CONTRACT = ROOT / "docs/contracts/device-class"

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.sysfs import AMD, INTEL, Tree, bare, fpga, gpu, rdma_nic, virtual_function
-from plugin.allocation.table import allocate
-from plugin.errors import DeviceNotReady
-from plugin.other_devices.parse import parse_class
-from plugin.other_devices.plan import plan_others
-from plugin.other_devices.sysfs import HostSysfs
+from plugin.base.errors import DeviceNotReady
+from plugin.devices.allocation.table import allocate
+from plugin.devices.other.parse import parse_class
+from plugin.devices.other.plan import plan_others
+from plugin.devices.other.sysfs import HostSysfs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.other_devices.device_class import DeviceClass
-    from plugin.other_devices.offered import OtherPlan
+    from plugin.devices.other.device_class import DeviceClass
+    from plugin.devices.other.offered import OtherPlan
 
 READY = Path(__file__).parents[3] / "deploy/devices"
 SCHEMA = "grapnel.dev/device-class/v1alpha1"

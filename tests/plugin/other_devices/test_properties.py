@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.sysfs import AMD, INTEL, Tree, fpga, gpu, rdma_nic
-from plugin.allocation.preference.choice import prefer
-from plugin.allocation.table import allocate
-from plugin.other_devices.parse import parse_class
-from plugin.other_devices.plan import plan_others
-from plugin.other_devices.sysfs import HostSysfs
+from plugin.devices.allocation.preference.choice import prefer
+from plugin.devices.allocation.table import allocate
+from plugin.devices.other.parse import parse_class
+from plugin.devices.other.plan import plan_others
+from plugin.devices.other.sysfs import HostSysfs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.other_devices.device_class import DeviceClass
-    from plugin.other_devices.offered import OtherPlan
+    from plugin.devices.other.device_class import DeviceClass
+    from plugin.devices.other.offered import OtherPlan
 
 pytestmark = pytest.mark.slow
 

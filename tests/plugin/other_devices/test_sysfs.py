@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.sysfs import INTEL, Tree, bare, gpu, rdma_nic, virtual_function
-from plugin.other_devices.sysfs import FoundDevice, HostSysfs
+from plugin.devices.other.sysfs import FoundDevice, HostSysfs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from plugin.driver.telemetry import GpuProcess, GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-from plugin.overuse.measure import Owner, Use
+from plugin.sharing.overuse.measure import Owner, Use
 from tests.plugin.fakes import gpu
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import KubeletError
-from plugin.overuse.keeper import Answer, OveruseKeeper, Pod
+from plugin.base.errors import KubeletError
+from plugin.sharing.overuse.keeper import Answer, OveruseKeeper, Pod
 from tests.plugin.node_object.written_log import WrittenLog
 from tests.plugin.overuse.shares import FIRST, GIB, given, owner, uid, working
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from plugin.driver.telemetry import GpuTelemetry
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
-    from plugin.overuse.measure import Owner
+    from plugin.sharing.overuse.measure import Owner
 
 
 class Node:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.driver.telemetry import GpuInstance, GpuTelemetry
-from plugin.overuse.measure import Owner, allowed_memory, measure, pids_of
+from plugin.sharing.overuse.measure import Owner, allowed_memory, measure, pids_of
 from tests.plugin.overuse.shares import FIRST, GIB, SECOND, container, given, owner, working
 
 if TYPE_CHECKING:

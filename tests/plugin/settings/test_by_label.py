@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
 from plugin.settings.by_label import ByLabel, choose
 from plugin.settings.load import Invocation, Loaded, load, load_to_start
 from plugin.settings.store import HeardLabel, read_heard_label, write_heard_label

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.errors import ConfigError
-from plugin.settings.document import Document, FileSettings, parse_document
-from plugin.settings.sharing import Share
-from plugin.settings.table import SETTINGS
+from plugin.base.errors import ConfigError
+from plugin.settings.nvidia.document import Document, FileSettings, parse_document
+from plugin.settings.nvidia.sharing import Share
+from plugin.settings.nvidia.table import SETTINGS
 
 KEYS = sorted(
     {part for setting in SETTINGS for part in setting.name.split(".")}

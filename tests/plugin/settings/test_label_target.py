@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import ConfigError
-from plugin.settings.merge import merge, read_variables
+from plugin.base.errors import ConfigError
 from plugin.settings.node_config import NodeConfig
+from plugin.settings.nvidia.merge import merge, read_variables
+from plugin.settings.nvidia.table import LABEL_FILE
 from plugin.settings.resolve import resolve
-from plugin.settings.table import LABEL_FILE
 
 if TYPE_CHECKING:
     from plugin.settings.resolve import Resolved

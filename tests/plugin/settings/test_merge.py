@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.errors import ConfigError
-from plugin.settings.kinds import Kind, Value, show
-from plugin.settings.merge import DEFAULT, merge, read_flags, read_variables
-from plugin.settings.table import BY_NAME, SETTINGS, Setting
+from plugin.base.errors import ConfigError
+from plugin.settings.nvidia.kinds import Kind, Value, show
+from plugin.settings.nvidia.merge import DEFAULT, merge, read_flags, read_variables
+from plugin.settings.nvidia.table import BY_NAME, SETTINGS, Setting
 
 Layers = dict[str, dict[str, tuple[Value, str]]]
 FLAGS, VARIABLES, FILE = "flags", "variables", "file"

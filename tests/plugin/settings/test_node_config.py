@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
 from plugin.settings.node_config import NodeConfig, find_config, parse_config, read_config, split_address
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/node-config"

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from plugin.allocation.answer import AnswerForm, DeviceList, Imex
+from plugin.base.errors import ConfigError
+from plugin.devices.allocation.answer import AnswerForm, DeviceList, Imex
+from plugin.devices.health.model import Policy
 from plugin.devices.naming import NamePattern
-from plugin.errors import ConfigError
-from plugin.health.model import Policy
-from plugin.settings.document import FileSettings
-from plugin.settings.merge import merge, read_variables
 from plugin.settings.model import DaemonSettings, LabelSettings
 from plugin.settings.node_config import NodeConfig
+from plugin.settings.nvidia.document import FileSettings
+from plugin.settings.nvidia.merge import merge, read_variables
+from plugin.settings.nvidia.sharing import Share, Sharing, Strategy
 from plugin.settings.resolve import Resolved, resolve
-from plugin.settings.sharing import Share, Sharing, Strategy
 
 
 def resolved(config: NodeConfig | None = None, file: FileSettings | None = None, **variables: str) -> Resolved:

@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 import yaml
 
-from plugin.allocation.answer import DeviceList
-from plugin.errors import ConfigError
+from plugin.base.errors import ConfigError
+from plugin.devices.allocation.answer import DeviceList
 from plugin.settings.load import Invocation, Loaded, load
+from plugin.settings.nvidia.table import HINT, SETTINGS
 from plugin.settings.resolve import HINT as UNSUPPORTED_HINT
-from plugin.settings.table import HINT, SETTINGS
 from tests.schema import require_schema
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/nvidia-config"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from plugin.errors import ConfigError
-from plugin.settings.yaml_file import read_document
+from plugin.base.errors import ConfigError
+from plugin.settings.nvidia.yaml_file import read_document
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -88,9 +88,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_daemon_itself_never_loads_yaml(tmp_path: Path) -> None:
-    script = "import sys; from pathlib import Path; from plugin.settings.yaml_file import read_document; "
+    script = "import sys; from pathlib import Path; from plugin.settings.nvidia.yaml_file import read_document; "
     script += "assert read_document(Path(sys.argv[1])).content == {'a': 1}; print(*sys.modules)"
     command = [sys.executable, "-c", script, str(written(tmp_path, b"a: 1"))]
     loaded = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split()
-    assert "plugin.settings.yaml_file" in loaded
+    assert "plugin.settings.nvidia.yaml_file" in loaded
     assert not {"yaml", "_yaml"} & set(loaded)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from plugin.errors import NoAnswer
+from plugin.base.errors import NoAnswer
 from plugin.system.bounded import call_within
 
 

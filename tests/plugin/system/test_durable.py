@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.driver_change.release.store import read_release
-from plugin.errors import ConfigError, HealthError, HistoryError
-from plugin.health.store import read_verdicts
-from plugin.history.store import append_history, read_history
+from plugin.base.errors import ConfigError, HealthError, HistoryError
+from plugin.changes.driver_change.release.store import read_release
+from plugin.devices.health.store import read_verdicts
+from plugin.holdings.history.store import append_history, read_history
 from plugin.settings.node_config import read_config
-from plugin.settings.yaml_file import read_document
+from plugin.settings.nvidia.yaml_file import read_document
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:

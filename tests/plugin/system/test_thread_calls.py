@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import LimitError, NoAnswer
+from plugin.base.errors import LimitError, NoAnswer
 from plugin.system.thread_calls import ThreadCalls
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation
 from plugin.drift.model import Difference, Kind
 from plugin.drift.result import Result
-from plugin.node_object.conditions import conditions_of
-from plugin.node_object.drift import drift_condition
-from plugin.node_object.model import Condition as Written
+from plugin.publication.node_object.conditions import conditions_of
+from plugin.publication.node_object.drift import drift_condition
+from plugin.publication.node_object.model import Condition as Written
 from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of
 from provision.cluster.kubernetes.objects import Node
 from provision.rollout.model import Phase, Record

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation
-from plugin.node_object.conditions import conditions_of
+from plugin.publication.node_object.conditions import conditions_of
 from provision.cluster.kubernetes.nodes.marks import LOOKED_AT
 from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY, reported_driver
 from provision.cluster.kubernetes.objects import Condition, Metadata, Node, NodeStatus

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from lab import promtool
-from plugin.metrics.catalogue import OWN_METRICS
+from plugin.publication.metrics.catalogue import OWN_METRICS
 from provision.controller.publication.counts import Counts, StackCounts, nodes_by_stand
 from provision.controller.publication.metrics import METRICS, Metric, render_controller
 from provision.controller.stacks.derive import NodeIs, Observed, Stands

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from plugin.errors import ConfigError
-from plugin.settings.document import Document, parse_document
-from plugin.settings.table import SETTINGS
+from plugin.base.errors import ConfigError
+from plugin.settings.nvidia.document import Document, parse_document
+from plugin.settings.nvidia.table import SETTINGS
 from provision.controller.stacks.file import judge_stack, read_stack_text
 from provision.planning.gpu_operator.config_maps import NODE_FILE_KEYS
 from provision.planning.gpu_operator.convert import LABEL, NO_VALUE, NO_VERSION

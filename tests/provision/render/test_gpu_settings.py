@@ -9,8 +9,8 @@ import jsonschema
 import msgspec
 import pytest
 
+from plugin.changes.gpu_settings.document import parse_settings
 from plugin.driver.gpu_settings import Setting
-from plugin.gpu_settings.document import parse_settings
 from provision.declaration.spec.model import Node, StackSpec
 from provision.planning.render.gpu_settings import render_gpu_settings
 

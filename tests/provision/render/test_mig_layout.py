@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from plugin.mig_layout.document import parse_layout
+from plugin.changes.mig_layout.document import parse_layout
 from provision.declaration.spec.model import Mig, StackSpec
 from provision.planning.render.mig_layout import render_mig_layout
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from plugin.settings.load import Invocation, load
-from plugin.settings.sharing import parse_replicas
+from plugin.settings.nvidia.sharing import parse_replicas
 from provision.declaration.spec.model.plugin import Replicas
 from provision.planning.render.node_config import render_node_config
 from provision.planning.render.nvidia_config import render_nvidia_config

@@ -1,6 +1,6 @@
 """Finds where a process belongs from its control group: unit, pod and container.
 
-The node daemon answers the same (``plugin/holders/cgroup.py``); a test of both holds them together.
+The node daemon answers the same (``plugin/holdings/holders/cgroup.py``); a test of both holds them together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds processes that hold an NVIDIA device node: one that has it open or mapped blocks a driver exchange.
 
 Nodes are the driver's own (``/dev/nvidia*``) and those that the kernel's graphics system makes for its GPUs
-(``/dev/dri``). Facts of nodes without a daemon; the daemon answers the same (``plugin/holders/scan.py``), and a test
-gives both the same processes.
+(``/dev/dri``). Facts of nodes without a daemon; the daemon answers the same (``plugin/holdings/holders/scan.py``), and
+a test gives both the same processes.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from plugin.allocation.preference.division import Division, worth
+from plugin.devices.allocation.preference.division import Division, worth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from plugin.allocation.preference.division import Question
+    from plugin.devices.allocation.preference.division import Question
 
 Groups = list[tuple[int, ...]]
 

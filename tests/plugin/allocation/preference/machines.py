@@ -12,7 +12,7 @@ from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from plugin.allocation.table import AllocationTable
+    from plugin.devices.allocation.table import AllocationTable
 
 PIX, PXB, PHB, NODE, SYS = 10, 20, 30, 40, 50
 

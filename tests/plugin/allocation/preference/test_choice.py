@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.preference.choice import Rule, prefer
-from plugin.allocation.preference.search import Limits
+from plugin.base.errors import InvalidRequest
+from plugin.devices.allocation.preference.choice import Rule, prefer
+from plugin.devices.allocation.preference.search import Limits
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.driver.topology.facts import LinkFacts
-from plugin.errors import InvalidRequest
 from tests.plugin.allocation.preference.machines import (
     DGX1_VOLTA,
     NODE,

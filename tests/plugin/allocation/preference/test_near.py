@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.allocation.answer import NamedDevice
-from plugin.allocation.preference.choice import Rule, prefer
-from plugin.allocation.table import AllocationTable, Entry
+from plugin.devices.allocation.answer import NamedDevice
+from plugin.devices.allocation.preference.choice import Rule, prefer
+from plugin.devices.allocation.table import AllocationTable, Entry
 from plugin.devices.resources import Placement
 
 IDS = ("a", "b", "c", "d")

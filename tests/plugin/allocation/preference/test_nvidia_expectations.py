@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.allocation.preference.choice import prefer
-from plugin.errors import InvalidRequest
+from plugin.base.errors import InvalidRequest
+from plugin.devices.allocation.preference.choice import prefer
 from tests.plugin.allocation.preference.machines import DGX1_PASCAL, DGX1_VOLTA, FOUR_RTX8000, ids, indices_of, table_of
 
 if TYPE_CHECKING:

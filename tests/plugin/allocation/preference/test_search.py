@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plugin.allocation.preference.branches import divide_by_branches
-from plugin.allocation.preference.division import CutOff, Division, Effort, Question, worth
-from plugin.allocation.preference.masks import divide_by_masks
-from plugin.allocation.preference.rough import divide_roughly
-from plugin.allocation.preference.search import Limits, divide
+from plugin.devices.allocation.preference.branches import divide_by_branches
+from plugin.devices.allocation.preference.division import CutOff, Division, Effort, Question, worth
+from plugin.devices.allocation.preference.masks import divide_by_masks
+from plugin.devices.allocation.preference.rough import divide_roughly
+from plugin.devices.allocation.preference.search import Limits, divide
 from plugin.driver.topology.hierarchy import find_hierarchy
 from tests.plugin.allocation.preference.exhaustive import exhaustive_worth
 

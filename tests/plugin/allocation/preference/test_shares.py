@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.preference.choice import Preference, Rule, prefer
-from plugin.allocation.table import AllocationTable, allocate, prepare_tables
+from plugin.base.errors import DeviceNotReady, InvalidRequest
+from plugin.devices.allocation.preference.choice import Preference, Rule, prefer
+from plugin.devices.allocation.table import AllocationTable, allocate, prepare_tables
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.resources import OfferRules, plan_offers
 from plugin.devices.sharing import device_of
 from plugin.driver.snapshot import Snapshot
-from plugin.errors import DeviceNotReady, InvalidRequest
 from tests.plugin.devices.test_resources import EVERY, GIB, GPU, memory, sliced
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 

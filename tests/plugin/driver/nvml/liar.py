@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pynvml
 
-from plugin.allocation.preference.choice import prefer
+from plugin.base.log import Logger
+from plugin.changes.driver_change.release.record import Release, parse_release, remember_gpus, render_release
 from plugin.daemon.hook_facts import render_facts
+from plugin.devices.allocation.preference.choice import prefer
+from plugin.devices.health.keeper import Clock, HealthKeeper
+from plugin.devices.health.store import read_health
 from plugin.devices.observer import Observation, Observer, Pace
 from plugin.devices.resources import plan_offers
-from plugin.driver.nvml.library import NvmlSource
+from plugin.driver.nvml.loading.library import NvmlSource
 from plugin.driver.nvml.telemetry import TelemetryReader
-from plugin.driver_change.release.record import Release, parse_release, remember_gpus, render_release
-from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.store import read_health
 from plugin.kubelet.device_plugin.messages import device_list
 from plugin.kubelet.rpc.codec import encode
 from plugin.kubelet.rpc.status import encode_detail
-from plugin.log import Logger
-from plugin.metrics.counters import Counters
-from plugin.metrics.devices import Attribution, gpu_families, health_family
-from plugin.metrics.exposition import render
+from plugin.publication.metrics.counters import Counters
+from plugin.publication.metrics.devices import Attribution, gpu_families, health_family
+from plugin.publication.metrics.exposition import render
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.fakes import DictTree, whole_table
 

@@ -15,9 +15,9 @@ from lab.nvml import install, models, state
 ROOT = Path(__file__).parents[4]
 SCRIPT = """
 import json, sys
-from plugin.driver.nvml.compute_mode import read_compute_mode, write_compute_mode
-from plugin.driver.nvml.library import NvmlSource
-from plugin.errors import MpsError
+from plugin.driver.nvml.changes.compute_mode import read_compute_mode, write_compute_mode
+from plugin.driver.nvml.loading.library import NvmlSource
+from plugin.base.errors import MpsError
 source = NvmlSource()
 source.open()
 uuid, said = source.snapshot().gpus[1].uuid, []

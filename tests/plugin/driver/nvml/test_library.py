@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from plugin.driver.nvml.address import sysfs_address
 
 from lab.nvml import install, models
 from lab.nvml.machine import Ecc
-from plugin.driver.nvml.address import sysfs_address
 
 if TYPE_CHECKING:
     from lab.nvml.machine import Machine
@@ -27,7 +27,8 @@ VERSION = "550.163.01"
 
 def run(folder: Path, script: str) -> list[str]:
     preamble = (
-        "import sys\nfrom plugin.driver.nvml.library import NvmlSource\nfrom plugin.errors import DriverNotReady\n"
+        "import sys\nfrom plugin.driver.nvml.loading.library import NvmlSource\n"
+        "from plugin.base.errors import DriverNotReady\n"
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(folder)}
     command = [sys.executable, "-W", "error", "-c", preamble + script, str(folder)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nvml import install, models
-from plugin.driver.nvml.trust import without_doubles
+from plugin.driver.nvml.loading.trust import without_doubles
 from plugin.driver.snapshot import GpuFacts, LostGpu
 from tests.plugin.driver.nvml.test_library import LOOK, VERSION, run
 from tests.plugin.fakes import gpu, gpus

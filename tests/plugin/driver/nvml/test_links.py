@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[4]
 SCRIPT = """
 import json, pynvml
-from plugin.driver.nvml.library import NvmlSource
+from plugin.driver.nvml.loading.library import NvmlSource
 calls = 0
 def counted(function, own=pynvml._nvmlGetFunctionPointer):
     global calls

@@ -30,9 +30,9 @@ GPU_IS_LOST = 15
 # Takes a list of calls, each a function's name with its arguments; a refusal is the error's class and its words.
 CALLS = """
 import json, sys
-from plugin.driver.nvml import memory_limits
-from plugin.driver.nvml.library import NvmlSource
-from plugin.errors import LimitError
+from plugin.driver.nvml.changes import memory_limits
+from plugin.driver.nvml.loading.library import NvmlSource
+from plugin.base.errors import LimitError
 source, answers = NvmlSource(), []
 for name, *arguments in json.loads(sys.argv[1]):
     try:
@@ -130,8 +130,8 @@ def test_without_a_session_there_is_an_error(tmp_path: Path, group: str) -> None
 def test_a_driver_that_keeps_another_limit_is_not_believed(tmp_path: Path, group: str) -> None:
     """One answers success, and reads back none: as a group of which the container's is not a part."""
     lying = CALLS.replace(
-        "from plugin.errors",
-        "memory_limits.pynvml.nvmlDeviceSetMemoryLimits_v1 = lambda *_: None\nfrom plugin.errors",
+        "from plugin.base.errors",
+        "memory_limits.pynvml.nvmlDeviceSetMemoryLimits_v1 = lambda *_: None\nfrom plugin.base.errors",
     )
     install(tmp_path, VERSION, MACHINE)
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(tmp_path)}

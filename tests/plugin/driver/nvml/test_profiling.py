@@ -37,7 +37,7 @@ import pynvml
 
 from lab.nvml import install, models, state
 from lab.nvml.machine import Activity
-from plugin.driver.nvml.library import NvmlSource
+from plugin.driver.nvml.loading.library import NvmlSource
 from plugin.driver.nvml.telemetry import TelemetryReader
 
 FIELDS = ("graphics", "tensor", "dram"), ("pcie_sent_mib_s", "pcie_received_mib_s")

@@ -15,8 +15,8 @@ REPOSITORY = Path(__file__).parents[4]
 LOOK = """
 import sys
 from pathlib import Path
-from plugin.errors import DriverNotReady
-from plugin.driver.nvml.library import NvmlSource, library_version
+from plugin.base.errors import DriverNotReady
+from plugin.driver.nvml.loading.library import NvmlSource, library_version
 for root in map(Path, sys.argv[1:]):
     source = NvmlSource(root)
     try:

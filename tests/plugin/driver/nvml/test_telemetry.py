@@ -25,7 +25,7 @@ VERSION = "550.163.01"
 NO_METRICS = ("processes", "instances", "asked_at_s")
 MEASURE = """
 import json
-from plugin.driver.nvml.library import NvmlSource
+from plugin.driver.nvml.loading.library import NvmlSource
 from plugin.driver.nvml.telemetry import TelemetryReader
 reader = TelemetryReader()
 before = reader.read()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab.nvml import install, install_cuda, models, state
-from plugin.driver.nvml.without_cuda import empty_library
+from plugin.driver.nvml.loading.without_cuda import empty_library
 
 REPOSITORY = Path(__file__).parents[4]
 NOT_FOUND = 6  # what NVML of driver 580.159.04 answers without a libcuda
@@ -21,7 +21,7 @@ MACHINE = models.machine("h100-80gb", 1)
 SCRIPT = """
 import ctypes, json, os, sys
 from pathlib import Path
-from plugin.driver.nvml.library import NvmlSource
+from plugin.driver.nvml.loading.library import NvmlSource
 versions, descriptors = [], []
 source = NvmlSource()
 for step in range(int(sys.argv[1])):

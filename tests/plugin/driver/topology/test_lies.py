@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugin.allocation.preference.choice import prefer
+from plugin.devices.allocation.preference.choice import prefer
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Remote

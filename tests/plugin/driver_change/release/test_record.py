@@ -5,10 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from plugin.devices.inventory import Inventory, next_inventory, without_driver
-from plugin.driver.gpu_state import COMPLETED, Fabric, GpuState, MigDevice
-from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.driver_change.release.record import (
+from plugin.changes.driver_change.release.record import (
     Release,
     parse_release,
     remember_gpus,
@@ -16,6 +13,9 @@ from plugin.driver_change.release.record import (
     render_release,
     utc,
 )
+from plugin.devices.inventory import Inventory, next_inventory, without_driver
+from plugin.driver.gpu_state import COMPLETED, Fabric, GpuState, MigDevice
+from plugin.driver.snapshot import LostGpu, Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 INVENTORY = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree())

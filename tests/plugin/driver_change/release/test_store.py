@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.driver_change.release.record import Release
-from plugin.driver_change.release.store import FILE_NAME, forget_release, read_release, sole_change, write_release
-from plugin.errors import ReleaseError
+from plugin.base.errors import ReleaseError
+from plugin.changes.driver_change.release.record import Release
+from plugin.changes.driver_change.release.store import (
+    FILE_NAME,
+    forget_release,
+    read_release,
+    sole_change,
+    write_release,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +137,7 @@ def _enter(folder: Path, entered: threading.Event) -> None:
 @pytest.mark.slow
 def test_a_killed_process_keeps_no_lock(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from plugin.driver_change.release.store import sole_change\n"
+        "import sys; from pathlib import Path; from plugin.changes.driver_change.release.store import sole_change\n"
         "with sole_change(Path(sys.argv[1]), 5): print(flush=True); input()"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

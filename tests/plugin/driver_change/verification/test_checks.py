@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from plugin.changes.driver_change.expectation import Expectation
+from plugin.changes.driver_change.release.record import Release, RememberedGpu
+from plugin.changes.driver_change.verification.checks import verify
+from plugin.changes.driver_change.verification.model import Found, NewXid, Trial, Wanted, result_to_json, wanted
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.driver_change.expectation import Expectation
-from plugin.driver_change.release.record import Release, RememberedGpu
-from plugin.driver_change.verification.checks import verify
-from plugin.driver_change.verification.model import Found, NewXid, Trial, Wanted, result_to_json, wanted
 from tests.plugin.fakes import gpu, gpus
 
 NEW, OLD = "535.309.01", "535.261.03"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from plugin.changes.driver_change.expectation import FabricPlace
+from plugin.changes.driver_change.verification.checks import verify
+from plugin.changes.driver_change.verification.model import Found, Wanted
 from plugin.driver.gpu_state import COMPLETED, Fabric, GpuState, MigDevice
 from plugin.driver.snapshot import Snapshot
-from plugin.driver_change.expectation import FabricPlace
-from plugin.driver_change.verification.checks import verify
-from plugin.driver_change.verification.model import Found, Wanted
 from tests.plugin.fakes import gpu, gpus
 
 NEW = "535.309.01"

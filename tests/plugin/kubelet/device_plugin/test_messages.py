@@ -10,8 +10,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict, Parse
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
-from plugin.allocation.answer import AnswerForm, ContainerAnswer, DeviceList, Imex
-from plugin.allocation.table import allocate
+from plugin.devices.allocation.answer import AnswerForm, ContainerAnswer, DeviceList, Imex
+from plugin.devices.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules, plan_offers

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.allocation.table import AllocationTable
+from plugin.devices.allocation.table import AllocationTable
 from plugin.devices.resources import Offer, Placement
 from plugin.kubelet.device_plugin.nearby import HINT_S, Nearby
 from plugin.kubelet.device_plugin.publisher import Publication

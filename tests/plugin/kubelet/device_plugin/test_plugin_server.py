@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from plugin.base.log import Logger
 from plugin.kubelet.device_plugin.server import PluginServer
-from plugin.log import Logger
 from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from plugin.allocation.table import EMPTY_TABLE, AllocationTable
+from plugin.devices.allocation.table import EMPTY_TABLE, AllocationTable
 from plugin.devices.resources import Offer
 from plugin.kubelet.device_plugin.publisher import Publication, Publisher
 

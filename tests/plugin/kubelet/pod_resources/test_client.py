@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.podresources.proto import api_pb2
-from plugin.errors import KubeletError
+from plugin.base.errors import KubeletError
 from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.pod_resources.client import assignments_of, list_assignments

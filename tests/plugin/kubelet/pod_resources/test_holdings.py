@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.kubelet import INIT, SIDECAR, AllocationRefused, Container
-from plugin.errors import KubeletError
+from plugin.base.errors import KubeletError
+from plugin.base.log import Logger
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.pod_resources.holdings import DOUBT_S, Held, HoldingsView, Pace
-from plugin.log import Logger
 from tests.plugin.fakes import gpu
 from tests.plugin.kubelet_pods import NodeOfPods, pod, unreachable
 

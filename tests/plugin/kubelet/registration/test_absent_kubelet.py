@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.base.log import Logger
 from plugin.kubelet.registration.link import Link, Timing
-from plugin.log import Logger
 
 if TYPE_CHECKING:
     from pathlib import Path

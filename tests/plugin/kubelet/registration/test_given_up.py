@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugin.base.log import Logger
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.registration.call import METHOD
@@ -15,7 +16,6 @@ from plugin.kubelet.registration.link import Link
 from plugin.kubelet.rpc.server import Server
 from plugin.kubelet.rpc.serving import Unary
 from plugin.kubelet.rpc.status import CallError, Code
-from plugin.log import Logger
 from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
+from plugin.base.log import Logger
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.registration.call import METHOD
 from plugin.kubelet.registration.link import Link, Timing
 from plugin.kubelet.rpc.server import Server
 from plugin.kubelet.rpc.serving import Unary
-from plugin.log import Logger
 from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:

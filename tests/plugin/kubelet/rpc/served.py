@@ -7,11 +7,11 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from plugin.base.log import Logger
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.rpc.server import Server
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.kubelet.rpc.status import CallError, Code
-from plugin.log import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugin.errors import ClusterError
-from plugin.node_object.api.connection import Connection, Limits
-from plugin.node_object.api.credentials import Credentials
-from plugin.node_object.api.wire import Wire
-from plugin.node_object.requests import read_node
+from plugin.base.errors import ClusterError
+from plugin.publication.node_object.api.connection import Connection, Limits
+from plugin.publication.node_object.api.credentials import Credentials
+from plugin.publication.node_object.api.wire import Wire
+from plugin.publication.node_object.requests import read_node
 from tests import peers
 from tests.plugin.node_object.api_server import NODE, TOKEN, ApiServer, Failure, write_kubeconfig
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from plugin.errors import ClusterError
-from plugin.node_object.api.access import Access, Secret, in_cluster_access, parse_kubeconfig
-from plugin.node_object.api.credentials import Credentials
+from plugin.base.errors import ClusterError
+from plugin.publication.node_object.api.access import Access, Secret, in_cluster_access, parse_kubeconfig
+from plugin.publication.node_object.api.credentials import Credentials
 from tests.plugin.node_object.api_server import TOKEN, write_kubeconfig
 
 if TYPE_CHECKING:

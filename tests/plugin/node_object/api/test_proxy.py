@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.errors import ClusterError
-from plugin.node_object.api.proxy import Proxy, find_proxy
+from plugin.base.errors import ClusterError
+from plugin.publication.node_object.api.proxy import Proxy, find_proxy
 
 URL = "http://proxy.example:3128"
 

@@ -1,0 +1,1 @@
+"""What every part may use, and knows nothing of GPUs: documents, errors, the log."""

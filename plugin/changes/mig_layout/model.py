@@ -1,0 +1,121 @@
+"""The values of MIG layouts: what is wanted, what a GPU has and can have, and the steps between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plugin.changes.mig_layout.profiles import DeviceProfile
+    from plugin.driver.mig_instances import InstanceProfile
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a layout. `devices` None: all GPUs; `filters`: pairs of PCI device and subsystem id, None for any.
+
+    `wanted` are the MIG devices, one for each; their order means nothing.
+    """
+
+    devices: tuple[int, ...] | None
+    filters: tuple[tuple[int, int | None], ...] = ()
+    is_enabled: bool = True
+    wanted: tuple[DeviceProfile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the GPUs of a node are to be cut: of the entries that are about a GPU, the last one counts."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Instance:
+    """A GPU instance: where it lies, and the compute slices of its compute instances in the order of their ids.
+
+    `id` is the driver's, -1 for one that is to be made. `holders` are those who use it, in words.
+    """
+
+    start: int
+    size: int
+    profile: str
+    compute: tuple[int, ...] = ()
+    id: int = -1
+    holders: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it as `nvidia-smi mig -lgi` writes a placement: 3g.20gb at 4:4."""
+        whole = (int(self.profile.partition("g.")[0]),)
+        parts = "" if self.compute == whole else f" with compute slices {'+'.join(map(str, self.compute)) or 'of none'}"
+        return f"{self.profile} at {self.start}:{self.size}{parts}"
+
+
+@dataclass(frozen=True)
+class GpuLayout:
+    """One GPU as NVML tells it. `is_cut` None: it has no MIG mode; `is_pending`: the mode that it gets after a reset.
+
+    `holders` use the GPU as a whole or hold it open, which keeps its mode from being changed. `problem` says why it is
+    silent.
+    """
+
+    index: int
+    uuid: str
+    model: str = ""
+    pci_device_id: int = 0
+    pci_subsystem_id: int = 0
+    is_cut: bool | None = False
+    is_pending: bool | None = False
+    needs_reset: bool = False  # to change its mode: GPUs up to NVIDIA Ampere
+    profiles: tuple[InstanceProfile, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    holders: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Act(Enum):
+    """What a step does."""
+
+    MODE_ON = "turn mig mode on"
+    MODE_OFF = "turn mig mode off"
+    DESTROY = "destroy"
+    CREATE = "create"
+    COMPLETE = "complete"  # a GPU instance that lacks some of its compute instances
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change to a GPU; `compute` are the slices of the compute instances that are made."""
+
+    uuid: str
+    act: Act
+    instance: Instance | None = None
+    compute: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return self.act.value if self.instance is None else f"{self.act.value} {self.instance}"
+
+    @property
+    def changes_mode(self) -> bool:
+        """Whether it is about the GPU's mode."""
+        return self.act in {Act.MODE_ON, Act.MODE_OFF}
+
+
+@dataclass(frozen=True)
+class GpuPlan:
+    """What leads one GPU to its layout. `refusal` says why nothing of it is done, and `is_wrong` that no waiting helps.
+
+    `is_declared` is False for a GPU that no entry is about: it stays as it is. `more` says what is only known once the
+    mode is on.
+    """
+
+    index: int
+    uuid: str
+    steps: tuple[Step, ...] = ()
+    refusal: str = ""
+    hint: str = ""
+    is_wrong: bool = False
+    is_declared: bool = True
+    more: str = ""

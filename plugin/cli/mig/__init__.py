@@ -1,0 +1,1 @@
+"""How GPUs are cut by MIG, and the change."""

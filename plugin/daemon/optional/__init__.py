@@ -1,0 +1,1 @@
+"""What only some nodes declare, wired into the daemon, and imported there alone."""

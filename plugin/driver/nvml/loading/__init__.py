@@ -1,0 +1,1 @@
+"""The library itself: found, trusted, loaded, called."""

@@ -1,0 +1,1 @@
+"""Who has a GPU, and who had it."""

@@ -1,0 +1,1 @@
+"""What others are told: labels, metrics, the Node object."""

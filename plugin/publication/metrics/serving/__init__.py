@@ -1,0 +1,1 @@
+"""How the page is made when it is asked for, and leaves the daemon."""

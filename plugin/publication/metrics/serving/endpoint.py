@@ -1,0 +1,131 @@
+"""Serves the metrics of a daemon. Loaded where they are served alone; not here: HTTP, and what a page has."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from plugin.publication.metrics.serving.limits import LimitQuestion
+from plugin.publication.metrics.serving.owners import OwnerQuestion
+from plugin.publication.metrics.serving.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
+from plugin.publication.metrics.serving.server import MetricsServer
+from plugin.settings.node_config import split_address
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from plugin.base.log import Logger
+    from plugin.changes.driver_change.release.record import Release
+    from plugin.devices.observer import Observation
+    from plugin.drift.result import Result
+    from plugin.kubelet.offering import Offering
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
+    from plugin.publication.metrics.counters import Counters
+    from plugin.publication.metrics.serving.limits import LimitSource
+    from plugin.publication.metrics.serving.scrape import Telemetry
+    from plugin.sharing.memory_limits.units import UnitBytes
+
+
+class State(Protocol):
+    """What the daemon knows at the moment."""
+
+    release: Release | None
+    observation: Observation
+    is_registered: bool  # with the kubelet
+
+
+class Driver(Protocol):
+    """Who observes the driver."""
+
+    observed: asyncio.Event  # since the start or the resume
+
+    def ask(self, question: Callable[[], None]) -> None:
+        """Have a function called in the driver's thread."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What pages are made of. `list_assignments` asks the kubelet; `pace_s` is how often the driver is asked at most.
+
+    `unit_bytes` is the size of a device's units of memory, None where it is not offered in such. `config_problem` is
+    why the node does not have the configuration of its label, "" where it has, None where it is not by label.
+    `drift` is the last result of the node's timer, None where there is none.
+    """
+
+    state: State
+    driver: Driver
+    offering: Offering
+    counters: Counters
+    list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]]
+    pace_s: Callable[[], float]
+    limits: LimitSource
+    unit_bytes: UnitBytes
+    config_problem: Callable[[], str | None] = lambda: None
+    is_config_refused: Callable[[], bool] = lambda: False
+    drift: Callable[[], Result | None] = lambda: None
+
+
+class Dependencies(Protocol):
+    """Where else a page looks."""
+
+    @property
+    def logger(self) -> Logger:
+        """Where to say what is wrong."""
+
+    @property
+    def read_telemetry(self) -> Callable[[], Telemetry]:
+        """What to call in the driver's thread."""
+
+    @property
+    def proc_folder(self) -> Path:
+        """The folder of processes."""
+
+    @property
+    def log_folder(self) -> Path:
+        """The folder of logs, with the kubelet's."""
+
+
+def state_of(sources: Sources) -> NodeState:
+    """Return what the daemon knows at the moment."""
+    state = sources.state
+    return NodeState(
+        state.observation.inventory,
+        sources.offering.resources,
+        is_driver_up=state.release is None and sources.driver.observed.is_set() and not state.observation.waiting_for,
+        is_released=state.release is not None,
+        is_registered=state.is_registered,
+        others=sources.offering.others,
+        shares_of=sources.offering.shares_of,
+        config_problem=sources.config_problem(),
+        is_config_refused=sources.is_config_refused(),
+        drift=sources.drift(),
+    )
+
+
+async def serve_metrics(address: str, sources: Sources, dependencies: Dependencies) -> MetricsServer:
+    """Serve until closed; an address that cannot be had is logged."""
+    logger = dependencies.logger
+    scrape = Scrape(
+        state=lambda: state_of(sources),
+        counters=sources.counters,
+        telemetry=DriverQuestion(sources.driver.ask, dependencies.read_telemetry),
+        assignments=lambda: sources.list_assignments(TIMEOUT_S),
+        owners=OwnerQuestion(dependencies.proc_folder, dependencies.log_folder, logger),
+        limits=LimitQuestion(sources.limits, dependencies.log_folder),
+        unit_bytes=sources.unit_bytes,
+        logger=logger,
+        hostname=os.uname().nodename,
+        pace_s=sources.pace_s,
+    )
+    server = MetricsServer(scrape.page, logger)
+    try:
+        await server.start(*split_address(address))
+    except OSError as error:
+        problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
+        logger.warning(problem, hint="there are no metrics: free the address or name another metricsAddress")
+    else:
+        logger.info("metrics", address=address)
+    return server

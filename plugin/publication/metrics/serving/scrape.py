@@ -1,0 +1,234 @@
+"""Makes the page: what is known already, and what driver and kubelet are asked for it.
+
+Driver, kubelet and /proc are asked when somebody looks, one question at a time, and no more often than every `pace_s`:
+whoever scrapes faster gets the same measurements again, so that scraping cannot load a GPU. One that does not answer in
+time is left out, and the page says so. Not here: HTTP, and how an answer becomes families.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from plugin import __version__
+from plugin.base.errors import NodeDaemonError
+from plugin.kubelet.pod_resources.attribution import holders_by_uuid
+from plugin.publication.metrics.catalogue import (
+    BUILD_INFO,
+    CONFIG_BY_LABEL,
+    CONFIG_UP,
+    DRIVER_UP,
+    POD_RESOURCES_UP,
+    REGISTERED,
+    RELEASED,
+    TELEMETRY_UP,
+)
+from plugin.publication.metrics.devices import Attribution, gpu_families, health_family
+from plugin.publication.metrics.drift import drift_families
+from plugin.publication.metrics.exposition import Sample, render
+from plugin.publication.metrics.memory import allocated_memory, fair_memory, measure_containers, memory_families
+from plugin.publication.metrics.other_devices import other_family
+from plugin.publication.metrics.sharing import listed_pids
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeAlias
+
+    from plugin.base.log import Logger
+    from plugin.devices.inventory import Inventory
+    from plugin.devices.other.offered import OtherResource
+    from plugin.drift.result import Result
+    from plugin.driver.telemetry import GpuTelemetry
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+    from plugin.publication.metrics.counters import Counters
+    from plugin.publication.metrics.exposition import Family
+    from plugin.publication.metrics.memory import Limited
+    from plugin.publication.metrics.metric import Metric
+    from plugin.sharing.memory_limits.units import UnitBytes
+
+    Telemetry: TypeAlias = "tuple[GpuTelemetry, ...] | None"  # None: there was no answer
+
+_Answer = TypeVar("_Answer")
+TIMEOUT_S = 2.0  # for driver and kubelet each; Prometheus waits 10 s for a page
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """What the daemon knows at the moment of a scrape."""
+
+    inventory: Inventory
+    resources: tuple[str, ...]
+    is_driver_up: bool
+    is_released: bool
+    is_registered: bool
+    others: Mapping[str, OtherResource] = field(default_factory=dict)
+    shares_of: Mapping[str, int] = field(default_factory=dict)  # into how many a GPU is divided
+    is_config_refused: bool = False
+    config_problem: str | None = None  # None where the configuration is not by label
+    drift: Result | None = None  # None where no timer has compared the node
+
+
+class DriverQuestion(Generic[_Answer]):
+    """Asks the driver in its own thread, and waits no longer than `timeout_s`.
+
+    `hand_over` has a function called in that thread, where `read` may be. A question that is not answered is
+    still there: until it is, no other one is put.
+    """
+
+    def __init__(
+        self,
+        hand_over: Callable[[Callable[[], None]], None],
+        read: Callable[[], _Answer | None],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._hand_over = hand_over
+        self._read = read
+        self._timeout_s = timeout_s
+        self._answer: asyncio.Future[_Answer | None] | None = None
+
+    async def __call__(self) -> _Answer | None:
+        """Return what was measured, None where nothing was in time; raises what `read` raised."""
+        if self._answer is not None and not self._answer.done():
+            return None
+        loop = asyncio.get_running_loop()
+        answer = self._answer = loop.create_future()
+
+        def settle(measured: _Answer | None, error: BaseException | None) -> None:
+            if error is not None:
+                answer.set_exception(error)
+                answer.exception()  # nobody may be waiting any more
+            else:
+                answer.set_result(measured)
+
+        def question() -> None:
+            measured, failed = None, None
+            try:
+                measured = self._read()
+            except Exception as error:  # noqa: BLE001 - handed on to who asked
+                failed = error
+            try:
+                loop.call_soon_threadsafe(settle, measured, failed)
+            except RuntimeError:
+                return  # the loop has ended: nobody is interested any more
+
+        self._hand_over(question)
+        done, _ = await asyncio.wait({answer}, timeout=self._timeout_s)
+        return answer.result() if done else None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What driver and kubelet said the last time, None where one did not; and whose the processes on the GPUs are."""
+
+    telemetry: Telemetry = None
+    assignments: tuple[DeviceAssignment, ...] | None = None
+    owners: Mapping[int, PodContainer] = field(default_factory=dict)
+    limited: Limited = field(default_factory=dict)
+
+
+async def no_limits() -> Limited:
+    """Return that the driver limits nobody."""
+    return {}
+
+
+class Scrape:
+    """Makes pages. Used in the event loop's thread; `clock` is monotonic seconds."""
+
+    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and what tests replace
+        self,
+        *,
+        state: Callable[[], NodeState],
+        counters: Counters,
+        telemetry: Callable[[], Awaitable[Telemetry]],
+        assignments: Callable[[], Awaitable[tuple[DeviceAssignment, ...]]],
+        owners: Callable[[Mapping[int, float]], Awaitable[Mapping[int, PodContainer]]],
+        logger: Logger,
+        hostname: str,
+        pace_s: Callable[[], float],
+        limits: Callable[[], Awaitable[Limited]] = no_limits,
+        unit_bytes: UnitBytes = lambda _uuid: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state = state
+        self._counters = counters
+        self._ask_telemetry = telemetry
+        self._ask_assignments = assignments
+        self._ask_owners = owners
+        self._ask_limits = limits
+        self._unit_bytes = unit_bytes
+        self._log = logger
+        self._hostname = hostname
+        self._pace_s = pace_s
+        self._clock = clock
+        self._measured = Measured()
+        self._due_at = float("-inf")
+        self._asking: asyncio.Future[None] | None = None
+
+    async def page(self) -> bytes:
+        """Return the current page."""
+        if self._asking is None and self._clock() >= self._due_at:
+            self._asking = asyncio.ensure_future(self._ask())
+        if self._asking is not None:
+            await asyncio.shield(self._asking)  # a client that hangs up takes nobody's answer with it
+        return render(self._families(self._state(), self._measured))
+
+    async def _ask(self) -> None:
+        try:
+            telemetry, assignments = await asyncio.gather(self._measure(), self._list_assignments())
+            owners = await self._ask_owners(listed_pids(telemetry)) if telemetry else {}
+            limited = await self._ask_limits() if telemetry else {}
+            self._measured = Measured(telemetry, assignments, owners, limited)
+        finally:
+            self._asking = None
+            self._due_at = self._clock() + self._pace_s()
+
+    async def _measure(self) -> Telemetry:
+        return await self._ask_telemetry() if self._state().is_driver_up else None
+
+    async def _list_assignments(self) -> tuple[DeviceAssignment, ...] | None:
+        try:
+            assignments = await self._ask_assignments()
+        except NodeDaemonError as error:
+            self._log.standing("pod resources", error.message, hint=error.hint)
+            return None
+        self._log.standing("pod resources")
+        return assignments
+
+    def _families(self, state: NodeState, measured: Measured) -> tuple[Family, ...]:
+        # A driver that went since it was asked: what it said then is not so any more.
+        telemetry = measured.telemetry if state.is_driver_up else None
+        with_xid = tuple(each._replace(last_xid=self._counters.last_xid(each.uuid)) for each in telemetry or ())
+        assignments = measured.assignments or ()
+        attribution = Attribution(
+            holders_by_uuid(assignments, state.resources),
+            None
+            if measured.assignments is None
+            else holders_by_uuid(assignments, {each.resource for each in assignments}),
+            measured.owners,
+        )
+        allocated = allocated_memory(assignments, self._unit_bytes)
+        limited = measured.limited if state.is_driver_up else {}
+        fair = fair_memory(assignments, state.shares_of, state.inventory)
+        memory = measure_containers(allocated, limited, telemetry or (), measured.owners, fair)
+        return (
+            *gpu_families(state.inventory, with_xid, attribution, self._hostname),
+            *memory_families(memory, state.inventory, self._hostname),
+            health_family(state.inventory, self._hostname),
+            other_family(state.others),
+            *self._counters.families(),
+            BUILD_INFO.family([Sample(1, (("version", __version__),))]),
+            _flag(DRIVER_UP, is_so=state.is_driver_up),
+            _flag(RELEASED, is_so=state.is_released),
+            _flag(REGISTERED, is_so=state.is_registered),
+            _flag(CONFIG_UP, is_so=not state.is_config_refused),
+            *(() if state.config_problem is None else (_flag(CONFIG_BY_LABEL, is_so=not state.config_problem),)),
+            *drift_families(state.drift),
+            _flag(TELEMETRY_UP, is_so=telemetry is not None),
+            _flag(POD_RESOURCES_UP, is_so=measured.assignments is not None),
+        )
+
+
+def _flag(metric: Metric, *, is_so: bool) -> Family:
+    return metric.family([Sample(int(is_so))])

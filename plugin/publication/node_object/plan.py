@@ -1,0 +1,205 @@
+"""What to ask of the API next, given what the Node should show and what it is known to show. Pure.
+
+One step at a time, the most urgent first: the current state, then annotations and labels, then events. Nothing due is
+no step, and the time at which something will be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from plugin.publication.node_object.labels import still_refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.publication.node_object.model import Condition, Eviction, Known, NodeFeature, Wanted
+    from plugin.publication.node_object.series import EventBook, Series
+
+MESSAGE_PACE_S = 60.0  # when only the words of a condition change
+HANDOVER_S = 60.0  # in which Node Feature Discovery labels the Node, before our own labels go
+
+
+class Kind(Enum):
+    """What a step is about: each kind waits for itself after the API refused it."""
+
+    READ = "the node"
+    CONDITIONS = "conditions"
+    ANNOTATIONS = "annotations"
+    EVICTIONS = "evictions"
+    FEATURE = "the node's features"
+    LABELS = "labels"
+    EVENTS = "events"
+
+
+@dataclass(frozen=True)
+class ReadNode:
+    """Ask for the Node: its uid, and its conditions as they were left."""
+
+    kind = Kind.READ
+
+
+@dataclass(frozen=True)
+class PatchConditions:
+    """Send the conditions; it is the heartbeat, too."""
+
+    conditions: tuple[Condition, ...]
+    kind = Kind.CONDITIONS
+
+
+@dataclass(frozen=True)
+class ApplyLabels:
+    """Make these, and no others, the daemon's own labels."""
+
+    labels: Mapping[str, str]
+    uid: str
+    kind = Kind.LABELS
+
+
+@dataclass(frozen=True)
+class ApplyFeature:
+    """Make the NodeFeature object, or bring it to this."""
+
+    feature: NodeFeature
+    uid: str
+    kind = Kind.FEATURE
+
+
+@dataclass(frozen=True)
+class PatchAnnotations:
+    """Set these annotations, and remove those that are None; all others stay."""
+
+    annotations: Mapping[str, str | None]
+    uid: str
+    kind = Kind.ANNOTATIONS
+
+
+@dataclass(frozen=True)
+class EvictPod:
+    """Have a pod go, as its budgets allow."""
+
+    pod: Eviction
+    kind = Kind.EVICTIONS
+
+
+@dataclass(frozen=True)
+class SendEvent:
+    """Make an event, or count one up."""
+
+    series: Series
+    uid: str
+    kind = Kind.EVENTS
+
+
+Step: TypeAlias = "ReadNode | PatchConditions | PatchAnnotations | ApplyFeature | ApplyLabels | EvictPod | SendEvent"
+
+
+def next_step(
+    known: Known | None, wanted: Wanted, book: EventBook, now_s: float, waits: Mapping[Kind, float]
+) -> tuple[Step | None, float | None]:
+    """Return what to do now, or None and when to look again; None twice: when something changes.
+
+    `waits`: until when a kind of step is not tried. Without a known Node everything waits for it.
+    """
+    if known is None:
+        is_told = (wanted.conditions, wanted.annotations, wanted.feature, wanted.evictions, wanted.labels is not None)
+        has_work = any(is_told) or book.due_s() is not None
+        candidates: list[tuple[Step | None, float | None]] = [(ReadNode(), float("-inf") if has_work else None)]
+    else:
+        series, annotations = book.due(now_s), annotations_to_set(known, wanted)
+        candidates = [
+            (PatchConditions(wanted.conditions), _conditions_due_s(known, wanted)),
+            _eviction(wanted),
+            (PatchAnnotations(annotations, known.uid), float("-inf") if annotations else None),
+            (_feature_step(known, wanted), _feature_due_s(known, wanted)),
+            (ApplyLabels(labels_to_apply(known, wanted), known.uid), _labels_due_s(known, wanted)),
+            (None if series is None else SendEvent(series, known.uid), book.due_s()),
+        ]
+    times = []
+    for (step, due_s), kind in zip(candidates, _kinds(known), strict=True):
+        if due_s is None:
+            continue
+        due_s = max(due_s, waits.get(kind, float("-inf")))  # noqa: PLW2901 - a candidate that waits is due later
+        if step is not None and due_s <= now_s:
+            return step, now_s
+        times.append(due_s)
+    return None, min(times, default=None)
+
+
+def _kinds(known: Known | None) -> tuple[Kind, ...]:
+    if known is None:
+        return (Kind.READ,)
+    return (Kind.CONDITIONS, Kind.EVICTIONS, Kind.ANNOTATIONS, Kind.FEATURE, Kind.LABELS, Kind.EVENTS)
+
+
+def _eviction(wanted: Wanted) -> tuple[Step | None, float | None]:
+    return (EvictPod(wanted.evictions[0]), float("-inf")) if wanted.evictions else (None, None)
+
+
+def labels_to_apply(known: Known, wanted: Wanted) -> dict[str, str]:
+    """Return the labels that are wanted and nobody else's."""
+    return {key: value for key, value in (wanted.labels or {}).items() if key not in known.refused}
+
+
+def annotations_to_set(known: Known, wanted: Wanted) -> dict[str, str | None]:
+    """Return the annotations that are wanted and not known to be there."""
+    return {key: value for key, value in wanted.annotations.items() if known.annotations.get(key, ()) != value}
+
+
+def _feature_step(known: Known, wanted: Wanted) -> ApplyFeature | None:
+    return None if wanted.feature is None else ApplyFeature(wanted.feature, known.uid)
+
+
+def _feature_due_s(known: Known, wanted: Wanted) -> float | None:
+    if wanted.feature is None:
+        return None
+    return known.feature_due_s if known.feature == wanted.feature else float("-inf")
+
+
+def _labels_due_s(known: Known, wanted: Wanted) -> float | None:
+    """Labels that an object is to bring go some time after it was made, and not before."""
+    if wanted.labels is None or known.labels == labels_to_apply(known, wanted):
+        return None
+    if not wanted.labels and wanted.feature is not None and wanted.feature.labels:
+        return known.feature_told_s + HANDOVER_S if known.feature == wanted.feature else None
+    return float("-inf")
+
+
+def _conditions_due_s(known: Known, wanted: Wanted) -> float | None:
+    if not wanted.conditions:
+        return None
+    due_s = known.heartbeat_s
+    for condition in wanted.conditions:
+        there = known.conditions.get(condition.kind)
+        if there is None or (there.status, there.reason) != (condition.status, condition.reason):
+            return float("-inf")
+        if there.message != condition.message:
+            due_s = min(due_s, known.told_s + MESSAGE_PACE_S)
+    return due_s
+
+
+def after_conditions(known: Known, sent: tuple[Condition, ...], now_s: float, heartbeat_s: float) -> Known:
+    """Return what is known once conditions were taken; the next heartbeat is `heartbeat_s` later."""
+    there = {**known.conditions, **{condition.kind: condition for condition in sent}}
+    return known._replace(conditions=there, told_s=now_s, heartbeat_s=now_s + heartbeat_s)
+
+
+def after_metadata(
+    known: Known, wanted: Wanted, uid: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Known | None:
+    """Return what is known once the Node's metadata was seen; None: it is another Node of the same name.
+
+    Labels and annotations that somebody changed or removed are not known to be there any more; a label that the other
+    owner let go of is not refused any more.
+    """
+    if uid != known.uid:
+        return None
+    refused = still_refused(known.refused, wanted.labels or {}, labels)
+    sent = {key: value for key, value in known.annotations.items() if annotations.get(key) == value}
+    known = known._replace(annotations=sent)
+    if known.labels is None:
+        return known._replace(refused=refused)
+    kept = {key: value for key, value in known.labels.items() if labels.get(key) == value}
+    return known._replace(labels=kept, refused=refused)

@@ -1,0 +1,1 @@
+"""Settings of NVIDIA's device plugin: flags, variables and the file, read whole."""

@@ -1,0 +1,98 @@
+"""Runs a program within a time limit: argument list, explicit environment, and nothing of it left behind.
+
+Each in a thread, so that a program that was begun comes to its end, or to its limit, whatever becomes of the task that
+asked for it. No thread keeps the daemon from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from plugin.base.errors import MpsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_MAX_SHOWN = 512
+_MAX_ANSWER = 64 * 1024
+_END_S = 1.0
+
+
+async def run_program(
+    command: Sequence[str], timeout_s: float, *, said: str = "", environment: Mapping[str, str] | None = None
+) -> str:
+    """Return what a program prints; `said` is its input. Raises MpsError with the command, to be pasted.
+
+    A program that is late is killed with all that it started.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[str] = loop.create_future()
+    every = {**ENVIRONMENT, **(environment or {})}
+
+    def settle(answer: str, error: Exception | None) -> None:
+        if future.done():
+            return  # nobody waits any more
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        answer, failed = "", None
+        try:
+            answer = _run(command, timeout_s, said, every)
+        except Exception as error:  # noqa: BLE001 - handed on to who asked
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, answer, failed)
+
+    threading.Thread(target=work, name="mps", daemon=True).start()
+    return await future
+
+
+def _run(command: Sequence[str], timeout_s: float, said: str, environment: Mapping[str, str]) -> str:
+    try:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise MpsError(f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}") from error
+    try:
+        output, complaints = process.communicate(said.encode(), timeout_s)
+    except subprocess.TimeoutExpired as error:
+        _kill(process)
+        raise MpsError(f"no answer within {timeout_s:g} s: {_pasted(command, said)}") from error
+    if process.returncode:
+        why = (complaints or output)[-_MAX_SHOWN:].decode("utf-8", "replace").strip()
+        raise MpsError(f"{why or f'exit code {process.returncode}'}: {_pasted(command, said)}")
+    return output[:_MAX_ANSWER].decode("utf-8", "replace")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process group; what sleeps in the kernel may outlive it, and is not waited for any longer."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=_END_S)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _pasted(command: Sequence[str], said: str) -> str:
+    words = shlex.join(command)
+    return f"echo {shlex.quote(said.strip())} | {words}" if said else words

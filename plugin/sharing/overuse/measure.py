@@ -1,0 +1,102 @@
+"""What containers use of the GPUs whose memory they have units of. Pure.
+
+What is not certain counts for nobody: a process whose container is not known, or whose memory the driver does not tell,
+is left out, so that a use is never more than there is. Two pods of one name at a time (one of them is ending) are left
+out, too: the kubelet tells what was given by names, without uids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from plugin.sharing.memory_limits.units import memory_of_units
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from plugin.driver.telemetry import GpuProcess, GpuTelemetry
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+    from plugin.sharing.memory_limits.units import UnitBytes
+
+    Allowed = Mapping[tuple[PodContainer, str], int]  # bytes by container and device
+
+
+class Owner(NamedTuple):
+    """Whose a process is, by its control group and by the kubelet's names for that."""
+
+    name: PodContainer
+    pod_uid: str
+    container_id: str
+
+
+class Use(NamedTuple):
+    """What one container uses of one GPU or MIG device, in bytes, and what its units are."""
+
+    owner: Owner
+    uuid: str
+    used_bytes: int
+    allowed_bytes: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is more than was given."""
+        return self.used_bytes > self.allowed_bytes
+
+
+def allowed_memory(assignments: Iterable[DeviceAssignment], unit_bytes: UnitBytes) -> Allowed:
+    """Return the bytes of the units that each container has."""
+    found: dict[tuple[PodContainer, str], int] = {}
+    for each in assignments:
+        for uuid, size in memory_of_units(each.device_ids, unit_bytes).items():
+            found[each.holder, uuid] = found.get((each.holder, uuid), 0) + size
+    return found
+
+
+def pids_of(telemetry: Iterable[GpuTelemetry]) -> dict[int, float]:
+    """Return every process with the time (CLOCK_BOOTTIME) before the first list that names it."""
+    found: dict[int, float] = {}
+    for gpu in telemetry:
+        for _, processes in _devices(gpu):
+            for process in processes:
+                found[process.pid] = min(gpu.asked_at_s, found.get(process.pid, gpu.asked_at_s))
+    return found
+
+
+def measure(
+    allowed: Allowed, telemetry: Iterable[GpuTelemetry], owners: Mapping[int, Owner], limited: Collection[str]
+) -> tuple[Use, ...]:
+    """Return the use of every container that has units and a process, but for those whose ids are `limited`.
+
+    The driver keeps those to their limits itself.
+    """
+    twice = _names_of_several(owners.values())
+    used: dict[tuple[Owner, str], int] = {}
+    for gpu in telemetry:
+        for uuid, processes in _devices(gpu):
+            for process in processes:
+                owner = owners.get(process.pid)
+                if owner is None or process.memory_used_bytes is None or owner.container_id in limited:
+                    continue
+                if (owner.name, uuid) in allowed and _pod(owner) not in twice:
+                    used[owner, uuid] = used.get((owner, uuid), 0) + process.memory_used_bytes
+    return tuple(Use(owner, uuid, size, allowed[owner.name, uuid]) for (owner, uuid), size in used.items())
+
+
+def _devices(gpu: GpuTelemetry) -> Iterator[tuple[str, tuple[GpuProcess, ...]]]:
+    """Yield what has memory of its own: the GPU, or a GPU instance that is one MIG device."""
+    if gpu.processes is not None:
+        yield gpu.uuid, gpu.processes
+    for instance in gpu.instances:
+        if len(instance.device_uuids) == 1 and instance.measured.processes is not None:
+            yield instance.device_uuids[0], instance.measured.processes
+
+
+def _pod(owner: Owner) -> tuple[str, str]:
+    return owner.name.namespace, owner.name.pod
+
+
+def _names_of_several(owners: Iterable[Owner]) -> set[tuple[str, str]]:
+    uids: dict[tuple[str, str], set[str]] = {}
+    for owner in owners:
+        uids.setdefault(_pod(owner), set()).add(owner.pod_uid)
+    return {name for name, found in uids.items() if len(found) > 1}

@@ -29,7 +29,7 @@ from bench.starts import bundles, history, images, nvidia, verdict
 from bench.starts.driver import GPUS, build_driver
 from bench.starts.machine import commit, machine
 from bench.starts.measuring import Cost, build_peak_wrapper, measure, read_peaks
-from runtime_hook.explain import Sources, explain
+from runtime_hook.commands.explain import Sources, explain
 from tests.runtime_hook.releases import PYTHON, install_release
 
 if TYPE_CHECKING:

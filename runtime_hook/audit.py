@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.errors import HookError, RequirementError, one_line
-from runtime_hook.origin import Origin, find_origin
+from runtime_hook.base.errors import HookError, RequirementError, one_line
+from runtime_hook.inputs.origin import Origin, find_origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 
-    from runtime_hook.bundle import ContainerConfig
+    from runtime_hook.inputs.bundle import ContainerConfig
     from runtime_hook.request.grant import Grant
 else:
     import _socket as socket  # the C half; the Python half costs 5 ms

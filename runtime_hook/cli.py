@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from runtime_hook.errors import EXIT_BUG, EXIT_FAILURE, EXIT_OK, EXIT_USAGE, HookError, one_line
+from runtime_hook.base.errors import EXIT_BUG, EXIT_FAILURE, EXIT_OK, EXIT_USAGE, HookError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             from runtime_hook.engines.wrapper import run_wrapper  # noqa: PLC0415 - not on the way of the hook
 
             return run_wrapper(os.path.dirname(os.path.abspath(sys.argv[0])), arguments[1:])
-        from runtime_hook.commands import command  # noqa: PLC0415 - start-up budget: argparse and json
+        from runtime_hook.commands.run import command  # noqa: PLC0415 - start-up budget: argparse and json
 
         return command(arguments)
     except HookError as failure:

@@ -12,21 +12,21 @@ is called once at most, and only for a container that gets so far.
 
 from __future__ import annotations
 
-from runtime_hook.config import CUDA_COMPAT_DISABLED
-from runtime_hook.errors import InventoryError
+from runtime_hook.base.errors import InventoryError
+from runtime_hook.base.values import value
+from runtime_hook.inputs.config import CUDA_COMPAT_DISABLED
 from runtime_hook.request.claim import REQUIRE_PREFIX, Nothing, is_legacy_image
 from runtime_hook.request.entitlement import find_claim
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Optional, Union
 
-    from runtime_hook.bundle import ContainerConfig
-    from runtime_hook.config import HookConfig
     from runtime_hook.container.operations.operation import Operation
     from runtime_hook.host.inventory import Inventory
+    from runtime_hook.inputs.bundle import ContainerConfig
+    from runtime_hook.inputs.config import HookConfig
     from runtime_hook.loader.layout import Layout
     from runtime_hook.request.claim import Claim
     from runtime_hook.request.grant import Grant
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 def decide(container: ContainerConfig, config: HookConfig, inventory: ReadInventory, root: FindLayout) -> Decision:
     """Decide on one container. Once it claims anything, whatever fails refuses it: a HookError, or a bug."""
     if config.rules:
-        from runtime_hook.origin import find_origin  # noqa: PLC0415 - start-up budget: only for rules
+        from runtime_hook.inputs.origin import find_origin  # noqa: PLC0415 - start-up budget: only for rules
         from runtime_hook.request.policy import apply_rules  # noqa: PLC0415 - start-up budget: only for rules
 
         config = apply_rules(config, container, find_origin(container.annotations, container.cgroup))

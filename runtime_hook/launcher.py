@@ -2,8 +2,8 @@
 """Starts an installed hook: the executable ``grapnel-hook`` is a copy of this file beside ``runtime_hook/``.
 
 With ``-I`` Python puts neither the script's folder nor the current one on ``sys.path``. Where the release was packed
-for this interpreter (``runtime_hook.packing``), everything comes out of that one file; else this file's own folder is
-added by its real path, once, so that a release that is replaced meanwhile is not mixed with the next.
+for this interpreter (``runtime_hook.release.packing``), everything comes out of that one file; else this file's own
+folder is added by its real path, once, so that a release that is replaced meanwhile is not mixed with the next.
 
 Short, as this is the one file that is compiled at every start.
 """
@@ -14,7 +14,7 @@ import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 from marshal import loads
 
-HEAD_BYTES = 1 << 14  # runtime_hook.packing has the format
+HEAD_BYTES = 1 << 14  # runtime_hook.release.packing has the format
 
 gc.disable()  # in 10 ms nothing gathers that is worth looking for: 0.3 ms
 sys.dont_write_bytecode = True  # a release is compiled where it is installed, never by a container's start

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.bundle import read_container, read_state
-from runtime_hook.config import CONFIG_PATH, HookConfig, load_config, with_changes
-from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
+from runtime_hook.base.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.decision import Refused, decide
+from runtime_hook.inputs.bundle import read_container, read_state
+from runtime_hook.inputs.config import CONFIG_PATH, HookConfig, load_config, with_changes
 from runtime_hook.request.claim import Nothing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from runtime_hook.bundle import ContainerConfig, State
     from runtime_hook.container.root import ContainerRoot
     from runtime_hook.decision import Granted
     from runtime_hook.host.inventory import Inventory
+    from runtime_hook.inputs.bundle import ContainerConfig, State
     from runtime_hook.loader.layout import Layout
 
 
@@ -65,7 +65,7 @@ def _with_options(config: HookConfig, driver_root: str, entitlement: str) -> Hoo
 
 
 def _with_kernels_user(container: ContainerConfig, state: State) -> ContainerConfig:
-    from runtime_hook.origin import host_user  # noqa: PLC0415 - start-up budget: only rules ask who it is
+    from runtime_hook.inputs.origin import host_user  # noqa: PLC0415 - start-up budget: only rules ask who it is
 
     return type(container)(**{**vars(container), "user": host_user(state.pid, container.own_user)})
 
@@ -73,7 +73,7 @@ def _with_kernels_user(container: ContainerConfig, state: State) -> ContainerCon
 def _engine_user(config: HookConfig) -> int | None:
     if not config.rules:
         return None
-    from runtime_hook.origin import rootless_owner  # noqa: PLC0415 - start-up budget: only rules ask who it is
+    from runtime_hook.inputs.origin import rootless_owner  # noqa: PLC0415 - start-up budget: only rules ask who it is
 
     return rootless_owner()
 
@@ -131,7 +131,7 @@ class Run:
     def _limit_memory(self, granted: Granted) -> tuple[str, ...]:
         if not granted.grant.memory:
             return ()
-        from runtime_hook.memorylimit import TIMEOUT_S, limit_memory, socket_beside  # noqa: PLC0415 - budget: for shares
+        from runtime_hook.container.memorylimit import TIMEOUT_S, limit_memory, socket_beside  # noqa: PLC0415 - budget: for shares
 
         timeout_s = min(TIMEOUT_S, self._config.timeout_s / 2)
         return limit_memory(socket_beside(self._config.inventory_path), self._state, granted.grant.memory, timeout_s)

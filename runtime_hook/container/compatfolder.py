@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import stat
 
+from runtime_hook.base.reading import describe_error
 from runtime_hook.loader.compat import Compat, examine
-from runtime_hook.reading import describe_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from runtime_hook.base.deadline import Deadline
     from runtime_hook.container.injection import Namespaces
-    from runtime_hook.deadline import Deadline
     from runtime_hook.host.hosttree import HostTree
     from runtime_hook.loader.compat import HostDriver
     from runtime_hook.loader.elf import ReadAt

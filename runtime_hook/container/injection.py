@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import errno
 
+from runtime_hook.base.errors import InjectionError
+from runtime_hook.base.reading import describe_error
+from runtime_hook.base.values import value
 from runtime_hook.container.undo import UndoLog
-from runtime_hook.errors import InjectionError
-from runtime_hook.reading import describe_error
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Protocol
 
+    from runtime_hook.base.deadline import Deadline
     from runtime_hook.container.operations.operation import Operation
     from runtime_hook.container.syscalls import Syscalls
-    from runtime_hook.deadline import Deadline
 
     class Namespaces(Syscalls, Protocol):
         """Syscalls that can go into the container's mount namespace and back."""

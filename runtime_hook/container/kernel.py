@@ -11,6 +11,8 @@ import errno
 import os
 import stat
 
+from runtime_hook.base.errors import InjectionError
+from runtime_hook.base.reading import describe_error, read_descriptor
 from runtime_hook.container import libc
 from runtime_hook.container.libc import (
     MOUNT_ATTR_NODEV,
@@ -28,8 +30,6 @@ from runtime_hook.container.namespaces import ContainerNamespaces
 from runtime_hook.container.procmask import mask_proc
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET, FileStatus
 from runtime_hook.container.writing import TemporaryNames, write_all
-from runtime_hook.errors import InjectionError
-from runtime_hook.reading import describe_error, read_descriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

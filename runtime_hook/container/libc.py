@@ -13,7 +13,7 @@ import errno
 import os
 import struct
 
-from runtime_hook.errors import InjectionError
+from runtime_hook.base.errors import InjectionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

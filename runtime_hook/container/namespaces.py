@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import stat
 
+from runtime_hook.base.errors import InjectionError, StateError
+from runtime_hook.base.reading import describe_error
 from runtime_hook.container import libc
-from runtime_hook.errors import InjectionError, StateError
-from runtime_hook.reading import describe_error
 
 _INITIAL_USER_NAMESPACE = 0xEFFFFFFD  # its inode number, include/linux/proc_ns.h
 _FOR_ALL = stat.S_IROTH | stat.S_IWOTH

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 
+from runtime_hook.base.reading import read_descriptor
 from runtime_hook.container import libc
 from runtime_hook.container.libc import (
     MOUNT_ATTR_NODEV,
@@ -23,7 +24,6 @@ from runtime_hook.container.libc import (
     RESOLVE_NO_XDEV,
 )
 from runtime_hook.container.mounttable import is_shared_mount
-from runtime_hook.reading import read_descriptor
 
 PROC_SUPER_MAGIC = 0x9FA0
 

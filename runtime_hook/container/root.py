@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runtime_hook.base.deadline import Deadline
     from runtime_hook.container.injection import Outcome
     from runtime_hook.container.operations.operation import Operation
-    from runtime_hook.deadline import Deadline
     from runtime_hook.host.inventory import Inventory
     from runtime_hook.loader.layout import Layout
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import stat
 
+from runtime_hook.base.reading import describe_error
 from runtime_hook.container.syscalls import KIND_FILE
 from runtime_hook.loader.cache import CACHE_LIMIT_BYTES
-from runtime_hook.reading import describe_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from runtime_hook.base.deadline import Deadline
     from runtime_hook.container.syscalls import FileStatus, Syscalls
-    from runtime_hook.deadline import Deadline
     from runtime_hook.loader.elf import ReadAt
 
     T = TypeVar("T")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import stat
 
-from runtime_hook.bundle import CONFIG_LIMIT_BYTES, HOOK_NAME, parse_container
-from runtime_hook.config import CONFIG_PATH, load_config
-from runtime_hook.document import Document
+from runtime_hook.base.document import Document
+from runtime_hook.base.errors import StateError
+from runtime_hook.base.jsonfast import dumps_compact, loads
+from runtime_hook.base.reading import read_regular
+from runtime_hook.base.writing import replace_file
 from runtime_hook.engines.entry import hook_entry
-from runtime_hook.errors import StateError
-from runtime_hook.jsonfast import dumps_compact, loads
-from runtime_hook.reading import read_regular
+from runtime_hook.inputs.bundle import CONFIG_LIMIT_BYTES, HOOK_NAME, parse_container
+from runtime_hook.inputs.config import CONFIG_PATH, load_config
 from runtime_hook.request.claim import Nothing
 from runtime_hook.request.entitlement import find_claim
-from runtime_hook.writing import replace_file
 
 _STAGES = ("prestart", "createRuntime")
 

@@ -11,10 +11,10 @@ that comes or goes makes the file stale.
 
 from __future__ import annotations
 
-from runtime_hook.bundle import INJECTION_BY_CDI
-from runtime_hook.deadline import DEFAULT_TIMEOUT_S
+from runtime_hook.base.deadline import DEFAULT_TIMEOUT_S
+from runtime_hook.base.errors import InventoryError
 from runtime_hook.engines.entry import hook_entry
-from runtime_hook.errors import InventoryError
+from runtime_hook.inputs.bundle import INJECTION_BY_CDI
 from runtime_hook.request.claim import INJECTION_VARIABLE, VISIBLE_DEVICES
 
 TYPE_CHECKING = False

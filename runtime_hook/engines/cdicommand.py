@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.config import INVENTORY_PATH, load_config
+from runtime_hook.base.jsonfast import dumps
 from runtime_hook.engines.cdi import render_cdi
 from runtime_hook.engines.cdifile import CDI_PATH, options_for, write_cdi
 from runtime_hook.engines.entry import HOOK_PATH
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.store import current_inventory
-from runtime_hook.jsonfast import dumps
+from runtime_hook.inputs.config import INVENTORY_PATH, load_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
+from runtime_hook.base.errors import HookError, InventoryError
+from runtime_hook.base.jsonfast import dumps, loads
+from runtime_hook.base.reading import read_regular
+from runtime_hook.base.writing import replace_file
 from runtime_hook.engines.cdi import KIND, render_cdi
 from runtime_hook.engines.entry import HOOK_PATH
-from runtime_hook.errors import HookError, InventoryError
-from runtime_hook.jsonfast import dumps, loads
-from runtime_hook.reading import read_regular
-from runtime_hook.writing import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import os
 import stat
 import sys
 
-from runtime_hook.commandline import STARTING_VERBS, read_call
-from runtime_hook.errors import EXIT_BUG, EXIT_FAILURE, HookError, one_line
-from runtime_hook.values import value
+from runtime_hook.base.errors import EXIT_BUG, EXIT_FAILURE, HookError, one_line
+from runtime_hook.base.values import value
+from runtime_hook.inputs.commandline import STARTING_VERBS, read_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from runtime_hook.commandline import Call
+    from runtime_hook.inputs.commandline import Call
 else:
     import _signal as signal  # the C half; the Python half imports enum (3 ms)
 

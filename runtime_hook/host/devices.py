@@ -6,6 +6,7 @@ nobody's: it is told apart as stale and never given to a container.
 
 from __future__ import annotations
 
+from runtime_hook.base.values import value
 from runtime_hook.host.driverfiles import CONTROL_FAMILIES, CONTROL_NODES, FIRST_OF_FAMILY, MAJOR_NAMES
 from runtime_hook.host.fingerprint import (
     GPU_FOLDER,
@@ -18,7 +19,6 @@ from runtime_hook.host.fingerprint import (
 )
 from runtime_hook.host.gpumodels import brand, compute_capability
 from runtime_hook.host.inventory import IMEX_FOLDER, IMEX_NAME, ControlDevice, Gpu, ImexChannels, MigDevice, Node
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

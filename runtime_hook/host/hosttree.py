@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import stat
 
-from runtime_hook.errors import InventoryError
-from runtime_hook.reading import read_regular
+from runtime_hook.base.errors import InventoryError
+from runtime_hook.base.reading import read_regular
 
 _MAX_LINKS = 40
 

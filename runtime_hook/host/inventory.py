@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from runtime_hook.document import Document
-from runtime_hook.errors import InventoryError
-from runtime_hook.values import value
+from runtime_hook.base.document import Document
+from runtime_hook.base.errors import InventoryError
+from runtime_hook.base.values import value
 
 IMEX_FOLDER, IMEX_NAME = "/dev/nvidia-caps-imex-channels", "channel"
 INVENTORY_SCHEMA = "grapnel.dev/inventory/v1alpha2"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 
-from runtime_hook.errors import CacheError, InventoryError
+from runtime_hook.base.errors import CacheError, InventoryError
+from runtime_hook.base.values import value
 from runtime_hook.host.driverfiles import (
     ALWAYS_LINKED_STEMS,
     LIBRARY_STEMS,
@@ -21,7 +22,6 @@ from runtime_hook.host.fingerprint import is_number, module_version
 from runtime_hook.host.inventory import DriverLink, Library
 from runtime_hook.loader.cache import CACHE_LIMIT_BYTES, LoaderCache
 from runtime_hook.loader.elf import identify
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ driver version and of GPUs that are here, so that one of yesterday does no harm.
 
 from __future__ import annotations
 
-from runtime_hook.document import Document
-from runtime_hook.errors import InventoryError
+from runtime_hook.base.document import Document
+from runtime_hook.base.errors import InventoryError
+from runtime_hook.base.jsonfast import loads
+from runtime_hook.base.reading import read_trusted
+from runtime_hook.base.values import value
 from runtime_hook.host.inventory import Gpu, Inventory, MigDevice
-from runtime_hook.jsonfast import loads
-from runtime_hook.reading import read_trusted
-from runtime_hook.values import value
 
 FACTS_NAME = "nvml.json"
 FACTS_SCHEMA = "grapnel.dev/nvml-facts/v1alpha1"

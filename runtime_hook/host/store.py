@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.errors import InventoryError
+from runtime_hook.base.errors import InventoryError
+from runtime_hook.base.jsonfast import dumps, loads
+from runtime_hook.base.reading import describe_error, read_regular, read_trusted
+from runtime_hook.base.writing import replace_file
 from runtime_hook.host.fingerprint import is_fresh
 from runtime_hook.host.inventory import parse_inventory, render_inventory
-from runtime_hook.jsonfast import dumps, loads
-from runtime_hook.reading import describe_error, read_regular, read_trusted
-from runtime_hook.writing import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

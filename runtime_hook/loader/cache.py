@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 
-from runtime_hook.errors import CacheError
-from runtime_hook.values import value
+from runtime_hook.base.errors import CacheError
+from runtime_hook.base.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

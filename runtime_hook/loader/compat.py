@@ -7,12 +7,12 @@ means: its names come before the driver's in the loader cache. Nothing of the im
 
 from __future__ import annotations
 
-from runtime_hook.errors import one_line
-from runtime_hook.jsonfast import loads
+from runtime_hook.base.errors import one_line
+from runtime_hook.base.jsonfast import loads
+from runtime_hook.base.values import value
 from runtime_hook.loader.cache import CacheEntry
 from runtime_hook.loader.elf import identify
 from runtime_hook.loader.elfnotes import read_note
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

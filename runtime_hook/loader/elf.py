@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from runtime_hook.values import value
+from runtime_hook.base.values import value
 
 _HEADER_BYTES = 64
 _MAX_SEGMENTS = 64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.errors import InventoryError
-from runtime_hook.values import value
+from runtime_hook.base.errors import InventoryError
+from runtime_hook.base.values import value
 
 
 @value

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from runtime_hook.errors import InventoryError, RequestError
+from runtime_hook.base.errors import InventoryError, RequestError
 from runtime_hook.host.inventory import Node, missing_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from runtime_hook.bundle import DeviceNode, DeviceRule
     from runtime_hook.container.operations.operation import Operation
     from runtime_hook.host.inventory import ControlDevice, Gpu, Inventory
+    from runtime_hook.inputs.bundle import DeviceNode, DeviceRule
     from runtime_hook.request.grant import Grant
 
 DISPLAYING = ("graphics", "display")

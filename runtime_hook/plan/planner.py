@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from runtime_hook.base.errors import InventoryError
 from runtime_hook.container.operations.driverproc import MaskDriverProc
 from runtime_hook.container.operations.files import BindFile, LinkName, NoteAbsent, WriteText
 from runtime_hook.container.operations.loadercache import MergeLoaderCache
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET
-from runtime_hook.errors import InventoryError
 from runtime_hook.host.driverfiles import MPS_FOLDER, REQUIRED_SONAMES
 from runtime_hook.loader.cache import CacheEntry
 from runtime_hook.plan.devices import DISPLAYING, check_given, link_drm, mig_parents, plan_devices
@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime_hook.bundle import DeviceNode, DeviceRule
     from runtime_hook.container.operations.operation import Operation
     from runtime_hook.host.inventory import DriverLink, Inventory, Library
+    from runtime_hook.inputs.bundle import DeviceNode, DeviceRule
     from runtime_hook.loader.layout import Layout
     from runtime_hook.loader.platforms import Platform
     from runtime_hook.request.grant import Grant

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runtime_hook.config import DRIVER_CAPABILITIES
-from runtime_hook.errors import RequestError, one_line
+from runtime_hook.base.errors import RequestError, one_line
+from runtime_hook.inputs.config import DRIVER_CAPABILITIES
 from runtime_hook.request.claim import is_legacy_image
 
 CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from runtime_hook.values import value
+from runtime_hook.base.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import DeviceNode
+    from runtime_hook.inputs.bundle import DeviceNode
 
 SOURCE_DEVICES = "devices"
 SOURCE_ANNOTATION = "annotation"

@@ -5,13 +5,13 @@ A MIG device is its GPU's node together with its own capability nodes: then the 
 
 from __future__ import annotations
 
-from runtime_hook.errors import RequestError
+from runtime_hook.base.errors import RequestError
 from runtime_hook.request.visible import Selection, name_of_mig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import DeviceNode
     from runtime_hook.host.inventory import Gpu, Inventory, MigDevice
+    from runtime_hook.inputs.bundle import DeviceNode
 
     Numbers = frozenset[tuple[int, int]]
 

@@ -21,9 +21,9 @@ counts.
 
 from __future__ import annotations
 
-from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, MEMORY_ANNOTATION
-from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV, ENTITLEMENT_GPUS
-from runtime_hook.jsonfast import loads
+from runtime_hook.base.jsonfast import loads
+from runtime_hook.inputs.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, MEMORY_ANNOTATION
+from runtime_hook.inputs.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV, ENTITLEMENT_GPUS
 from runtime_hook.request.claim import (
     SOURCE_ANNOTATION,
     SOURCE_DEVICES,
@@ -35,8 +35,8 @@ from runtime_hook.request.claim import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import ContainerConfig, DeviceNode
-    from runtime_hook.config import HookConfig
+    from runtime_hook.inputs.bundle import ContainerConfig, DeviceNode
+    from runtime_hook.inputs.config import HookConfig
 
 CRIO_KEYS = "io.kubernetes.cri-o."
 _CHARACTER_TYPES = ("c", "u")

@@ -5,7 +5,7 @@ Source: NVIDIA's container toolkit (``internal/modifier/gated.go``, ``internal/c
 
 from __future__ import annotations
 
-from runtime_hook.errors import RequestError, one_line
+from runtime_hook.base.errors import RequestError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

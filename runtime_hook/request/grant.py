@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from runtime_hook.config import ENTITLEMENT_CDI
-from runtime_hook.errors import InventoryError, RequestError
+from runtime_hook.base.errors import InventoryError, RequestError
+from runtime_hook.base.values import value
 from runtime_hook.host.inventory import missing_node
+from runtime_hook.inputs.config import ENTITLEMENT_CDI
 from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE, parse_capabilities
 from runtime_hook.request.claim import SOURCE_ANNOTATION, SOURCE_DEVICES, SOURCE_GPUS, Nothing
 from runtime_hook.request.visible import Selection, name_of_mig, select_named, select_visible
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import ContainerConfig, DeviceNode
-    from runtime_hook.config import HookConfig
     from runtime_hook.host.inventory import Gpu, Inventory, MigDevice
+    from runtime_hook.inputs.bundle import ContainerConfig, DeviceNode
+    from runtime_hook.inputs.config import HookConfig
     from runtime_hook.request.claim import Claim
 
 EXTRA_VARIABLES = {

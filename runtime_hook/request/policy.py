@@ -5,13 +5,13 @@ The first rule that matches a container decides. Where there are rules and none 
 
 from __future__ import annotations
 
-from runtime_hook.config import HookConfig, Rule, with_changes
-from runtime_hook.errors import one_line
+from runtime_hook.base.errors import one_line
+from runtime_hook.inputs.config import HookConfig, Rule, with_changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import ContainerConfig
-    from runtime_hook.origin import Origin
+    from runtime_hook.inputs.bundle import ContainerConfig
+    from runtime_hook.inputs.origin import Origin
 
 
 def apply_rules(config: HookConfig, container: ContainerConfig, origin: Origin) -> HookConfig:

@@ -8,9 +8,9 @@ describes; as there, terms behind the first that holds are not looked at.
 
 from __future__ import annotations
 
-from runtime_hook.errors import RequestError, RequirementError, one_line
+from runtime_hook.base.errors import RequestError, RequirementError, one_line
+from runtime_hook.base.values import value
 from runtime_hook.request.claim import REQUIRE_PREFIX, is_legacy_image
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

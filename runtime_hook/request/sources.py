@@ -6,13 +6,13 @@ is there and accepted decides alone. Source: NVIDIA's container toolkit, ``inter
 
 from __future__ import annotations
 
+from runtime_hook.base.values import value
 from runtime_hook.request.claim import SOURCE_GPUS, VISIBLE_DEVICES, Claim, Nothing, is_legacy_image
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import ContainerConfig
-    from runtime_hook.config import HookConfig
+    from runtime_hook.inputs.bundle import ContainerConfig
+    from runtime_hook.inputs.config import HookConfig
 
 SOURCE_CDI = "cdi-annotation"
 SOURCE_MOUNT = "volume-mount"

@@ -7,8 +7,8 @@ count. Source: NVIDIA's libnvidia-container, ``src/cli/common.c``, and its toolk
 
 from __future__ import annotations
 
-from runtime_hook.errors import RequestError, one_line
-from runtime_hook.values import value
+from runtime_hook.base.errors import RequestError, one_line
+from runtime_hook.base.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

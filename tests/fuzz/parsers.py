@@ -10,27 +10,27 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, parse_container, parse_state
-from runtime_hook.commandline import STARTING_VERBS, read_call
-from runtime_hook.config import DRIVER_CAPABILITIES, HookConfig, parse_config
+from runtime_hook.base.errors import CacheError, HookError, RequestError, RequirementError, one_line
+from runtime_hook.base.jsonfast import c_scanner, loads, public_scanner
 from runtime_hook.container.devicerules import is_allowed
 from runtime_hook.container.devicerules.hierarchy import Group, locate_group, own_folders
 from runtime_hook.container.devicerules.program import extend, has_references
 from runtime_hook.container.mounttable import is_mounted_outside
 from runtime_hook.decision import Refused, decide
-from runtime_hook.errors import CacheError, HookError, RequestError, RequirementError, one_line
 from runtime_hook.host.devices import find_devices
 from runtime_hook.host.fingerprint import module_version
 from runtime_hook.host.inventory import parse_inventory, render_inventory
 from runtime_hook.host.nvmlfacts import merge_facts, parse_facts
-from runtime_hook.jsonfast import c_scanner, loads, public_scanner
+from runtime_hook.inputs.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, parse_container, parse_state
+from runtime_hook.inputs.commandline import STARTING_VERBS, read_call
+from runtime_hook.inputs.config import DRIVER_CAPABILITIES, HookConfig, parse_config
+from runtime_hook.inputs.origin import parse_owner
 from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge
 from runtime_hook.loader.compat import HostDriver, examine, parse_compat_note, read_compat_note
 from runtime_hook.loader.elf import identify
 from runtime_hook.loader.layout import COMPAT_FOLDER, choose_layout
 from runtime_hook.loader.muslpath import add_folder
 from runtime_hook.loader.platforms import PLATFORMS
-from runtime_hook.origin import parse_owner
 from runtime_hook.request.claim import Nothing
 from runtime_hook.request.requirements import check_findings, evaluate
 from tests.runtime_hook.nodes import inventory as inventory_of_a_node
@@ -38,7 +38,7 @@ from tests.runtime_hook.nodes import inventory as inventory_of_a_node
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime_hook.bundle import ContainerConfig
+    from runtime_hook.inputs.bundle import ContainerConfig
 
 NODE = inventory_of_a_node()
 PLATFORM = PLATFORMS["x86_64"]

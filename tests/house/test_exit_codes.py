@@ -17,7 +17,7 @@ from provision.base.errors import ExitCode
 from provision.cli import VERBS, whole_parser
 from provision.cli.parsers import exit_codes
 from provision.cli.parsers.verbs import MODULES
-from runtime_hook import errors as hook_errors
+from runtime_hook.base import errors as hook_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

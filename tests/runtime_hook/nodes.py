@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime_hook.bundle import ContainerConfig, parse_container
 from runtime_hook.host.inventory import (
     ControlDevice,
     Fingerprint,
@@ -15,6 +14,7 @@ from runtime_hook.host.inventory import (
     MigDevice,
     Node,
 )
+from runtime_hook.inputs.bundle import ContainerConfig, parse_container
 from runtime_hook.loader.layout import choose_layout
 from runtime_hook.loader.platforms import PLATFORMS
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SCRIPT = """#!/usr/bin/python3 -IS
 import os, sys
 sys.path.insert(0, {repository!r})
-from runtime_hook.bundle import read_container, read_state
+from runtime_hook.inputs.bundle import read_container, read_state
 from runtime_hook.container.injection import apply_plan
 from runtime_hook.container.kernel import KernelSyscalls
 from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevices, LinkDevice
@@ -24,8 +24,8 @@ from runtime_hook.container.operations.driverproc import MaskDriverProc
 from runtime_hook.container.operations.files import BindFile, LinkName, NoteAbsent, WriteText
 from runtime_hook.container.operations.loadercache import MergeLoaderCache
 from runtime_hook.container.operations.loaderpaths import ListCompatFolder, ListMuslFolder
-from runtime_hook.deadline import Deadline
-from runtime_hook.errors import HookError
+from runtime_hook.base.deadline import Deadline
+from runtime_hook.base.errors import HookError
 from runtime_hook.loader.cache import CacheEntry
 os.umask(0)
 os.chdir("/")

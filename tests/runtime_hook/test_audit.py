@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime_hook.audit import grant_fields, refusal_fields
-from runtime_hook.errors import InjectionError, RequirementError
+from runtime_hook.base.errors import InjectionError, RequirementError
 from runtime_hook.request.grant import Grant
 from tests.runtime_hook.nodes import GPUS, MIG, uuid
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from runtime_hook.config import HookConfig, load_config, parse_config
-from runtime_hook.errors import ConfigError, InventoryError
+from runtime_hook.base.errors import ConfigError, InventoryError
 from runtime_hook.host.inventory import parse_inventory, render_inventory
+from runtime_hook.inputs.config import HookConfig, load_config, parse_config
 
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet

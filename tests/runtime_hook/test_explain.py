@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runtime_hook.explain import Sources, explain
+from runtime_hook.commands.explain import Sources, explain
 from runtime_hook.host.inventory import render_inventory
 from tests.runtime_hook.containers import HOOK
 from tests.runtime_hook.nodes import CONTROL, MIG, NUMBERS, inventory, uuid

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from runtime_hook.jsonfast import c_encoder, c_scanner, dumps, dumps_compact, loads, public_scanner
+from runtime_hook.base.jsonfast import c_encoder, c_scanner, dumps, dumps_compact, loads, public_scanner
 
 SAMPLE = b' {"a": [1, -2.5e3, true, false, null, "\\u00e9\\ud83d\\ude00\\n"], "b": {"": {}}, "a2": []}\n'
 

@@ -15,9 +15,9 @@ from plugin.base.log import Logger
 from plugin.driver.memory_limit import GroupMemory
 from plugin.sharing.memory_limits.keeper import LimitKeeper
 from plugin.system.thread_calls import ThreadCalls
-from runtime_hook.bundle import State
-from runtime_hook.errors import LimitError
-from runtime_hook.memorylimit import limit_memory
+from runtime_hook.base.errors import LimitError
+from runtime_hook.container.memorylimit import limit_memory
+from runtime_hook.inputs.bundle import State
 from tests.runtime_hook.answering import answering
 
 if TYPE_CHECKING:

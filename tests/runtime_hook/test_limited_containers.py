@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.nvml.machine import MIB
-from runtime_hook.bundle import State
-from runtime_hook.memorylimit import limit_memory
+from runtime_hook.container.memorylimit import limit_memory
+from runtime_hook.inputs.bundle import State
 from tests.control_groups import control_group, hierarchy, inside
 from tests.runtime_hook.drivertree import uuid
 from tests.runtime_hook.limited import LIBRARIES, POD, add_program, into_pod, limiting_daemon, machine

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.bundle import State
-from runtime_hook.errors import LimitError
-from runtime_hook.memorylimit import limit_memory, socket_beside
+from runtime_hook.base.errors import LimitError
+from runtime_hook.container.memorylimit import limit_memory, socket_beside
+from runtime_hook.inputs.bundle import State
 from tests.plugin.admin.test_socket import served
 from tests.runtime_hook.answering import answering
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.ownership import are_roots_alone, belongs_to_hosts_root, is_root_unmapped
+from runtime_hook.base.ownership import are_roots_alone, belongs_to_hosts_root, is_root_unmapped
 from tests.runtime_hook.containers import REPOSITORY
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ USER = 41234
 READ = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from runtime_hook.errors import ConfigError
-from runtime_hook.reading import read_trusted
+from runtime_hook.base.errors import ConfigError
+from runtime_hook.base.reading import read_trusted
 try:
     read_trusted(sys.argv[2], 1 << 20, ConfigError)
     print("trusted")

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from runtime_hook.values import value
+from runtime_hook.base.values import value
 
 
 @value

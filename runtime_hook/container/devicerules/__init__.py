@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Protocol
 
-    from runtime_hook.bundle import DeviceRule
+    from runtime_hook.inputs.bundle import DeviceRule
 
     class DeviceRules(Protocol):
         """Where the rules of one container are kept. A rule reads like ``c 195:0 rw``."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from runtime_hook.base.values import value
 from runtime_hook.container import libc
-from runtime_hook.values import value
 
 BPF_PROG_LOAD = 5
 BPF_PROG_ATTACH = 8

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 
+from runtime_hook.base.errors import InjectionError
+from runtime_hook.base.values import value
 from runtime_hook.container.devicerules import Unrestricted
 from runtime_hook.container.devicerules.v1 import open_group
-from runtime_hook.errors import InjectionError
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

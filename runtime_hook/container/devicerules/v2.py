@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import os
 
+from runtime_hook.base.errors import InjectionError
+from runtime_hook.base.reading import describe_error
 from runtime_hook.container.devicerules import Unrestricted, bpf
 from runtime_hook.container.devicerules.program import extend, has_references
-from runtime_hook.errors import InjectionError
-from runtime_hook.reading import describe_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
+from runtime_hook.base.values import value
 from runtime_hook.container.operations.operation import name_taken
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

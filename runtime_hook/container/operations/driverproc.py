@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime_hook.values import value
+from runtime_hook.base.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

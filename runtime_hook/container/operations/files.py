@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import stat
 
+from runtime_hook.base.values import value
 from runtime_hook.container.operations.operation import ensure_folder, name_taken
 from runtime_hook.container.syscalls import KIND_FILE, KIND_SOCKET
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import stat
 
+from runtime_hook.base.errors import CacheError
+from runtime_hook.base.values import value
 from runtime_hook.container.operations.operation import ensure_folder, name_taken
-from runtime_hook.errors import CacheError
 from runtime_hook.loader.cache import CACHE_LIMIT_BYTES, LoaderCache, merge
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import stat
 
+from runtime_hook.base.values import value
 from runtime_hook.container.operations.operation import ensure_folder, name_taken
 from runtime_hook.loader.muslpath import PATH_LIMIT_BYTES, add_folder
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtime_hook.errors import HookError
+from runtime_hook.base.errors import HookError
 from runtime_hook.prestart import prestart
 from tests.runtime_hook.attack import hostile, naive
 from tests.runtime_hook.attack.watch import DriverWatch, Watch, snapshot

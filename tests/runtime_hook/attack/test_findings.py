@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.bundle import parse_container
-from runtime_hook.config import parse_config
+from runtime_hook.base.deadline import Deadline
+from runtime_hook.base.errors import DeadlineError, InjectionError, RequestError
 from runtime_hook.container.injection import apply_plan
 from runtime_hook.container.libc import clone_path
 from runtime_hook.container.mounttable import is_mounted_outside
 from runtime_hook.container.undo import UndoLog
-from runtime_hook.deadline import Deadline
-from runtime_hook.errors import DeadlineError, InjectionError, RequestError
 from runtime_hook.host.hosttree import HostTree
+from runtime_hook.inputs.bundle import parse_container
+from runtime_hook.inputs.config import parse_config
+from runtime_hook.inputs.origin import Origin
 from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge, name_key
 from runtime_hook.loader.elf import identify
-from runtime_hook.origin import Origin
 from runtime_hook.request.claim import Claim
 from runtime_hook.request.entitlement import find_claim
 from runtime_hook.request.grant import resolve_claim

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.bundle import parse_container
-from runtime_hook.config import load_config
 from runtime_hook.decision import Granted, decide
 from runtime_hook.host.discovery import discover
 from runtime_hook.host.hosttree import HostTree
+from runtime_hook.inputs.bundle import parse_container
+from runtime_hook.inputs.config import load_config
 from tests.runtime_hook.attack.conftest import FURTHER
 from tests.runtime_hook.attack.hostile import FOLDER_TARGETS, KINDS, LINKS, TARGETS
 from tests.runtime_hook.attack.rounds import CONTAINER, Scene, breaches

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import runtime_hook
-from runtime_hook.deadline import Deadline
-from runtime_hook.errors import DeadlineError, InjectionError
+from runtime_hook.base.deadline import Deadline
+from runtime_hook.base.errors import DeadlineError, InjectionError
 from tests.runtime_hook.container.test_injection import carry
 from tests.runtime_hook.containers import run_hook
 from tests.runtime_hook.drivertree import uuid

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runtime_hook.base.errors import InjectionError
 from runtime_hook.container import libc
 from runtime_hook.container.devicerules import Unrestricted, bpf
 from runtime_hook.container.devicerules.hierarchy import Group, open_device_rules, own_folders
 from runtime_hook.container.devicerules.program import extend, has_references
 from runtime_hook.container.devicerules.v2 import DevicePrograms, find_programs
-from runtime_hook.errors import InjectionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

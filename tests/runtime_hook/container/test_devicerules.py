@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.bundle import DeviceRule
+from runtime_hook.base.errors import InjectionError
 from runtime_hook.container.devicerules import Unrestricted, is_allowed
 from runtime_hook.container.devicerules.hierarchy import Group, locate_group, open_device_rules
-from runtime_hook.errors import InjectionError
+from runtime_hook.inputs.bundle import DeviceRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime_hook.bundle import DeviceRule
+from runtime_hook.base.deadline import Deadline
+from runtime_hook.base.errors import DeadlineError, InjectionError, InventoryError
 from runtime_hook.container.injection import apply_plan, has_path
-from runtime_hook.deadline import Deadline
-from runtime_hook.errors import DeadlineError, InjectionError, InventoryError
 from runtime_hook.host.inventory import Inventory, parse_inventory
+from runtime_hook.inputs.bundle import DeviceRule
 from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge
 from runtime_hook.loader.layout import choose_layout
 from runtime_hook.loader.platforms import PLATFORMS

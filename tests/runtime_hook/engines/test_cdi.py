@@ -13,9 +13,9 @@ import pytest
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT7
 
+from runtime_hook.base.errors import InventoryError
 from runtime_hook.engines.cdi import render_cdi
 from runtime_hook.engines.cdifile import CdiError, remake_cdi, write_cdi
-from runtime_hook.errors import InventoryError
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.inventory import (
     ControlDevice,

@@ -17,7 +17,7 @@ TIMEOUT_S = 60
 IN_CHROOT = """
 import json, os, sys
 sys.path.insert(0, sys.argv[3])
-from runtime_hook.errors import HookError
+from runtime_hook.base.errors import HookError
 from runtime_hook.container.kernel import KernelSyscalls
 os.chroot(sys.argv[2])
 os.chdir("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_hook.commandline import Call, read_call
+from runtime_hook.inputs.commandline import Call, read_call
 
 SHIM = "--root /run/docker/runtime-runc/moby --log /b/log.json --log-format json --systemd-cgroup"
 

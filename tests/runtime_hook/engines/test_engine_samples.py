@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from runtime_hook.explain import Sources, explain
+from runtime_hook.commands.explain import Sources, explain
 
 CONTRACTS = Path(__file__).resolve().parents[3] / "docs/contracts"
 ENGINES = CONTRACTS / "allocation/engines"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.errors import StateError
-from runtime_hook.runtimecall import find_bundle, is_restore, read_runtime_call
+from runtime_hook.base.errors import StateError
+from runtime_hook.inputs.runtimecall import find_bundle, is_restore, read_runtime_call
 from tests.runtime_hook.containers import HOOK, REPOSITORY, as_runtime
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def test_a_restore_is_told_from_a_creation(line: str, expected: bool) -> None:  
 
 def test_the_parents_command_line_is_read(tmp_path: Path) -> None:
     words = ["crun", "create", "--bundle", "/run/\u00f6 b", "", "c1"]
-    ask = "import json; from runtime_hook.runtimecall import read_runtime_call as read; print(json.dumps(read()))"
+    ask = (
+        "import json; from runtime_hook.inputs.runtimecall import read_runtime_call as read; print(json.dumps(read()))"
+    )
     done = as_runtime(
         tmp_path, words, [sys.executable, "-c", f"import sys; sys.path[:0] = {[str(REPOSITORY)]!r}; {ask}"]
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.bundle import parse_state
+from runtime_hook.inputs.bundle import parse_state
 from tests.runtime_hook.containers import HOOK_ENVIRONMENT, MULTIARCH, host_mounts, snapshot
 from tests.runtime_hook.drivertree import VERSION, uuid
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.errors import InjectionError, InventoryError
+from runtime_hook.base.errors import InjectionError, InventoryError
 from runtime_hook.host.discovery import discover
 from runtime_hook.host.fingerprint import is_fresh, module_version
 from runtime_hook.host.hosttree import HostTree

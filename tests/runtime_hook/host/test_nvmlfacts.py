@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_hook.errors import InventoryError
+from runtime_hook.base.errors import InventoryError
 from runtime_hook.host.inventory import Fingerprint, Gpu, Inventory, MigDevice
 from runtime_hook.host.nvmlfacts import GpuFacts, MigFacts, NvmlFacts, merge_facts, parse_facts, read_facts
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.errors import CacheError
+from runtime_hook.base.errors import CacheError
 from runtime_hook.loader.cache import (
     MAGIC,
     TAG_HWCAPS,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_hook.bundle import DeviceNode, DeviceRule
+from runtime_hook.base.errors import HookError, InventoryError, RequestError
 from runtime_hook.container.operations.devices import AddDeviceNode
-from runtime_hook.errors import HookError, InventoryError, RequestError
 from runtime_hook.host.inventory import MigDevice
+from runtime_hook.inputs.bundle import DeviceNode, DeviceRule
 from runtime_hook.plan.devices import check_given, link_drm, plan_devices
 from runtime_hook.request.grant import Grant
 from tests.runtime_hook.inventories import FULL, MIG, changed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.errors import InventoryError
+from runtime_hook.base.errors import InventoryError
 from runtime_hook.loader.layout import choose_layout
 from runtime_hook.loader.platforms import PLATFORMS
 from runtime_hook.plan.planner import Planner, render_profile, with_implied

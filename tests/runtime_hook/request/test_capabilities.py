@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_hook.errors import RequestError
+from runtime_hook.base.errors import RequestError
 from runtime_hook.request.capabilities import parse_capabilities
 
 

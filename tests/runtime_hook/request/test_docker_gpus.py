@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_GPUS, HookConfig
-from runtime_hook.errors import RequestError
+from runtime_hook.base.errors import RequestError
+from runtime_hook.inputs.config import ENTITLEMENT_CDI, ENTITLEMENT_GPUS, HookConfig
 from runtime_hook.request.claim import Claim, Nothing
 from runtime_hook.request.entitlement import find_claim
 from runtime_hook.request.grant import Grant, resolve_claim

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runtime_hook.bundle import ContainerConfig, parse_container
-from runtime_hook.config import HookConfig
-from runtime_hook.errors import RequestError
+from runtime_hook.base.errors import RequestError
 from runtime_hook.host.inventory import parse_inventory
+from runtime_hook.inputs.bundle import ContainerConfig, parse_container
+from runtime_hook.inputs.config import HookConfig
 from runtime_hook.request.claim import Claim, Nothing
 from runtime_hook.request.entitlement import find_claim
 from runtime_hook.request.grant import Grant, resolve_claim

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runtime_hook.config import HookConfig
-from runtime_hook.errors import RequestError
+from runtime_hook.base.errors import RequestError
 from runtime_hook.host.inventory import ControlDevice, Inventory
+from runtime_hook.inputs.config import HookConfig
 from runtime_hook.request.claim import Claim, Nothing
 from runtime_hook.request.entitlement import find_claim
 from runtime_hook.request.extras import GATED_VARIABLES, MIG_VARIABLES

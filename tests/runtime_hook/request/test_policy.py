@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runtime_hook.config import HookConfig, parse_config
-from runtime_hook.origin import (
+from runtime_hook.inputs.config import HookConfig, parse_config
+from runtime_hook.inputs.origin import (
     NOBODY,
     Origin,
     find_mapped,

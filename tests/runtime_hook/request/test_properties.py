@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime_hook.bundle import parse_container
-from runtime_hook.config import DRIVER_CAPABILITIES, HookConfig
+from runtime_hook.base.errors import RequestError
 from runtime_hook.decision import Refused, decide
-from runtime_hook.errors import RequestError
+from runtime_hook.inputs.bundle import parse_container
+from runtime_hook.inputs.config import DRIVER_CAPABILITIES, HookConfig
 from runtime_hook.request.capabilities import parse_capabilities
 from runtime_hook.request.claim import Nothing
 from runtime_hook.request.entitlement import find_claim

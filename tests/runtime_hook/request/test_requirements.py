@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_hook.errors import RequestError, RequirementError
+from runtime_hook.base.errors import RequestError, RequirementError
 from runtime_hook.request.requirements import check_findings, evaluate, find_requirements
 from tests.runtime_hook.nodes import GPUS, gpu, inventory, uuid
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime_hook.config import HookConfig
+from runtime_hook.inputs.config import HookConfig
 from runtime_hook.request.claim import Claim, Nothing
 from runtime_hook.request.entitlement import find_claim
 from tests.runtime_hook.nodes import container

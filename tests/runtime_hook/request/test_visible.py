@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_hook.errors import RequestError
+from runtime_hook.base.errors import RequestError
 from runtime_hook.request.sources import split_names
 from runtime_hook.request.visible import select_visible
 from tests.runtime_hook.nodes import MIG, inventory, uuid

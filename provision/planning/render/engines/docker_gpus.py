@@ -1,8 +1,8 @@
 """Renders the program that Docker starts for ``--gpus``.
 
 dockerd knows one maker of GPUs by the name of a program, looks for it in its ``PATH`` once, when it starts, and adds it
-as a ``prestart`` hook to each container that is given ``--gpus`` (``runtime_hook.bundle`` has the sources). Ours stands
-where no package puts files, and goes behind NVIDIA's own: while that is installed, everything is as it was.
+as a ``prestart`` hook to each container that is given ``--gpus`` (``runtime_hook.inputs.bundle`` has the sources). Ours
+stands where no package puts files, and goes behind NVIDIA's own: while that is installed, everything is as it was.
 """
 
 from __future__ import annotations

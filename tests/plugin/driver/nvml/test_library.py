@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from plugin.driver.nvml.address import sysfs_address
 
 from lab.nvml import install, models
 from lab.nvml.machine import Ecc
+from plugin.driver.nvml.loading.address import sysfs_address
 
 if TYPE_CHECKING:
     from lab.nvml.machine import Machine

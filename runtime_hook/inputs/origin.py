@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.bundle import CRIO_CONTAINER_ANNOTATIONS
-from runtime_hook.errors import HookError, StateError
-from runtime_hook.reading import read_regular
-from runtime_hook.values import value
+from runtime_hook.base.errors import HookError, StateError
+from runtime_hook.base.reading import read_regular
+from runtime_hook.base.values import value
+from runtime_hook.inputs.bundle import CRIO_CONTAINER_ANNOTATIONS
 
 NOBODY = -1  # a user whom a namespace maps to none of the host's
 CONTAINERD_KEYS = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.reading import describe_error
+from runtime_hook.base.reading import describe_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.errors import HookError
+    from runtime_hook.base.errors import HookError
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 

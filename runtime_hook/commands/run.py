@@ -6,17 +6,17 @@ import argparse
 import sys
 
 from runtime_hook import VERSION
-from runtime_hook.config import INVENTORY_PATH, load_config
+from runtime_hook.base.errors import EXIT_OK, EXIT_USAGE, InventoryError, ReleaseError
+from runtime_hook.base.jsonfast import dumps
+from runtime_hook.base.reading import describe_error
+from runtime_hook.commands.explain import Sources, explain
 from runtime_hook.engines.cdicommand import add_cdi_options, describe, kept_path
 from runtime_hook.engines.cdifile import remake_cdi
-from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError, ReleaseError
-from runtime_hook.explain import Sources, explain
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.inventory import missing_node
 from runtime_hook.host.store import refresh
-from runtime_hook.jsonfast import dumps
-from runtime_hook.packing import find_release, pack_if_missing, write_pack
-from runtime_hook.reading import describe_error
+from runtime_hook.inputs.config import INVENTORY_PATH, load_config
+from runtime_hook.release.packing import find_release, pack_if_missing, write_pack
 from runtime_hook.request.grant import check_versions
 
 TYPE_CHECKING = False

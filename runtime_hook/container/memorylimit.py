@@ -12,16 +12,16 @@ import os
 import sys
 import time
 
-from runtime_hook.errors import LimitError, one_line
-from runtime_hook.jsonfast import dumps_compact, loads
-from runtime_hook.reading import describe_error
+from runtime_hook.base.errors import LimitError, one_line
+from runtime_hook.base.jsonfast import dumps_compact, loads
+from runtime_hook.base.reading import describe_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-    from runtime_hook.bundle import State
+    from runtime_hook.inputs.bundle import State
 else:
     import _socket as socket  # the C half; the Python half costs 5 ms
 

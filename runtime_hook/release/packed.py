@@ -1,4 +1,4 @@
-"""Imports from a packed release (``runtime_hook.packing``): executed by the launcher, never imported.
+"""Imports from a packed release (``runtime_hook.release.packing``): executed by the launcher, never imported.
 
 The pack holds modules in bundles: those that a container makes the hook import are read and run together, in an order
 in which each finds what it needs. So one pread stands for thirty searches, and the import machinery is asked once:

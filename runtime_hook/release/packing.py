@@ -1,4 +1,4 @@
-"""Packs a release into one file for one interpreter, when it is installed: what ``runtime_hook.packed`` reads.
+"""Packs a release into one file for one interpreter, when it is installed: what ``runtime_hook.release.packed`` reads.
 
 The file stands beside the launcher and is named after the interpreter (``grapnel-hook.cpython-311``). Its head, as
 long as ``HEAD_BYTES``, is a marshalled tuple: the magic number of the byte code, the importer's code, and the index;
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
 
-    from runtime_hook.packed import Place
+    from runtime_hook.release.packed import Place
 
 
 HEAD_BYTES = 1 << 14
@@ -100,7 +100,7 @@ def build_pack(folder: str) -> bytes:
         index.update(dict.fromkeys(bundle, (offset, len(body))))
         bodies.append(body)
         offset += len(body)
-    importer = marshal.dumps(_compile(f"{folder}/{_PACKAGE}/packed.py", folder))
+    importer = marshal.dumps(_compile(f"{folder}/{_PACKAGE}/release/packed.py", folder))
     head = marshal.dumps((MAGIC_NUMBER, importer, index))
     if len(head) > HEAD_BYTES:
         raise ValueError(f"the index of {folder} is longer than {HEAD_BYTES} bytes")

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.bundle import read_container_file
-from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, ENTITLEMENT_GPUS, load_config, with_changes
+from runtime_hook.base.errors import HookError
+from runtime_hook.base.values import value
 from runtime_hook.container.compatfolder import TreeFolder
 from runtime_hook.decision import Granted, Refused, decide
-from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.store import current_inventory, read_inventory
+from runtime_hook.inputs.bundle import read_container_file
+from runtime_hook.inputs.config import CONFIG_PATH, ENTITLEMENT_CDI, ENTITLEMENT_GPUS, load_config, with_changes
+from runtime_hook.inputs.origin import find_origin
 from runtime_hook.loader.compat import HostDriver, examine
 from runtime_hook.loader.layout import COMPAT_FOLDER, choose_layout, with_compat
 from runtime_hook.loader.platforms import this_platform
-from runtime_hook.origin import find_origin
 from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE
 from runtime_hook.request.claim import REQUIRE_PREFIX, VISIBLE_DEVICES, Nothing
 from runtime_hook.request.grant import EXTRA_VARIABLES
 from runtime_hook.request.requirements import DISABLE_VARIABLE
 from runtime_hook.request.sources import CDI_ANNOTATION_PREFIX, IMEX_CHANNELS
 from runtime_hook.request.visible import name_of_mig
-from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import ContainerConfig
-    from runtime_hook.config import HookConfig
     from runtime_hook.decision import Decision
     from runtime_hook.host.inventory import Inventory
+    from runtime_hook.inputs.bundle import ContainerConfig
+    from runtime_hook.inputs.config import HookConfig
     from runtime_hook.loader.layout import Layout
 
 _GROUNDS = {

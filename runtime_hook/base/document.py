@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runtime_hook.errors import HookError
+    from runtime_hook.base.errors import HookError
 
 
 class Document:

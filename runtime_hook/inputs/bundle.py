@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.document import Document
-from runtime_hook.errors import StateError
-from runtime_hook.jsonfast import loads
-from runtime_hook.reading import read_descriptor, read_regular
-from runtime_hook.values import value
+from runtime_hook.base.document import Document
+from runtime_hook.base.errors import StateError
+from runtime_hook.base.jsonfast import loads
+from runtime_hook.base.reading import read_descriptor, read_regular
+from runtime_hook.base.values import value
 
 HOOK_NAME = "grapnel-hook"
 INJECTION_BY_CDI = "cdi"  # among the arguments of the hook that our CDI file adds
@@ -142,7 +142,7 @@ def read_container(state: State, engine_user: int | None = None) -> ContainerCon
     """
     bundle = state.bundle
     if bundle == _NO_BUNDLE:
-        from runtime_hook.runtimecall import find_bundle, read_runtime_call  # noqa: PLC0415 - start-up budget
+        from runtime_hook.inputs.runtimecall import find_bundle, read_runtime_call  # noqa: PLC0415 - start-up budget
 
         bundle = find_bundle(read_runtime_call(), state.id)
     container = read_container_file(f"{bundle}/config.json", bundle, engine_user)
@@ -163,7 +163,7 @@ def _may_be_a_checkpoints(container: ContainerConfig) -> bool:
 
 
 def _with_restore(container: ContainerConfig) -> ContainerConfig:
-    from runtime_hook.runtimecall import is_restore, read_runtime_call  # noqa: PLC0415 - start-up budget
+    from runtime_hook.inputs.runtimecall import is_restore, read_runtime_call  # noqa: PLC0415 - start-up budget
 
     if not is_restore(read_runtime_call()):
         return container

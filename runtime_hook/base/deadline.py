@@ -7,7 +7,7 @@ not ended by this timer: for that ``container.libc.kill_after`` is set a little 
 
 from __future__ import annotations
 
-from runtime_hook.errors import DeadlineError
+from runtime_hook.base.errors import DeadlineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

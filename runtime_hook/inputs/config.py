@@ -6,12 +6,12 @@ gets a GPU.
 
 from __future__ import annotations
 
-from runtime_hook.deadline import DEFAULT_TIMEOUT_S
-from runtime_hook.document import Document
-from runtime_hook.errors import ConfigError
-from runtime_hook.jsonfast import loads
-from runtime_hook.reading import read_regular, read_trusted
-from runtime_hook.values import value
+from runtime_hook.base.deadline import DEFAULT_TIMEOUT_S
+from runtime_hook.base.document import Document
+from runtime_hook.base.errors import ConfigError
+from runtime_hook.base.jsonfast import loads
+from runtime_hook.base.reading import read_regular, read_trusted
+from runtime_hook.base.values import value
 
 CONFIG_PATH = "/etc/grapnel/hook.json"
 CONFIG_SCHEMA = "grapnel.dev/hook-config/v1alpha1"

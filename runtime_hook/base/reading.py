@@ -7,7 +7,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.errors import HookError
+    from runtime_hook.base.errors import HookError
 
 _CHUNK_BYTES = 1 << 16
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -43,7 +43,7 @@ def read_trusted(path: str, limit_bytes: int, error: type[HookError]) -> bytes:
 
 
 def _is_hosts_root(path: str, uid: int) -> bool:
-    from runtime_hook.ownership import belongs_to_hosts_root  # noqa: PLC0415 - start-up budget: user namespaces only
+    from runtime_hook.base.ownership import belongs_to_hosts_root  # noqa: PLC0415 - start-up budget: user namespaces only
 
     return belongs_to_hosts_root(path, uid)
 

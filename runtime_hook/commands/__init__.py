@@ -1,0 +1,1 @@
+"""What people and other parts call: explain, refresh, cdi, pack. Not on a container's path."""

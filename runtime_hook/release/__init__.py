@@ -1,0 +1,1 @@
+"""A release in one file, for one interpreter."""

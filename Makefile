@@ -39,11 +39,11 @@ cluster-down: ## remove the cluster and everything that it made, also after a cr
 environment: ## host packages and .venv only
 	@$(TASK) environment
 supported-gpus: environment ## renew the list of GPUs: FILE=supported-gpus.json of a driver, DRIVER=its version
-	@.venv/bin/python -P -m tasks.supported_gpus '$(FILE)' '$(DRIVER)'
+	@.venv/bin/python -P -m tasks.generated.supported_gpus '$(FILE)' '$(DRIVER)'
 figures:    environment ## print how large the sources are, what lies side by side and what goes in circles, each with its limit
 	@.venv/bin/python -P -m tasks.figures
 collection-readme: environment ## write the tables of role variables in the collection's README
-	@.venv/bin/python -P -m tasks.collection_readme
+	@.venv/bin/python -P -m tasks.generated.collection_readme
 release:    environment ## make the wheel, the collection's archive, checksums and bill of materials in dist/release
 	@.venv/bin/python -P -m tasks.release
 image:      environment ## build the image of grapnel in dist/image, from Debian's packages and the wheel (needs root)

@@ -48,7 +48,7 @@ def bench_apply(site: Site) -> None:
         where = ["-f", str(declaration), "-i", str(site.inventory_path)]
         grapnel = Path(sys.executable).with_name("grapnel")
         subprocess.run([str(grapnel), "apply", "--yes", *where], check=True, stdout=subprocess.DEVNULL)
-        run("apply.py", str(site.inventory_path), "-f", str(declaration))
+        run("nodes/apply.py", str(site.inventory_path), "-f", str(declaration))
 
 
 def bench_on_nodes(names: Sequence[str]) -> None:
@@ -59,14 +59,14 @@ def bench_on_nodes(names: Sequence[str]) -> None:
             site.destroy()
             bench_apply(site)
         if "bare" in names:
-            run("bare.py", "--name", f"{site.name}-bare")
+            run("nodes/bare.py", "--name", f"{site.name}-bare")
         if "driver" in names:
-            run("driver.py", "--name", f"{site.name}-driver")
+            run("nodes/driver.py", "--name", f"{site.name}-driver")
         if "upgrade" in names:
-            run("upgrade.py", "--name", f"{site.name}-fleet")
+            run("nodes/upgrade.py", "--name", f"{site.name}-fleet")
         if "cluster" in names:
             site.destroy()
-            run("cluster.py", "--name", site.name)
+            run("nodes/cluster.py", "--name", site.name)
     finally:
         Cluster(site.name).down()  # the site too; an interrupted script has no time to clean up itself
 

@@ -4,7 +4,7 @@
 
 CPU time of whole processes with all that they start, not time on the clock, as machines are shared; memory is the peak
 of the process. What is compared alternates in each round. Nodes are recorded facts, so that none has to be booted:
-`bench/apply.py` measures what needs them.
+`bench/nodes/apply.py` measures what needs them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Takes the measurements of ``bench/cluster.py`` on a real Kubernetes, one module per table."""
+"""Takes the measurements of ``bench/nodes/cluster.py`` on a real Kubernetes, one module per table."""

@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.apply import PING
+from bench.nodes.apply import PING
 from bench.stage import by_hand
 from bench.stage.figures import Spread
 from bench.stage.pods import STAY, cpu_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.cold import steps
+from bench.nodes.cold import steps
 
 
 def test_what_is_done_is_told_with_the_time_since_the_beginning() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from provision import __version__
-from tasks.chart import CHART, copies
+from tasks.generated.chart import CHART, copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def leaves(schema: dict[str, Any], values: Any, path: str = "") -> Iterator[tupl
 def test_the_chart_has_copies_of_what_kubectl_applies() -> None:
     differing = [str(copy) for copy, source in copies().items() if copy.read_bytes() != source.read_bytes()]
 
-    assert differing == [], "run python -P -m tasks.chart"
+    assert differing == [], "run python -P -m tasks.generated.chart"
     made = {path for path in CHART.joinpath("files").rglob("*") if path.is_file()}
     assert made == set(copies())
 

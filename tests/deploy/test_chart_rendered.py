@@ -11,7 +11,7 @@ import yaml
 
 from lab import golang, kubernetes_schemas
 from provision.controller.stacks.secret_hosts import SecretHosts, parse_secret_hosts
-from tasks.chart import CHART, DEPLOY, ROLES
+from tasks.generated.chart import CHART, DEPLOY, ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lab import golang
-from tasks.chart import CHART, DEPLOY
+from tasks.generated.chart import CHART, DEPLOY
 
 pytestmark = pytest.mark.functional
 

@@ -11,7 +11,7 @@ import yaml
 
 from lab import golang
 from lab.cluster import ControlPlane
-from tasks.chart import CHART
+from tasks.generated.chart import CHART
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:

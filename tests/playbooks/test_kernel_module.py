@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver.before import restore
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import HOME
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, Node, StepError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import NeedsRebootError, Node, StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.exchange import KernelModuleError, read_loaded
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RELOAD_MARK

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tasks.collection_readme import COLLECTION, render
+from tasks.generated.collection_readme import COLLECTION, render
 
 
 def test_the_readme_has_the_variables_of_every_role() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.planning.driver.gpu_list import parse_list
-from tasks.supported_gpus import DATA, main
+from tasks.generated.supported_gpus import DATA, main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -125,8 +125,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.foresee 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import change_to_undo, is_managed
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import is_complete
 from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import remove_leftovers
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
-from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import wait_for_unit
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.unit import wait_for_unit
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import loaded_version
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager

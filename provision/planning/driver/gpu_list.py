@@ -1,6 +1,6 @@
 """Parses and writes the list of supported GPUs: our own data file, and the one that comes with a driver.
 
-Pure: text in, values out. `make supported-gpus FILE=...` renews the data file (``tasks/supported_gpus.py``).
+Pure: text in, values out. `make supported-gpus FILE=...` renews the data file (``tasks/generated/supported_gpus.py``).
 """
 
 from __future__ import annotations

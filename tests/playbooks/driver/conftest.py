@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import RunRecord
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node
 
     from tests.playbooks.driver.killing import Killer
 
@@ -71,7 +71,7 @@ class Staged:
     id: str
 
     def node(self, killer: Killer | None = None) -> Node:
-        from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node  # noqa: PLC0415 - see above
         from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import (  # noqa: PLC0415
             Apt,
         )
@@ -82,10 +82,10 @@ class Staged:
         return Node(self.machine.host(killer), Apt(), self.machine.clock(killer), mknod)
 
     def run(self, verb: str, killer: Killer | None = None) -> RunRecord:
-        from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import (  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.actions import (  # noqa: PLC0415 - see above
             plan_work,
         )
-        from ansible_collections.grapnel.node.plugins.module_utils.driver.run import carry_out  # noqa: PLC0415 - same
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.run import carry_out  # noqa: PLC0415 - same
 
         node = self.node(killer)
         return carry_out(node, plan_work(node, verb, self.id if verb == "swap" else ""))

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import Signing
 from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import Signer, write_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import ModuleFileError, install_modules
-from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
 from tests.playbooks.driver.conftest import NEW, make_change

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.log import FINISH, RUN
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.run import (
     ADOPT,
     BACKWARD_PREFIX,
     CHECK,

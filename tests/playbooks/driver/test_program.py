@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.program import main
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record import run as run_record
-from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import UNIT
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.unit import UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 from tests.playbooks.driver.conftest import NEW, OLD, make_change, put_driver, stage
@@ -17,7 +17,7 @@ from tests.playbooks.driver.killing import KilledError, Killer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node
 
     from tests.playbooks.driver.conftest import Staged
     from tests.playbooks.driver.machines import FakeMachine

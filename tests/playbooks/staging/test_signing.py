@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import Signing
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_signature import (
     Certificate,
     find_forgery,
     read_certificate,

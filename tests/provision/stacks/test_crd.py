@@ -9,7 +9,7 @@ import msgspec
 from provision.controller.stacks.cel import RULES
 from provision.controller.stacks.crd import definition, structural
 from provision.declaration.spec.model import StackSpec
-from tasks.crd import FILE, render
+from tasks.generated.crd import FILE, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def test_the_committed_file_is_what_the_model_says() -> None:
-    assert FILE.read_text() == render(), "run `python -P -m tasks.crd`"
+    assert FILE.read_text() == render(), "run `python -P -m tasks.generated.crd`"
 
 
 def test_every_key_of_the_model_is_in_the_schema() -> None:

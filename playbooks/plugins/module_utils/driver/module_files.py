@@ -16,7 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe impor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _DKMS_SETTINGS = "/etc/dkms"

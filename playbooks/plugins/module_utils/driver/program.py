@@ -14,7 +14,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import plan_work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (
     MAX_CHANGE_BYTES,
     ChangeError,
@@ -45,11 +44,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store i
     read_change,
     staged_folder,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target
-from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.actions import plan_work
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.run import BACK, REMOVE, SWAP, carry_out
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node, StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import forward_target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.unit import (
     BEFORE_RELEASE,
     LAUNCH,
     is_active,

@@ -16,12 +16,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run imp
     read_run,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import is_active, only_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.unit import is_active, only_run
 from ansible_collections.grapnel.node.plugins.module_utils.machine.reboot import why_not_reboot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import find_default, newest_first
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _REBOOT_TIMEOUT_S = 60.0

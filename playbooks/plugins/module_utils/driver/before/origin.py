@@ -26,7 +26,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store i
     has_origin,
     read_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host

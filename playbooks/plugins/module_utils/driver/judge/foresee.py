@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
-from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import current_dkms, plan_work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.before.way_back import files_to_put_back
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import commands_to_rebuild
@@ -19,8 +17,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run import is_managed
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import RECORD, find_leftovers
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run import REMOVE
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.actions import current_dkms, plan_work
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.run import REMOVE
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.kernel import exchange as kernel_module
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import is_loaded
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, unit_state
@@ -29,8 +29,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _KERNELS = "/lib/modules"

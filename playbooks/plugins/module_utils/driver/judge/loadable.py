@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust im
     find_distrust,
     read_signers,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import (
     describe_module,
     loaded_version,
@@ -20,7 +20,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe impor
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _NVIDIA = "nvidia"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 OPTIONS_PATH = "/etc/modprobe.d/grapnel-nvidia.conf"

@@ -19,7 +19,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.mig.instances 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.mig.nvml import Nvml, NvmlError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import NOTE, StoreError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import LAUNCH
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.unit import LAUNCH
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host

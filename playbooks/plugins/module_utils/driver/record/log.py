@@ -30,12 +30,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run imp
     boot_id,
     write_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import StepError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node
 
 RUN, FINISH = "run", "finish"
 _FULL = (errno.ENOSPC, errno.EDQUOT)

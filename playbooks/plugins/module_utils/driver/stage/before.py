@@ -24,7 +24,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import SEAL
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import installed_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (
     Finding,
@@ -32,18 +31,19 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
     failure,
     unreadable,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_archive import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.dkms_status import installed_modules
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_archive import (
     flavour_of,
     has_modules_of,
     read_modules,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.tools import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import (
     download,
     link_or_copy,
     take_over,
     versions_of,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.tools import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import loaded_version
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, has_digest
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.before.way_back import FormerFile
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import BuiltModule
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.dkms_status import BuiltModule
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage

@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.record import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import seal
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import folder as sets
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages, tools
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (
     Cost,
     Finding,
@@ -23,6 +23,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
     StageResult,
     failure,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules import tools
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.stage import alone, provide_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError

@@ -18,7 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import FOUND, find_now
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import folder as sets
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages, tools
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.before import former_packages, keep_way_back
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import (
     FINDINGS,
@@ -33,13 +33,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
     failure,
     unreadable,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules import tools
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.provide import (
     build_missing,
     require_packaged,
     take_built,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.signers import note_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import note_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built_here import OWN_BUILDS
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import HostError

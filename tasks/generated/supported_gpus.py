@@ -20,7 +20,7 @@ from provision.planning.driver.gpu_list import parse_list, render_list, renew_li
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DATA = Path(__file__).parents[1] / "provision" / "planning" / "driver" / "data" / "supported-gpus.json"
+DATA = Path(__file__).parents[2] / "provision" / "planning" / "driver" / "data" / "supported-gpus.json"
 
 
 def main(arguments: Sequence[str], data: Path = DATA) -> int:

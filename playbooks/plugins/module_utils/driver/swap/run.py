@@ -10,7 +10,6 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver.before import restore
 from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.drift import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
@@ -27,12 +26,13 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.record.run imp
     read_run,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import StoreError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import NeedsRebootError, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import HostError
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, Step
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node, Step
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
 
 SWAP, BACK, REMOVE = "swap", "back", "remove"
 REPAIR, CHECK, ADOPT, INITRAMFS = "repair", "check", "adopt", "initramfs"

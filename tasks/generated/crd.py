@@ -1,4 +1,4 @@
-"""Writes deploy/crd/gpustacks.yaml from the model; a test holds the file to it. `python -P -m tasks.crd`."""
+"""Writes deploy/crd/gpustacks.yaml from the model; a test holds the file to it. `python -P -m tasks.generated.crd`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import yaml
 
 from provision.controller.stacks.crd import definition
 
-FILE: Final = Path(__file__).parents[1] / "deploy" / "crd" / "gpustacks.yaml"
+FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "gpustacks.yaml"
 _HEAD: Final = (
-    "# Made from the model of the declaration by `python -P -m tasks.crd`.\n# yamllint disable rule:line-length\n---\n"
+    "# Made from the model of the declaration by `python -P -m tasks.generated.crd`.\n"
+    "# yamllint disable rule:line-length\n---\n"
 )
 
 

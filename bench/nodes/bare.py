@@ -1,6 +1,6 @@
 """Measures the first apply of a bare node, compared with the same packages and files by hand in one script.
 
-    python bench/bare.py [--rounds 2] [--name bench-bare]
+    python bench/nodes/bare.py [--rounds 2] [--name bench-bare]
 
 Both bring an equal, newly booted node to the same end, alternately: grapnel, facts, plan and reports included; and a
 shell script with the packages' exact versions, the archives of the release, an archive of the configuration that an
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.stage.figures import Spread
 from bench.stage.pods import cpu_s
@@ -34,7 +34,7 @@ from provision.planning.supply.payload.store import load_payload
 if TYPE_CHECKING:
     from lab.nodes import Node
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 VERSION: Final = "550.163.01"
 DECLARATION: Final = f"""\
 apiVersion: grapnel.dev/v1alpha1

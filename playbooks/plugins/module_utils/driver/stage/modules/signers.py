@@ -13,7 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust im
     write_signers,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, failure
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_signature import (
     read_certificate,
     require_signing_key,
 )

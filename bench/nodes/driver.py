@@ -1,6 +1,6 @@
 """Measures how long a driver change takes the GPUs out of service, compared with the bare commands on the same node.
 
-    python bench/driver.py [--rounds 2] [--only loaded|dkms] [--unstaged] [--name bench-driver]
+    python bench/nodes/driver.py [--rounds 2] [--only loaded|dkms] [--unstaged] [--name bench-driver]
 
 Both change between two drivers, alternately, from the same files: grapnel's program (its own figure
 ``out_of_service_s``), and a script that unloads, installs the packages, and loads. ``loaded``: the module is on the
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.stage import daemon_verbs
 from bench.stage.by_hand import MODULES
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lab.nodes import Node
     from provision.planning.driver_change import DriverChange
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 900
 COMPILE_TIMEOUT_S = 3600
 LIMITS = {"loaded": 2.0, "dkms": 1.3}  # times the bare commands

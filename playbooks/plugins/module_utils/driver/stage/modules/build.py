@@ -17,7 +17,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.printable imp
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_sources import ModuleSources
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_sources import ModuleSources
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 _QUICK_S = 120.0

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json, write_json
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import missing_tools, without_headers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, failure
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.kernels import (
+    missing_tools,
+    without_headers,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import download
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import Signer
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, failure
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_signature import (
     find_forgery,
     read_certificate,
 )
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import BuiltModule
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import Certificate
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.dkms_status import BuiltModule
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_signature import Certificate
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _TIMEOUT_S = 180.0  # at the lowest priority

@@ -1,6 +1,6 @@
 """Measures GPU pods and a driver upgrade on a real Kubernetes: three nodes, three versions of containerd.
 
-    python bench/cluster.py [--rounds 8] [--upgrades 2] [--name bench]
+    python bench/nodes/cluster.py [--rounds 8] [--upgrades 2] [--name bench]
 
 Time from registration to allocatable, compared with a minimal plugin; time until pods run, with and without the
 handler and a GPU, and the hook's share of it; time out of service per node in an upgrade, compared with the same swap
@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.stage import pods, registration, upgrade
 from bench.stage.api import NODES, PODS, Client, watching

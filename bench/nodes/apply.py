@@ -1,6 +1,6 @@
 """Measures an apply with nothing to do, compared with an empty Ansible run on the same nodes.
 
-    python bench/apply.py INVENTORY [-f grapnel.yaml] [--rounds 10]
+    python bench/nodes/apply.py INVENTORY [-f grapnel.yaml] [--rounds 10]
 
 Both are whole processes, started alternately so that load affects both alike: `grapnel apply --yes` on nodes that are
 as declared (else the benchmark fails), and ansible-runner with one ping per node. What is compared is the CPU time of
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.stage.figures import Spread, in_turn
 from bench.stage.processes import Cost, measure

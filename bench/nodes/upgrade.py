@@ -1,6 +1,6 @@
 """Measures an upgrade of three nodes by `grapnel apply`: a canary, then a domain, of which one node fails at first.
 
-    python bench/upgrade.py [--name bench-fleet]
+    python bench/nodes/upgrade.py [--name bench-fleet]
 
 Debian's DKMS packages from 535 to 550 with modules that are staged, so that no node compiles. Printed are the whole
 run and each node's time out of service: of the run in which a node fails and its domain goes back, and of the one
@@ -19,15 +19,15 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.driver import STAGED, Bench, by_hand
+from bench.nodes.driver import STAGED, Bench, by_hand
 from bench.stage.driver_changes import NEW, OLD
 from bench.stage.rolling import CANARY, RIGHT, Fleet, boot
 from lab.machine.errors import LabError
 from lab.nodes import Site
 
-PAYLOAD = Path(__file__).resolve().parents[1] / "dist" / "payload"
+PAYLOAD = Path(__file__).resolve().parents[2] / "dist" / "payload"
 TIMEOUT_S = 1800
 
 

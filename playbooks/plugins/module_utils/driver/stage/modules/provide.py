@@ -11,13 +11,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.build import Builder
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import has_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageError, failure
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_archive import require_fit
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_sources import find_sources
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.build import Builder
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.kernels import has_modules
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_archive import require_fit
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.module_sources import find_sources
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules.signers import require_signing
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import failed, link_or_copy
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import require_signing
 from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built_here import own_builds
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 

@@ -41,7 +41,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.use.modules import fi
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.kernel.device_nodes import MakeNode
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager

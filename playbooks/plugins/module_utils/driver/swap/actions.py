@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver.before.origin import (
     remember_origin,
     removal_target,
@@ -32,16 +31,17 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store i
     retreat,
     staged_folder,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import drift_findings
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
-from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target, way_back_target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.run import BACK, REMOVE, SWAP, Work
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import forward_target, way_back_target
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import loaded_version, version_on_disk
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.steps import Node
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.swap.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 MODULE = "nvidia"

@@ -11,7 +11,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COLLECTION: Final = Path(__file__).parents[1] / "playbooks"
+COLLECTION: Final = Path(__file__).parents[2] / "playbooks"
 BEGIN: Final = "<!-- roles: made from meta/argument_specs.yml by `make collection-readme` -->\n"
 END: Final = "<!-- end of roles -->\n"
 

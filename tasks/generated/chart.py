@@ -1,6 +1,6 @@
 """Copies into the chart what it shares with `kubectl apply`: a chart reads no file beside its own folder.
 
-`python -P -m tasks.chart` writes deploy/chart/grapnel/files; a test holds them to their sources.
+`python -P -m tasks.generated.chart` writes deploy/chart/grapnel/files; a test holds them to their sources.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-DEPLOY: Final = Path(__file__).parents[1] / "deploy"
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CHART: Final = DEPLOY / "chart" / "grapnel"
 ROLES: Final = ("controller", "node", "operator", "telling", "tenancy", "uninstall")
 

@@ -4,7 +4,7 @@ Prints every line that says what is done, with the time since `make` was called,
 machine and modules of Go that are there already are not fetched again. It keeps all cores busy: a quarter of an hour,
 more than an hour with `test`. `make bench` leaves it out.
 
-Run: python3 bench/cold.py [demo] [cluster] [test]
+Run: python3 bench/nodes/cold.py [demo] [cluster] [test]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 VERBS = ("demo", "cluster")
 UNDONE_BY = {"cluster": "cluster-down"}
 

@@ -1,0 +1,1 @@
+"""What is measured on nodes that are booted for it."""

@@ -1,0 +1,1 @@
+"""Provides the built module of every kernel, and judges who signed it."""

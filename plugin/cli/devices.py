@@ -15,6 +15,7 @@ from plugin.base.errors import DriverNotReady, HealthError, HistoryError, Kubele
 from plugin.changes.driver_change.release.record import remembered_inventory
 from plugin.changes.driver_change.release.store import read_release
 from plugin.cli.connections import connections_to_json
+from plugin.cli.grammar.options import invocation_of
 from plugin.cli.health import gpu_to_json, read_state
 from plugin.cli.other_devices import look_at_others, others_to_json, render_others
 from plugin.cli.show import take_inventory
@@ -32,7 +33,9 @@ from plugin.settings.load import load
 from plugin.sharing.mps.plan import refusals_of_node
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Mapping
+    from types import SimpleNamespace
 
     from plugin.changes.driver_change.release.record import Release
     from plugin.devices.inventory import Device
@@ -86,6 +89,11 @@ class _Node(NamedTuple):
         ids = (device.gpu.uuid, *(each.uuid for each in device.gpu.mig))
         found = dict.fromkeys(holder for one in ids for holder in (self.holders or {}).get(one, ()))
         return [{"namespace": holder.namespace, "pod": holder.pod, "container": holder.container} for holder in found]
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    return show_devices(invocation_of(arguments), as_json=arguments.json)
 
 
 def show_devices(invocation: Invocation, *, as_json: bool) -> int:

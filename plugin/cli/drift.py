@@ -17,6 +17,9 @@ from plugin.drift.result import Result, Verdict, render_result
 from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:
+    import argparse
+    from types import SimpleNamespace
+
     from plugin.drift.model import Declared, Difference
 
 DECLARED = Path("/etc/grapnel/declared.json")
@@ -26,6 +29,11 @@ _EXIT_CODES = {
     Verdict.DRIFTED: EXIT_NOT_AS_WANTED,
     Verdict.NOT_COMPARED: EXIT_FAILURE,
 }
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    return show_drift(arguments.output, as_json=arguments.json)
 
 
 def show_drift(output: Path | None, *, as_json: bool, path: Path = DECLARED, host: Host | None = None) -> int:

@@ -23,8 +23,10 @@ from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+    from types import SimpleNamespace
 
     from plugin.settings.node_config import NodeConfig
 
@@ -51,6 +53,11 @@ def _explanation(config: NodeConfig, about: str, last: int) -> dict[str, Any]:
         raise HistoryError(str(answer["unknown"]), str(answer.get("hint", "")))
     found: dict[str, Any] = answer["explanation"]
     return found
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    return explain_node(arguments.config, arguments.about, last=arguments.last, as_json=arguments.json)
 
 
 def explain_node(config_path: Path | None, about: str, *, last: int, as_json: bool) -> int:

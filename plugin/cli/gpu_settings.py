@@ -24,8 +24,10 @@ from plugin.driver.nvml.loading.library import NvmlSource
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
+    from types import SimpleNamespace
 
     from typing_extensions import Self
 
@@ -58,6 +60,17 @@ class Session:
 
 
 # Show and plan
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    config, limits = arguments.config, {"timeout_s": arguments.timeout, "as_json": arguments.json}
+    if arguments.act == "show":
+        return show_settings(config, **limits)
+    file = arguments.file or DECLARED
+    if arguments.act == "plan":
+        return plan_gpu_settings(config, file, **limits)
+    return apply_settings(config, file, **limits)
 
 
 def show_settings(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:

@@ -12,9 +12,19 @@ from plugin.base.log import Logger, configure
 from plugin.settings.node_config import IN_CLUSTER
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping
+    from types import SimpleNamespace
 
     from plugin.gpushare.follower import Api
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    resource, kubeconfig = arguments.resource, arguments.kubeconfig
+    if arguments.verb == "inspect":
+        return inspect_cluster(arguments.node, resource, kubeconfig, is_detailed=arguments.details)
+    return serve_extender(arguments.listen, arguments.tls, resource, kubeconfig, debug=arguments.debug)
 
 
 def source_of(kubeconfig: str, environment: Mapping[str, str]) -> str:

@@ -18,14 +18,26 @@ from plugin.driver.uuid import is_gpu_uuid
 from plugin.settings.node_config import find_config
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
     from pathlib import Path
+    from types import SimpleNamespace
 
     from plugin.settings.node_config import NodeConfig
 
 _STATUS_S = 5.0
 _FOLLOW_S = 20.0
 _LOCK_S = 30.0
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    if arguments.act == "show":
+        return show_health(arguments.config, as_json=arguments.json)
+    if arguments.act == "clear":
+        return clear_verdict(arguments.config, arguments.gpu)
+    is_healthy = arguments.verdict == "healthy"
+    return set_verdict(arguments.config, arguments.gpu, is_healthy=is_healthy, reason=arguments.reason)
 
 
 def read_state(folder: Path) -> NodeHealth:

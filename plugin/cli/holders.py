@@ -18,7 +18,9 @@ from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
+    from types import SimpleNamespace
 
     from plugin.holdings.holders.scan import Listing
     from plugin.kubelet.pod_resources.attribution import PodContainer
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 PROC = Path("/proc")
 LOGS = Path("/var/log")
 _LISTING_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    return show_holders(arguments.config, as_json=arguments.json)
 
 
 def list_now(sys_root: Path, proc: Path = PROC, logs: Path = LOGS) -> Listing:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import DriverNotReady
 from plugin.changes.driver_change.release.store import read_release
+from plugin.cli.grammar.options import invocation_of
 from plugin.cli.show import take_inventory
 from plugin.publication.labels.file import render_labels
 from plugin.publication.labels.host import read_host
@@ -17,7 +18,15 @@ from plugin.settings.load import load
 from plugin.sharing.mps.plan import refusals_of_node
 
 if TYPE_CHECKING:
+    import argparse
+    from types import SimpleNamespace
+
     from plugin.settings.load import Invocation
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    return show_labels(invocation_of(arguments), as_json=arguments.json)
 
 
 def show_labels(invocation: Invocation, *, as_json: bool) -> int:

@@ -31,8 +31,10 @@ from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from types import SimpleNamespace
 
     from plugin.devices.inventory import Inventory
     from plugin.driver.gpu_state import GpuState
@@ -116,6 +118,12 @@ def _driver_root(config_path: Path | None) -> Path:
         return load(Invocation(config_path, {}, os.environ)).config.settings.driver_root
     except ConfigError:
         return HOST
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    act = release_node if arguments.verb == "release" else resume_node
+    return act(arguments.config, timeout_s=arguments.timeout, as_json=arguments.json)
 
 
 def release_node(

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import NodeTaken
 from plugin.base.log import Logger, configure
+from plugin.cli.grammar.options import invocation_of
 from plugin.settings.in_pod import as_in_pod
 from plugin.settings.load import load, load_to_start
 from plugin.system.sole import NodeLock, lock_path, own_name
 
 if TYPE_CHECKING:
+    import argparse
+    from types import SimpleNamespace
+
     from plugin.driver.nvml.loading.library import NvmlSource
     from plugin.driver.nvml.telemetry import TelemetryReader
     from plugin.publication.metrics.serving.scrape import Telemetry
@@ -114,6 +118,11 @@ def _take_node(config: NodeConfig, logger: Logger, *, is_pod: bool) -> NodeLock:
     if holder:
         raise NodeTaken(f"this node has a daemon already: {holder}", _ONE_OF_TWO)
     return lock
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    return run_daemon(invocation_of(arguments), debug=arguments.debug, is_pod=arguments.in_pod)
 
 
 def run_daemon(invocation: Invocation, *, debug: bool, is_pod: bool = False) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from plugin.admin.client import ask
 from plugin.base.errors import AdminError, ConfigError, DriverNotReady
 from plugin.changes.driver_change.release.store import read_release
+from plugin.cli.grammar.options import invocation_of
 from plugin.cli.other_devices import explain_classes
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.observer import snapshot_of_gpus
@@ -19,7 +20,9 @@ from plugin.settings.nvidia.table import HINT as SETTINGS_HINT
 from plugin.settings.store import read_heard_label
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
+    from types import SimpleNamespace
 
     from plugin.devices.inventory import HostTree
     from plugin.driver.snapshot import GpuSource
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
     from plugin.settings.node_config import NodeConfig
 
 _STATUS_S = 2.0
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    if arguments.explain:
+        return explain_config(invocation_of(arguments), as_json=arguments.json)
+    return show_config(invocation_of(arguments))
 
 
 def take_inventory(source: GpuSource, tree: HostTree) -> Inventory:

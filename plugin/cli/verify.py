@@ -21,6 +21,9 @@ from plugin.driver.kernel_log import KMSG
 from plugin.settings.load import Invocation, load
 
 if TYPE_CHECKING:
+    import argparse
+    from types import SimpleNamespace
+
     from plugin.changes.driver_change.release.record import Release
     from plugin.changes.driver_change.verification.model import Value
 
@@ -56,6 +59,11 @@ def _shown(value: Value) -> str:
 
 def _line(check: Check) -> str:
     return f"{'ok' if check.ok else 'failed':6}  {check.name:15}  {check.message or _shown(check.found)}".rstrip()
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    return verify_node(arguments.config, arguments.expect, timeout_s=arguments.timeout, as_json=arguments.json)
 
 
 def verify_node(

@@ -6,12 +6,15 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from provision.base.printable import printable_json
 from provision.cli.terminal import say
+from provision.report.documents.answer import SCHEMA, AnswerDocument, AnswerPause, AnswerStep, NodeAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.report.documents.answer import AnswerPause
     from provision.rollout.interface.pause import Pause
     from provision.rollout.requests import Step
 
@@ -51,15 +54,6 @@ class Answers:
         return code
 
     def _print(self, code: int) -> None:
-        import msgspec  # noqa: PLC0415 - start-up time
-
-        from provision.base.printable import printable_json  # noqa: PLC0415 - start-up time
-        from provision.report.documents.answer import (  # noqa: PLC0415 - start-up time
-            SCHEMA,
-            AnswerDocument,
-            AnswerStep,
-            NodeAnswer,
-        )
 
         document = AnswerDocument(
             schema=SCHEMA,
@@ -85,6 +79,4 @@ class Answers:
 
 
 def _pause(pause: Pause | None) -> AnswerPause | None:
-    from provision.report.documents.answer import AnswerPause  # noqa: PLC0415 - start-up time
-
     return None if pause is None else AnswerPause(by=pause.by, since=pause.since, reason=pause.reason)

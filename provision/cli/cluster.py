@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, cast
 
 from provision.base.errors import UsageError
 from provision.cli.parsers.options import inventories_of
+from provision.cluster import Asked, LocalCluster, Machine, connect, pod_rules, state_file_path
+from provision.cluster.members import open_members
+from provision.declaration.fleet.load import load
+from provision.declaration.fleet.resolve import resolve_nodes
+from provision.declaration.fleet.sources import inventory_key
+from provision.declaration.spec.model import Tool
 from provision.rollout.adapters import POLL_S, utc_now
 
 if TYPE_CHECKING:
@@ -16,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from provision.cluster import Asked, Machine
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.declaration.fleet.model import Fleet
-    from provision.declaration.spec.model import QueryGate, StackSpec, Tool
+    from provision.declaration.spec.model import QueryGate, StackSpec
     from provision.rollout.interface.cluster import Cluster, NodeProblem
     from provision.rollout.model import NodeView
 
@@ -70,17 +75,6 @@ def open_scope(
     those of the nodes; the resolver is asked where they are not given and a cluster wants them. ``all_pods`` have to
     leave a node, and not only those that use a GPU.
     """
-    from provision.cluster import (  # noqa: PLC0415 - start-up time
-        LocalCluster,
-        Machine,
-        connect,
-        pod_rules,
-        state_file_path,
-    )
-    from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
@@ -116,9 +110,6 @@ def open_scope(
 
 def with_unnamed(args: argparse.Namespace, fleet: Fleet, scope: Scope) -> Scope:
     """Return the scope with the nodes that are not named, where they may be in a domain with one that is."""
-    from provision.declaration.fleet.load import load  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-
     if not args.limit or all(node.stack.rollout.domains is None for node in fleet.nodes):
         return scope
     named = {node.name for node in fleet.nodes}
@@ -130,8 +121,6 @@ def with_unnamed(args: argparse.Namespace, fleet: Fleet, scope: Scope) -> Scope:
 
 def asked_of(stacks: Mapping[str, StackSpec]) -> Asked:
     """Return what the declarations want to know of Nodes, and to ask of other tools."""
-    from provision.cluster import Asked  # noqa: PLC0415 - start-up time
-
     return Asked(
         labels=label_keys(stacks),
         respect=respected(stacks),
@@ -148,8 +137,6 @@ def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
 
 def respected(stacks: Mapping[str, StackSpec]) -> frozenset[Tool]:
     """Return the tools that declarations respect; whoever is asked for nodes is respected as well."""
-    from provision.declaration.spec.model import Tool  # noqa: PLC0415 - start-up time
-
     found = {tool for stack in stacks.values() for tool in stack.rollout.respect}
     is_asked = any(stack.rollout.maintenance.node_maintenances for stack in stacks.values())
     return frozenset(found | {Tool.MAINTENANCE_OPERATOR} if is_asked else found)

@@ -9,6 +9,10 @@ from provision.cluster.kubernetes.nodes.others import UPGRADE_CONDITION
 from provision.cluster.kubernetes.notices import LIFECYCLE
 from provision.declaration.spec.model import NodeConditions
 from provision.report.notify.listeners import Listeners, Webhooks
+from provision.report.notify.metrics_file import MetricsFile
+from provision.report.notify.news import Newsroom
+from provision.report.notify.receivers import read_receivers
+from provision.report.notify.webhook import Webhook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,18 +32,12 @@ def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = Non
     found: list[Listener] = [_webhooks(scope, declared)] if declared else []
     found += _reporters(scope)
     if metrics_file is not None:
-        from provision.report.notify.metrics_file import MetricsFile  # noqa: PLC0415 - start-up time
-
         found.append(MetricsFile(metrics_file, place=scope.cluster.name, holder=holder))
     return Listeners(found)
 
 
 def _webhooks(scope: Scope, declared: Sequence[Notify]) -> Webhooks:
     """Return what tells the receivers; raises GrapnelError."""
-    from provision.report.notify.news import Newsroom  # noqa: PLC0415 - start-up time
-    from provision.report.notify.receivers import read_receivers  # noqa: PLC0415 - start-up time
-    from provision.report.notify.webhook import Webhook  # noqa: PLC0415 - start-up time
-
     newsroom = Newsroom(scope.cluster.name, f"rollout-{secrets.token_hex(6)}")
     return Webhooks([Webhook(receiver) for receiver in read_receivers(declared)], newsroom)
 

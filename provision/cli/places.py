@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import UsageError
 from provision.cli.parsers.options import inventories_of, load_fleet
+from provision.cluster import Machine, open_api, state_file_path
+from provision.declaration.fleet.errors import InventoryError
+from provision.declaration.fleet.load import read_inventory
+from provision.declaration.fleet.resolve import resolve_nodes
+from provision.declaration.fleet.sources import inventory_key
+from provision.declaration.spec.model import SchedulerKind
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from provision.cluster import Machine
     from provision.cluster.kubernetes.api.client import Api
 
 
@@ -43,11 +48,6 @@ def find_places(args: argparse.Namespace, *nodes: str) -> Places:
 
     Raises UsageError, InventoryError, DeclarationError, ClusterError.
     """
-    from provision.cluster import Machine, open_api, state_file_path  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-    from provision.declaration.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
-
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     api = None if args.no_cluster else open_api(args.kubeconfig, args.context, os.environ)
@@ -77,11 +77,6 @@ def find_places(args: argparse.Namespace, *nodes: str) -> Places:
 def _without_declaration(
     api: Api | None, state_file: Path, inventories: tuple[str, ...], nodes: tuple[str, ...]
 ) -> Places:
-    from provision.cluster import Machine  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.errors import InventoryError  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.load import read_inventory  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-
     if not inventories:
         raise InventoryError("there is no inventory", hint="name one with `--inventory`, or a cluster")
     inventory = read_inventory(inventories, limit=",".join(nodes), directory=Path.cwd(), environ=os.environ)

@@ -19,15 +19,30 @@ from plugin.changes.mig_layout.holders import with_users
 from plugin.changes.mig_layout.plan import plan_layout, plan_return
 from plugin.changes.mig_layout.record import Before, cuts_of
 from plugin.changes.mig_layout.store import BEFORE_FILE, read_before, read_layout, write_before
-from plugin.cli.mig.show import Session, config_of, declared, plan_to_json
+from plugin.cli.mig.show import DEFAULT_LAYOUT, Session, config_of, declared, plan_mig, plan_to_json, show_mig
 from plugin.cli.mig.steps import NodeChange
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
+    from types import SimpleNamespace
 
     from plugin.changes.mig_layout.model import GpuLayout, GpuPlan
     from plugin.cli.mig.steps import Outcome
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
+    """Run the verb and return the exit code."""
+    config, limits = arguments.config, {"timeout_s": arguments.timeout, "as_json": arguments.json}
+    if arguments.act == "show":
+        return show_mig(config, **limits)
+    if arguments.act == "restore":
+        return restore_mig(config, **limits)
+    layout = arguments.layout or DEFAULT_LAYOUT
+    if arguments.act == "plan":
+        return plan_mig(config, layout, **limits)
+    return apply_mig(config, layout, at_start=arguments.at_start, **limits)
 
 
 def apply_mig(config_path: Path | None, layout_path: Path, *, timeout_s: float, as_json: bool, at_start: bool) -> int:

@@ -9,7 +9,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import shtab
+
 from provision.base.errors import ExitCode
+from provision.cli import whole_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,16 +23,12 @@ _PATH: Final = "PATH"  # that of inventories, which need not be paths
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    from provision.cli import whole_parser  # noqa: PLC0415 - the module that imports the verbs
-
     print(script_of(whole_parser(), args.shell), end="")
     return ExitCode.DONE
 
 
 def script_of(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the script of a parser for one of `SHELLS`."""
-    import shtab  # noqa: PLC0415 - start-up time
-
     for action in arguments_of(parser):
         if action.type is Path or action.metavar == _PATH:
             files = shtab.DIRECTORY if action.metavar == _FOLDER else shtab.FILE

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.apply.runner import find_collection
 from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.parsers.options import DECLARATION
 from provision.cli.terminal import say
+from provision.planning.supply.payload.place import payload_folder
+from provision.planning.supply.payload.store import load_payload
 
 if TYPE_CHECKING:
     import argparse
@@ -54,8 +57,6 @@ def versions(asked: Path | None, declaration: Path, environment: Mapping[str, st
 
 
 def _collection(problems: list[dict[str, str]]) -> dict[str, str] | None:
-    from provision.apply.runner import find_collection  # noqa: PLC0415 - start-up time
-
     folder = find_collection(Path(provision.__file__).parent)
     if folder is None:
         problems.append({"message": f"there is no collection {COLLECTION}", "hint": "reinstall grapnel"})
@@ -68,9 +69,6 @@ def _collection(problems: list[dict[str, str]]) -> dict[str, str] | None:
 def _payload(
     asked: Path | None, declaration: Path, environment: Mapping[str, str], problems: list[dict[str, str]]
 ) -> dict[str, object] | None:
-    from provision.planning.supply.payload.place import payload_folder  # noqa: PLC0415 - start-up time
-    from provision.planning.supply.payload.store import load_payload  # noqa: PLC0415 - start-up time
-
     try:
         folder = payload_folder(asked, environment, declaration)
         return {"path": str(folder.absolute()), **_archives(load_payload(folder))}

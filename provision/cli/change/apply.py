@@ -15,6 +15,7 @@ from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import declared_gates, open_scope, with_unnamed
+from provision.cli.foresee import saved_plan
 from provision.cli.foresee.plan import (
     build_context,
     look_ahead,
@@ -55,8 +56,6 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Plan, ask, change what differs, and show the result of every node."""
     saved = None
     if args.plan is not None:
-        from provision.cli.foresee import saved_plan  # noqa: PLC0415 - start-up time
-
         saved = saved_plan.read_plan(args)
     consent = args.yes or args.check or saved is not None
     if not consent and not sys.stdin.isatty():

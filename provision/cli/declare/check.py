@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable_json
+from provision.cli.declare.explain import describe_fleet, describe_node, find_node, render_fleet, render_node
 from provision.cli.parsers.options import inventories_of
 from provision.cli.terminal import print_findings, say, wants_colour
+from provision.controller.stacks.file import judge_stack, read_stack_file
+from provision.declaration.fleet.load import load, without_inventory
 from provision.declaration.spec.errors import DeclarationError
+from provision.declaration.spec.load import load_alone
+from provision.declaration.spec.text.excerpt import few
 
 if TYPE_CHECKING:
     import argparse
@@ -45,8 +50,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from provision.controller.stacks.file import read_stack_file  # noqa: PLC0415 - start-up time
-
     if (document := read_stack_file(args.file)) is not None:
         return _check_stack(args, document)
     inventories = inventories_of(args)
@@ -62,8 +65,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_stack(args: argparse.Namespace, document: Document) -> int:
     """Check a GpuStack of a cluster, by the rules that its API server and its controller have."""
-    from provision.controller.stacks.file import judge_stack  # noqa: PLC0415 - start-up time
-
     if args.inventory or args.limit or args.explain is not None:
         raise UsageError(
             "a GpuStack of a cluster has no machines of an inventory",
@@ -81,9 +82,6 @@ def _check_stack(args: argparse.Namespace, document: Document) -> int:
 
 
 def _check_file(args: argparse.Namespace) -> int:
-    from provision.declaration.fleet.load import without_inventory  # noqa: PLC0415 - start-up time
-    from provision.declaration.spec.load import load_alone  # noqa: PLC0415 - start-up time
-
     declaration, warnings = load_alone(args.file)
     explained = [] if args.explain is None else [without_inventory(declaration)]
     if args.json:
@@ -98,8 +96,6 @@ def _check_file(args: argparse.Namespace) -> int:
 
 
 def _check_fleet(args: argparse.Namespace, inventories: Sequence[str]) -> int:
-    from provision.declaration.fleet.load import load  # noqa: PLC0415 - start-up time
-
     fleet = load(args.file, inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ)
     if args.explain:
         return _explain(args, fleet)
@@ -118,21 +114,15 @@ def _check_fleet(args: argparse.Namespace, inventories: Sequence[str]) -> int:
 
 def _explained(nodes: Sequence[FleetNode]) -> dict[str, object]:
     """Return what is added to the JSON."""
-    from provision.cli.declare.explain import describe_fleet  # noqa: PLC0415 - start-up time
-
     return {"explained": describe_fleet(nodes)} if nodes else {}
 
 
 def _print_explained(nodes: Sequence[FleetNode]) -> None:
-    from provision.cli.declare.explain import render_fleet  # noqa: PLC0415 - start-up time
-
     if nodes:
         print(f"\n{render_fleet(nodes, colour=wants_colour(sys.stdout))}")
 
 
 def _explain(args: argparse.Namespace, fleet: Fleet) -> int:
-    from provision.cli.declare.explain import describe_node, find_node, render_node  # noqa: PLC0415 - start-up time
-
     node = find_node(fleet, args.explain)
     if args.json:
         print(printable_json(describe_node(node)))
@@ -164,8 +154,6 @@ def _summarise_driver(driver: Driver) -> str:
 
 def _group(fleet: Fleet) -> Iterator[str]:
     """Yield one line for all nodes with the same summary."""
-    from provision.declaration.spec.text.excerpt import few  # noqa: PLC0415 - start-up time
-
     alike: dict[str, list[str]] = {}
     for node in fleet.nodes:
         alike.setdefault(summarise(node.stack), []).append(node.name)

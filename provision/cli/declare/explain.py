@@ -57,7 +57,7 @@ _LIMITS: Final = {
 def run(args: argparse.Namespace) -> int:
     """Print what a key means, with the keys below it; without one, the sections. With a name: of a pod, or a node."""
     if args.name is not None or args.key in NEEDS_NAME:
-        from provision.cli.look.explain_gpus import explain_thing  # noqa: PLC0415 - start-up time: the client costs a second
+        from provision.cli.look.explain_gpus import explain_thing  # noqa: PLC0415 - 300 ms
 
         return explain_thing(args)
     print(explain_key(args.key), end="")

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.declaration.spec.template import render_template
 
 if TYPE_CHECKING:
     import argparse
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Write the file and tell what to do next."""
     if args.from_gpu_operator:
-        from provision.cli.declare import init_operator  # noqa: PLC0415 - start-up time
+        from provision.cli.declare import init_operator  # noqa: PLC0415 - 200 ms
 
         if args.from_inventory or args.limit or args.payload:
             raise UsageError("--from-gpu-operator looks at no machine", hint="leave out what is about an inventory")
@@ -23,13 +24,11 @@ def run(args: argparse.Namespace) -> int:
     if args.kubeconfig or args.context:
         raise UsageError("--kubeconfig and --context are about a cluster", hint="add `--from-gpu-operator cluster`")
     if args.from_inventory:
-        from provision.cli.declare import init_inventory  # noqa: PLC0415 - start-up time
+        from provision.cli.declare import init_inventory  # noqa: PLC0415 - 300 ms
 
         return init_inventory.run(args, write_declaration)
     if args.json or args.limit:
         raise UsageError("--json and --limit are about machines", hint="name them: --from-inventory INVENTORY")
-    from provision.declaration.spec.template import render_template  # noqa: PLC0415 - start-up time
-
     write_declaration(args.file, render_template(), force=args.force)
     print(f"wrote {args.file}")
     print(f"next: set spec.driver.version or branch in it, then run `grapnel check {args.file}`")

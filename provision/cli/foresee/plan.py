@@ -24,17 +24,26 @@ from provision.apply.supply.kinds import foresee_builds
 from provision.apply.supply.runfiles import Runfiles
 from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.cluster import declared_gates, open_scope, with_unnamed
+from provision.cli.foresee.saved_plan import saver
+from provision.cli.foresee.stack_plan import run_if_meant
 from provision.cli.parsers.options import load_fleet
 from provision.cluster.machine import Machine
 from provision.declaration.fleet.endpoint import network_endpoints
 from provision.declaration.fleet.sources import inventory_key
 from provision.planning.planner.bundled import declare_carried, declared_bundle
+from provision.planning.planner.engines.hand_edits import overwrite_edits
 from provision.planning.render.kubelet import declared_settings
 from provision.planning.supply.builds.shelf import Shelf
+from provision.planning.supply.bundle import read
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.payload import store
 from provision.planning.supply.payload.place import payload_folder
 from provision.report.console import make_console
+from provision.report.documents.plans import plans_document
+from provision.report.planned.builds import builds_document, render_builds
+from provision.report.planned.diffs import render_diffs
+from provision.report.planned.plans import render_plans
+from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import open_view
 from provision.report.runs.durations import NOTHING_KNOWN, Durations
 from provision.report.runs.store import runs_folder
@@ -42,8 +51,10 @@ from provision.report.terminal import show
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
+from provision.rollout.gates import ask_once
 from provision.rollout.interface.node_marks import declared_marks
 from provision.rollout.interface.tenancy import tenancy_order
+from provision.rollout.simulate.foresee import foresee
 
 if TYPE_CHECKING:
     import argparse
@@ -86,8 +97,6 @@ class ContextBuilder(Protocol):
 
 def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Gather facts, plan, and show the plans; of GpuStacks of a cluster, what its controller would do."""
-    from provision.cli.foresee.stack_plan import run_if_meant  # noqa: PLC0415 - start-up time
-
     if (shown := run_if_meant(args)) is not None:
         if any(each.is_stuck for each in shown.stacks):
             return ExitCode.FAILED
@@ -100,8 +109,6 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
 
     save = None
     if args.out is not None:
-        from provision.cli.foresee.saved_plan import saver  # noqa: PLC0415 - start-up time
-
         save = saver(args, scope)
     words = {"as_json": args.json, "tell_changes": args.exit_code, "with_files": args.diff}
     return show_plans(context, scope, **words, last=last, save=save)
@@ -124,8 +131,6 @@ def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyw
     else:
         console = make_console(sys.stdout)
         if with_files:
-            from provision.report.planned.diffs import render_diffs  # noqa: PLC0415 - start-up time
-
             show(console, render_diffs(answers))
         show_overview(console, answers, prepared, scope, last)
     return _exit_code(answers, prepared, tell_changes=tell_changes)
@@ -134,10 +139,6 @@ def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyw
 def _document(
     answers: Mapping[str, Assessment | Failure], prepared: Prepared, scope: Scope, *, with_files: bool
 ) -> str:
-    from provision.report.documents.plans import plans_document  # noqa: PLC0415 - start-up time
-    from provision.report.planned.builds import builds_document  # noqa: PLC0415 - start-up time
-    from provision.report.planned.rollout import rollout_document  # noqa: PLC0415 - start-up time
-
     rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
     return plans_document(answers, rollout, builds, with_files=with_files)
 
@@ -153,10 +154,6 @@ def show_overview(
 
     ``last`` are the seconds that steps took last time.
     """
-    from provision.report.planned.builds import render_builds  # noqa: PLC0415 - start-up time
-    from provision.report.planned.plans import render_plans  # noqa: PLC0415 - start-up time
-    from provision.report.planned.rollout import render_rollout  # noqa: PLC0415 - start-up time
-
     show(console, render_plans(answers, prepared.refusals, last))
     show(console, render_builds(prepared.builds))
     kubernetes = "" if scope.kubernetes is None else scope.kubernetes.name
@@ -204,9 +201,6 @@ def assess_fleet(
 
 def foresee_rollout(prepared: Prepared, scope: Scope) -> Prepared:
     """Return it with the gates as they are now, and how long the roll-out is expected to take."""
-    from provision.rollout.gates import ask_once  # noqa: PLC0415 - start-up time
-    from provision.rollout.simulate.foresee import foresee  # noqa: PLC0415 - start-up time
-
     known = replace(prepared, gates=ask_once(declared_gates(scope.stacks)))
     return replace(known, forecast=foresee(known, scope.clock()))
 
@@ -264,8 +258,6 @@ def build_context(
     if bundle is not None:
         stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
     if args.force:
-        from provision.planning.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - start-up time
-
         stacks = {name: overwrite_edits(stack) for name, stack in stacks.items()}
     declarations = Declarations(stacks)
     asked = args.payload or (None if bundle is None else carried_payload(bundle))
@@ -314,8 +306,6 @@ def carried_payload(bundle: Bundle) -> Path | None:
 
 def open_bundle(archive: Path, environment: Mapping[str, str], signers: Path | None = None) -> Bundle:
     """Return a bundle, unpacked into the user's cache, checked and verified; raises BundleError."""
-    from provision.planning.supply.bundle import read  # noqa: PLC0415 - start-up time
-
     return read.open_bundle(archive, _bundles(environment), signers)
 
 

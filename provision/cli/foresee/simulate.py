@@ -9,8 +9,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.cli.cluster import open_scope
 from provision.cli.parsers.arguments import MANY, RATES, SEEDS
 from provision.cli.parsers.options import load_fleet
+from provision.cli.terminal import say
+from provision.report.console import make_console
+from provision.report.simulation import render_simulation, simulation_document
+from provision.report.terminal import age, show
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.simulate.fleet_file import load_scenario, share_of
+from provision.rollout.simulate.many import play_many
+from provision.rollout.simulate.observed import scenario_of
 
 if TYPE_CHECKING:
     import argparse
@@ -23,11 +32,6 @@ TELL_EACH_S: Final = 2.0
 
 def run(args: argparse.Namespace) -> int:
     """Play, and print what happened; 1 when the roll-out does not come to its end with some seed."""
-    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
-    from provision.report.simulation import render_simulation, simulation_document  # noqa: PLC0415 - start-up time
-    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
-    from provision.rollout.simulate.many import play_many  # noqa: PLC0415 - start-up time
-
     if args.seeds is not None and args.seeds < 1:
         raise UsageError("--seeds is less than 1", hint="one is played at least")
     start = args.start or datetime.now(UTC).replace(microsecond=0)
@@ -45,9 +49,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _teller(nodes: int) -> Callable[[int, int, float], None]:
     """Return what says on a terminal how far a seed is, now and then."""
-    from provision.cli.terminal import say  # noqa: PLC0415 - start-up time
-    from provision.report.terminal import age  # noqa: PLC0415 - start-up time
-
     said_at = time.monotonic()
 
     def tell(seed: int, over: int, at_s: float) -> None:
@@ -60,8 +61,6 @@ def _teller(nodes: int) -> Callable[[int, int, float], None]:
 
 
 def _scenario(args: argparse.Namespace, start: datetime) -> Scenario:
-    from provision.rollout.simulate.fleet_file import load_scenario  # noqa: PLC0415 - start-up time
-
     if (args.fleet is None) != args.from_cluster:
         hint = "`grapnel simulate FLEET.yaml`, or `grapnel simulate --from-cluster -i INVENTORY`"
         raise UsageError("either a FLEET.yaml or --from-cluster is needed", hint=hint)
@@ -70,11 +69,6 @@ def _scenario(args: argparse.Namespace, start: datetime) -> Scenario:
 
 def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
     """Return the fleet as its Nodes are now. No machine is asked: a driver is what its node's last record says."""
-    from provision.cli.cluster import open_scope  # noqa: PLC0415 - start-up time
-    from provision.cli.terminal import say  # noqa: PLC0415 - start-up time
-    from provision.rollout.interface.cluster import NodeProblem  # noqa: PLC0415 - start-up time
-    from provision.rollout.simulate.observed import scenario_of  # noqa: PLC0415 - start-up time
-
     fleet = load_fleet(args)
     stacks = {node.name: node.stack for node in fleet.nodes}
     scope = open_scope(args, fleet, stacks)
@@ -89,8 +83,6 @@ def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
 
 def read_failures(text: str, before: Faults) -> Faults:
     """Return the faults with the rates that are written; raises UsageError."""
-    from provision.rollout.simulate.fleet_file import share_of  # noqa: PLC0415 - start-up time
-
     found = before
     for part in text.split(","):
         kind, _, rate = part.strip().partition("=")

@@ -9,9 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.apply.interrupt import cancel_on_signals
+from provision.apply.runner import AnsibleRunner, find_collection
 from provision.base.bug import name_bug
 from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.terminal import print_error
+from provision.controller.jobs.agent import (
+    CUT_OFF,
+    RequestError,
+    open_log,
+    read_request,
+    read_seal,
+    refuse,
+    run_request,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -29,9 +40,6 @@ def run(args: argparse.Namespace) -> int:
     An agent that is told to end has not told the end of its run, and says so by its exit code: the Job goes on in
     another pod. One that has nothing to seal with says so to people alone, and does nothing.
     """
-    from provision.apply.runner import find_collection  # noqa: PLC0415 - start-up time
-    from provision.controller.jobs.agent import RequestError, open_log, read_request, read_seal, refuse  # noqa: PLC0415 - start-up time
-
     collection = find_collection(Path(provision.__file__).parent)
     if collection is None:
         raise GrapnelError("this installation has no grapnel.node collection", hint="rebuild the image")
@@ -56,10 +64,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _carry_out(job: JobRequest, log: Log, collection: Path, host_pid: int) -> int:
-    from provision.apply.interrupt import cancel_on_signals  # noqa: PLC0415 - start-up time
-    from provision.apply.runner import AnsibleRunner  # noqa: PLC0415 - start-up time
-    from provision.controller.jobs.agent import CUT_OFF, run_request  # noqa: PLC0415 - start-up time
-
     with cancel_on_signals() as cancel:
         is_told = run_request(job, AnsibleRunner(collection), collection, log, cancel, host_pid=host_pid)
     return ExitCode.DONE if is_told else CUT_OFF

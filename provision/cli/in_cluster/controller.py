@@ -11,16 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.apply.runner import find_collection
 from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.cli.cluster import Scope, asked_of
+from provision.cli.listening import open_listeners
+from provision.cluster import pod_rules
+from provision.cluster.connect import open_api
+from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.nodes.locks import Locks
+from provision.controller.jobs.manifest import JobKind
+from provision.controller.jobs.runner import JobRunner
+from provision.controller.loop import Controller
+from provision.controller.publication.probes import Probes
+from provision.controller.rounds.apply import Means
+from provision.controller.stacks.secret_hosts import parse_secret_hosts
+from provision.planning.supply.payload import store
+from provision.planning.supply.payload.place import payload_folder
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.cluster import Held, KubernetesCluster
-    from provision.controller.loop import Controller
-    from provision.controller.rounds.apply import Means
+    from provision.cluster.kubernetes.cluster import Held
     from provision.controller.stacks.secret_hosts import SecretHosts
     from provision.declaration.spec.model import StackSpec
     from provision.report.notify.listeners import Listeners
@@ -28,10 +41,6 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Lead, or wait to lead, until SIGTERM or Ctrl-C. Raises LeaseLostError where another process leads by now."""
-    from provision.cluster.connect import open_api  # noqa: PLC0415 - start-up time
-    from provision.controller.publication.probes import Probes  # noqa: PLC0415 - start-up time
-    from provision.controller.stacks.secret_hosts import parse_secret_hosts  # noqa: PLC0415 - start-up time
-
     if not args.image:
         raise UsageError("controller needs --image", hint="it is the image that this process runs in: $GRAPNEL_IMAGE")
     if not args.holder:
@@ -74,14 +83,6 @@ def run_beside_signals(controller: Controller) -> None:
 
 def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHosts) -> Controller:
     """Put a controller together."""
-    from provision.apply.runner import find_collection  # noqa: PLC0415 - start-up time
-    from provision.controller.jobs.manifest import JobKind  # noqa: PLC0415 - start-up time
-    from provision.controller.jobs.runner import JobRunner  # noqa: PLC0415 - start-up time
-    from provision.controller.loop import Controller  # noqa: PLC0415 - start-up time
-    from provision.controller.rounds.apply import Means  # noqa: PLC0415 - start-up time
-    from provision.planning.supply.payload import store  # noqa: PLC0415 - start-up time
-    from provision.planning.supply.payload.place import payload_folder  # noqa: PLC0415 - start-up time
-
     collection = find_collection(Path(provision.__file__).parent)
     if collection is None:
         raise GrapnelError("this installation has no grapnel.node collection", hint="rebuild the image")
@@ -106,20 +107,12 @@ def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHost
 
 
 def _open_cluster(api: Api, stacks: Mapping[str, StackSpec], held: Held, namespace: str) -> KubernetesCluster:
-    from provision.cli.cluster import asked_of  # noqa: PLC0415 - start-up time
-    from provision.cluster import pod_rules  # noqa: PLC0415 - start-up time
-    from provision.cluster.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
-    from provision.cluster.kubernetes.nodes.locks import Locks  # noqa: PLC0415 - start-up time
-
     asked = asked_of(stacks)
     rules = replace(pod_rules(stacks.values()), namespace=namespace)
     return KubernetesCluster(api, rules=rules, machines={}, asked=asked, locks=Locks(api, asked.respect), tenure=held)
 
 
 def _listen(cluster: KubernetesCluster, stacks: Mapping[str, StackSpec], holder: str) -> Listeners:
-    from provision.cli.cluster import Scope  # noqa: PLC0415 - start-up time
-    from provision.cli.listening import open_listeners  # noqa: PLC0415 - start-up time
-
     scope = Scope(stacks=dict(stacks), cluster=cluster, kubernetes=cluster)
     return open_listeners(scope, holder=holder)
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from provision.apply.interrupt import cancel_on_signals
 from provision.base.errors import ExitCode, GrapnelError
+from provision.cluster.connect import open_api
+from provision.controller.uninstall.ending import Ending
+from provision.controller.uninstall.workload import Workload
 
 if TYPE_CHECKING:
     import argparse
@@ -13,11 +17,6 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """End the controller once nothing is in flight. Raises GrapnelError where it goes on."""
-    from provision.apply.interrupt import cancel_on_signals  # noqa: PLC0415 - start-up time
-    from provision.cluster.connect import open_api  # noqa: PLC0415 - start-up time
-    from provision.controller.uninstall.ending import Ending  # noqa: PLC0415 - start-up time
-    from provision.controller.uninstall.workload import Workload  # noqa: PLC0415 - start-up time
-
     api = open_api(args.kubeconfig, args.context, os.environ)
     if api is None:
         raise GrapnelError("there is no cluster around this process", hint="add `--kubeconfig`")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from provision.base.errors import ExitCode, UsageError
 from provision.cli.parsers.options import named_nodes
 from provision.cli.places import find_places
+from provision.cluster.node_requests import KubernetesRequests, StateFileRequests
 
 if TYPE_CHECKING:
     import argparse
@@ -40,8 +41,6 @@ class Asking:
 
 def open_requests(args: argparse.Namespace) -> Asking:
     """Return the nodes that are named, hosts or groups of the inventory, and where their state lives."""
-    from provision.cluster.node_requests import KubernetesRequests, StateFileRequests  # noqa: PLC0415 - start-up time
-
     if not (nodes := named_nodes(args)):
         raise UsageError("say which nodes", hint=f"grapnel {args.verb} NODE...")
     places = find_places(args, *nodes)

@@ -12,6 +12,10 @@ from provision.cli.incident.driver_verb import run_verb
 from provision.cli.incident.node_request import Asking, ask
 from provision.cli.parsers.options import inventories_of
 from provision.cli.terminal import person
+from provision.cluster import open_api
+from provision.cluster.node_requests import KubernetesRequests
+from provision.cluster.reader import KubernetesReader
+from provision.rollout.requests import send_back
 from provision.rollout.verbs.plan import DriverVerb, Extent
 
 if TYPE_CHECKING:
@@ -38,8 +42,6 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
 
 def _cluster_alone(args: argparse.Namespace) -> Api | None:
     """Return the cluster where there is no inventory to reach machines by, None where there is one, or no cluster."""
-    from provision.cluster import open_api  # noqa: PLC0415 - start-up time
-
     if args.no_cluster or inventories_of(args):
         return None
     return open_api(args.kubeconfig, args.context, os.environ)
@@ -47,10 +49,6 @@ def _cluster_alone(args: argparse.Namespace) -> Api | None:
 
 def ask_controller(args: argparse.Namespace, api: Api) -> int:
     """Have the controller of a cluster return nodes; return 1 where that makes no sense for one of them."""
-    from provision.cluster.node_requests import KubernetesRequests  # noqa: PLC0415 - start-up time
-    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.rollout.requests import send_back  # noqa: PLC0415 - start-up time
-
     nodes = tuple(dict.fromkeys(args.nodes))
     seen = KubernetesReader(api, nodes, {}).look_at_lease()
     if seen.controller is None or not seen.is_led:

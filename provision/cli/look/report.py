@@ -10,27 +10,29 @@ from typing import TYPE_CHECKING
 from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.parsers.options import inventories_of
 from provision.cli.terminal import say
+from provision.declaration.fleet.sources import inventory_key
+from provision.report.console import make_console
+from provision.report.documents.run import report_document
+from provision.report.history import render_runs
+from provision.report.runs.digest import digest
+from provision.report.runs.store import Shelf, runs_folder
+from provision.report.terminal import show
 
 if TYPE_CHECKING:
     import argparse
 
     from provision.report.runs.model import RunReport
-    from provision.report.runs.store import RunFolder, Shelf
+    from provision.report.runs.store import RunFolder
 
 
 def run(args: argparse.Namespace) -> int:
     """Read a run and write its report."""
-    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-    from provision.report.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
-
     shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
     if args.list:
         return list_runs(shelf)
     folder = shelf.find(args.name)
     report = read_report(folder)
     if args.json:
-        from provision.report.documents.run import report_document  # noqa: PLC0415 - start-up time
-
         print(report_document(report))
     else:
         _write(report, args.output or folder.page)
@@ -39,8 +41,6 @@ def run(args: argparse.Namespace) -> int:
 
 def read_report(folder: RunFolder, *, details: bool = True) -> RunReport:
     """Return what happened in a run; raises GrapnelError where nothing can be known of it."""
-    from provision.report.runs.digest import digest  # noqa: PLC0415 - start-up time
-
     report = digest(
         folder.read(details=details),
         is_going_on=folder.is_going_on(),
@@ -56,7 +56,7 @@ def read_report(folder: RunFolder, *, details: bool = True) -> RunReport:
 
 
 def _write(report: RunReport, output: Path) -> None:
-    from provision.report.run_page import render_page  # noqa: PLC0415 - start-up time
+    from provision.report.run_page import render_page  # noqa: PLC0415 - 60 ms: Jinja
 
     page = render_page(report)
     if str(output) == "-":
@@ -75,10 +75,6 @@ def _write(report: RunReport, output: Path) -> None:
 
 def list_runs(shelf: Shelf) -> int:
     """Print the runs that are kept, the newest first."""
-    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
-    from provision.report.history import render_runs  # noqa: PLC0415 - start-up time
-    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
-
     shelf.find(None)
     reports = []
     for folder in shelf.runs():

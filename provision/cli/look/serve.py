@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.parsers.arguments import PAGE
 from provision.report.runs.remedies import BARE
+from provision.report.status_page.access import is_loopback, new_token
+from provision.report.status_page.feed import Feed
+from provision.report.status_page.server import PageServer, Settings
 
 if TYPE_CHECKING:
     import argparse
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.report.runs.remedies import Invocation
-    from provision.report.status_page.server import Settings
     from provision.rollout.status.model import Reader
     from provision.rollout.status.words import Last
 
@@ -34,9 +36,6 @@ def serve(
 
     Raises UsageError, ClusterError, and GrapnelError for an address that cannot be had.
     """
-    from provision.report.status_page.feed import Feed  # noqa: PLC0415 - start-up time
-    from provision.report.status_page.server import PageServer  # noqa: PLC0415 - start-up time
-
     settings, is_new = settings_of(args)
     feed = Feed(reader, invocation=invocation, runs=runs)
     try:
@@ -62,9 +61,6 @@ def serve(
 
 def settings_of(args: argparse.Namespace) -> tuple[Settings, bool]:
     """Return where and to whom the page is served, and whether its token is new."""
-    from provision.report.status_page.access import is_loopback, new_token  # noqa: PLC0415 - start-up time
-    from provision.report.status_page.server import Settings  # noqa: PLC0415 - start-up time
-
     address, port = parse_address(args.serve)
     tls = _tls(args.tls_cert, args.tls_key)
     if not is_loopback(address) and tls is None and not args.behind_proxy:

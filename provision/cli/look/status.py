@@ -11,18 +11,37 @@ from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import cluster_words
+from provision.cli.look.report import read_report
 from provision.cli.look.serve import serve
 from provision.cli.parsers.options import DECLARATION, fleet_words, inventories_of, load_fleet
+from provision.cluster import LocalCluster, Machine, open_api, state_file_path
+from provision.cluster.kubernetes.usage import Usage
+from provision.cluster.members import IN_KUBERNETES, open_members
+from provision.cluster.mixed_reader import MixedReader
+from provision.cluster.reader import KubernetesReader, StateFileReader
+from provision.controller.stacks.reader import see_stacks
+from provision.declaration.fleet.resolve import resolve_nodes
+from provision.declaration.fleet.sources import inventory_key
+from provision.declaration.spec.model import SchedulerKind
+from provision.declaration.spec.validate import nearest
+from provision.report.console import make_console
+from provision.report.documents.status import status_document
+from provision.report.history import render_history
+from provision.report.progress.watching import watch
+from provision.report.runs.history import RUNS, history_of, last_words
 from provision.report.runs.remedies import BARE, Invocation
+from provision.report.runs.store import Shelf, runs_folder
+from provision.report.status import render_node_status, render_status
+from provision.report.terminal import show
 from provision.rollout.errors import UnreachableError
+from provision.rollout.status.derive import fleet_status
+from provision.rollout.status.words import cells_of, used_on, with_last_runs
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from provision.cluster import Machine
-    from provision.cluster.reader import StateFileReader
     from provision.declaration.fleet.model import Fleet, FleetNode
     from provision.declaration.spec.model import Driver, Plugin
     from provision.report.progress.watching import Drawing, Picture
@@ -36,8 +55,6 @@ RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
     if args.serve is not None:
-        from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
-
         say, runs = (lambda line: print(line, flush=True)), (lambda: last_words(read_history(args)))
         return serve(args, open_reader(args), say, invocation_of(args), runs)
     reader, invocation = open_reader(args), invocation_of(args)
@@ -53,11 +70,6 @@ def invocation_of(args: argparse.Namespace) -> Invocation:
 
 def read_history(args: argparse.Namespace) -> History:
     """Return what the runs that are kept for the inventory left behind, nothing where there is none."""
-    from provision.cli.look.report import read_report  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-    from provision.report.runs.history import RUNS, history_of  # noqa: PLC0415 - start-up time
-    from provision.report.runs.store import Shelf, runs_folder  # noqa: PLC0415 - start-up time
-
     shelf = Shelf(runs_folder(os.environ, inventory_key(inventories_of(args), Path.cwd())))
     reports = []
     for folder in shelf.runs()[:RUNS]:
@@ -88,11 +100,6 @@ class DeclaredReader:
 
 def open_reader(args: argparse.Namespace) -> Reader:
     """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
-    from provision.cluster import open_api  # noqa: PLC0415 - start-up time
-    from provision.cluster.kubernetes.usage import Usage  # noqa: PLC0415 - start-up time
-    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.controller.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
-
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     if not args.no_cluster and _has_no_inventory(args):
@@ -105,15 +112,6 @@ def open_reader(args: argparse.Namespace) -> Reader:
 
 
 def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
-    from provision.cluster import Machine, open_api  # noqa: PLC0415 - start-up time
-    from provision.cluster.kubernetes.usage import Usage  # noqa: PLC0415 - start-up time
-    from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
-    from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
-    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
-    from provision.controller.stacks.reader import see_stacks  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.declaration.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
-
     if args.no_cluster:
         return _state_file_reader(fleet, fleet.nodes, None)
     theirs = [node for node in fleet.nodes if node.stack.scheduler.kind in IN_KUBERNETES]
@@ -146,11 +144,6 @@ def _state_file_reader(
     fleet: Fleet, nodes: Sequence[FleetNode], machines: Mapping[str, Machine] | None
 ) -> StateFileReader:
     """Return what reads the inventory's state file; without ``machines``, no scheduler is asked."""
-    from provision.cluster import LocalCluster, state_file_path  # noqa: PLC0415 - start-up time
-    from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
-    from provision.cluster.reader import StateFileReader  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
-
     path = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     names = [node.name for node in nodes]
     if machines is None:
@@ -176,14 +169,6 @@ def show_status(
     invocation: Invocation = BARE,
 ) -> int:
     """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
-    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
-    from provision.report.documents.status import status_document  # noqa: PLC0415 - start-up time
-    from provision.report.history import render_history  # noqa: PLC0415 - start-up time
-    from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
-    from provision.report.terminal import show  # noqa: PLC0415 - start-up time
-    from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
-    from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
-
     seen = with_last_runs(fleet_status(reader.look()), last_words(history))
     status = _about(seen, node, narrow=as_json)
     if as_json:
@@ -200,9 +185,6 @@ def watch_status(
     reader: Reader, node: str | None, invocation: Invocation = BARE, runs: Callable[[], History] | None = None
 ) -> int:
     """Show what is read as it changes, until the upgrade has ended or somebody leaves; return as `show_status` does."""
-    from provision.report.console import make_console  # noqa: PLC0415 - start-up time
-    from provision.report.progress.watching import watch  # noqa: PLC0415 - start-up time
-
     watching = _Watching(reader, node, invocation, runs or (lambda: None))
     watching.take(reader.look())
     with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
@@ -227,10 +209,6 @@ class _Watching:
 
     def take(self, seen: Seen) -> None:
         """Take note of what was seen."""
-        from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
-        from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
-        from provision.rollout.status.words import with_last_runs  # noqa: PLC0415 - start-up time
-
         if self._runs_read is None or (seen.time - self._runs_read).total_seconds() >= RUNS_S:
             self._runs_read, self._history = seen.time, self._runs()
         status = with_last_runs(fleet_status(seen), last_words(self._history))
@@ -252,9 +230,6 @@ class _Watching:
 
     def _said(self) -> object:
         """Return what makes a picture another one: everything but the times that pass."""
-        from provision.report.runs.history import last_words  # noqa: PLC0415 - start-up time
-        from provision.rollout.status.words import cells_of, used_on  # noqa: PLC0415 - start-up time
-
         seen, last = self.status.seen, last_words(self._history)
         nodes = tuple(
             (node.name, node.situation.key, node.since, node.reason, cells_of(node), used_on(node), last.get(node.name))
@@ -265,8 +240,6 @@ class _Watching:
 
 
 def _picture(status: FleetStatus, node: str | None, invocation: Invocation, history: History | None = None) -> Drawing:
-    from provision.report.status import render_node_status, render_status  # noqa: PLC0415 - start-up time
-
     if node is None:
         return tuple(render_status(status, invocation, history))
     return tuple(render_node_status(status, node, invocation, history))
@@ -274,8 +247,6 @@ def _picture(status: FleetStatus, node: str | None, invocation: Invocation, hist
 
 def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:
     """Return the status, having made sure that the node is in it; ``narrow`` leaves the others out."""
-    from provision.declaration.spec.validate import nearest  # noqa: PLC0415 - start-up time
-
     if node is None:
         return status
     found = tuple(each for each in status.nodes if each.name == node)

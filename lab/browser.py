@@ -107,7 +107,7 @@ class Browser:
         """Open a page; `wait` for what is expected on it."""
         self.call("Page.navigate", url=url)
 
-    def run(self, script: str) -> Any:  # noqa: ANN401 - whatever the script returns
+    def run(self, script: str) -> Any:
         """Return the value of a JavaScript expression, having waited for it if it is a promise."""
         answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
@@ -173,7 +173,7 @@ class Browser:
                     self.complaints.append(complaint)
 
 
-def _messages(pipe: Any) -> Iterator[bytes]:  # noqa: ANN401 - a raw file
+def _messages(pipe: Any) -> Iterator[bytes]:
     rest = b""
     while piece := pipe.read1(1 << 16):
         *whole, rest = (rest + piece).split(b"\0")

@@ -93,7 +93,7 @@ def _reached(name: str, definitions: dict[str, dict[str, Any]]) -> set[str]:
     return reached
 
 
-def _references(value: Any) -> list[str]:  # noqa: ANN401 - JSON
+def _references(value: Any) -> list[str]:
     if isinstance(value, dict):
         own = [str(value["$ref"]).removeprefix(_REFERENCE)] if isinstance(value.get("$ref"), str) else []
         return own + [each for part in value.values() for each in _references(part)]

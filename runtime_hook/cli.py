@@ -35,10 +35,10 @@ def main(arguments: Sequence[str]) -> int:
         if arguments[:1] == ["prestart"]:
             return _prestart(arguments[1:])
         if arguments[:1] == ["runtime"]:
-            from runtime_hook.engines.wrapper import run_wrapper  # noqa: PLC0415 - not on the way of the hook
+            from runtime_hook.engines.wrapper import run_wrapper
 
             return run_wrapper(os.path.dirname(os.path.abspath(sys.argv[0])), arguments[1:])
-        from runtime_hook.commands.run import command  # noqa: PLC0415 - start-up budget: argparse and json
+        from runtime_hook.commands.run import command
 
         return command(arguments)
     except HookError as failure:
@@ -60,7 +60,7 @@ def _prestart(arguments: Sequence[str]) -> int:
         _complain(_PRESTART_USAGE)
         return EXIT_USAGE
 
-    from runtime_hook.prestart import prestart  # noqa: PLC0415 - other commands do not need it
+    from runtime_hook.prestart import prestart
 
     prestart(options["--config"], options["--root"], entitlement=options["--entitlement"])
     return EXIT_OK

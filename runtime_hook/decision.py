@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 def decide(container: ContainerConfig, config: HookConfig, inventory: ReadInventory, root: FindLayout) -> Decision:
     """Decide on one container. Once it claims anything, whatever fails refuses it: a HookError, or a bug."""
     if config.rules:
-        from runtime_hook.inputs.origin import find_origin  # noqa: PLC0415 - start-up budget: only for rules
-        from runtime_hook.request.policy import apply_rules  # noqa: PLC0415 - start-up budget: only for rules
+        from runtime_hook.inputs.origin import find_origin
+        from runtime_hook.request.policy import apply_rules
 
         config = apply_rules(config, container, find_origin(container.annotations, container.cgroup))
     claim = find_claim(container, config)
@@ -102,7 +102,7 @@ def _read_for(claim: Claim, read_inventory: ReadInventory) -> Inventory | Nothin
 
 
 def _grant(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Grant | Nothing:
-    from runtime_hook.request import grant as grants  # noqa: PLC0415 - start-up budget: only for a claim
+    from runtime_hook.request import grant as grants
 
     grant = grants.resolve_claim(claim, container, config, inventory)
     if not isinstance(grant, Nothing):
@@ -117,8 +117,8 @@ def _evaluate(
     """Hold what the image says that it needs against what it would be given."""
     if not is_legacy_image(environment) and not any(name.startswith(REQUIRE_PREFIX) for name in environment):
         return ()
-    from runtime_hook.request.grant import gpus_of  # noqa: PLC0415 - start-up budget: only for an image that has some
-    from runtime_hook.request.requirements import evaluate, find_requirements  # noqa: PLC0415 - start-up budget: the same
+    from runtime_hook.request.grant import gpus_of
+    from runtime_hook.request.requirements import evaluate, find_requirements
 
     found = find_requirements(environment, is_disabled=config.disable_require)
     return evaluate(found, inventory, gpus_of(grant, inventory))
@@ -127,7 +127,7 @@ def _evaluate(
 def _check(findings: tuple[Finding, ...]) -> tuple[str, ...]:
     if not findings:
         return ()
-    from runtime_hook.request.requirements import check_findings  # noqa: PLC0415 - start-up budget: few images
+    from runtime_hook.request.requirements import check_findings
 
     return check_findings(findings)
 
@@ -135,7 +135,7 @@ def _check(findings: tuple[Finding, ...]) -> tuple[str, ...]:
 def _plan(
     grant: Grant, container: ContainerConfig, config: HookConfig, inventory: Inventory, find_layout: FindLayout
 ) -> tuple[Operation, ...]:
-    from runtime_hook.plan.planner import Planner  # noqa: PLC0415 - start-up budget: only for a grant
+    from runtime_hook.plan.planner import Planner
 
     has_compat = "compute" in grant.capabilities and config.cuda_compat != CUDA_COMPAT_DISABLED
     layout = find_layout(inventory if has_compat else None)

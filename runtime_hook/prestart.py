@@ -51,7 +51,7 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
             container = _with_kernels_user(container, state)
     except Exception as refusal:
         deadline.stop()
-        from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
+        from runtime_hook.audit import describe_refusal, report
 
         report(log, "refused", {"container": name, "reason": describe_refusal(refusal)})
         raise
@@ -65,7 +65,7 @@ def _with_options(config: HookConfig, driver_root: str, entitlement: str) -> Hoo
 
 
 def _with_kernels_user(container: ContainerConfig, state: State) -> ContainerConfig:
-    from runtime_hook.inputs.origin import host_user  # noqa: PLC0415 - start-up budget: only rules ask who it is
+    from runtime_hook.inputs.origin import host_user
 
     return type(container)(**{**vars(container), "user": host_user(state.pid, container.own_user)})
 
@@ -73,7 +73,7 @@ def _with_kernels_user(container: ContainerConfig, state: State) -> ContainerCon
 def _engine_user(config: HookConfig) -> int | None:
     if not config.rules:
         return None
-    from runtime_hook.inputs.origin import rootless_owner  # noqa: PLC0415 - start-up budget: only rules ask who it is
+    from runtime_hook.inputs.origin import rootless_owner
 
     return rootless_owner()
 
@@ -100,8 +100,8 @@ class Run:
             self._apply(decision)
 
     def _read_inventory(self) -> Inventory:
-        from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
-        from runtime_hook.host.store import current_inventory  # noqa: PLC0415 - start-up budget: only for a claim
+        from runtime_hook.host.hosttree import HostTree
+        from runtime_hook.host.store import current_inventory
 
         return current_inventory(self._config.inventory_path, HostTree(self._config.driver_root), write=True)
 
@@ -110,7 +110,7 @@ class Run:
 
     def _open_root(self) -> ContainerRoot:
         if self._root is None:
-            from runtime_hook.container.root import ContainerRoot  # noqa: PLC0415 - start-up budget: ctypes for a grant
+            from runtime_hook.container.root import ContainerRoot
 
             pid, rootfs, driver_root = self._state.pid, self._container.rootfs, self._config.driver_root
             self._root = ContainerRoot(pid, rootfs, self._deadline, driver_root)
@@ -122,7 +122,7 @@ class Run:
             outcome = self._open_root().apply(granted.plan)
         except Exception as failure:  # noqa: BLE001 - raised again once it is logged
             self._refuse(failure, granted.grant.source)
-        from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+        from runtime_hook.audit import grant_fields
 
         done = {"driver": granted.inventory.driver_version, "operations": str(outcome.applied)}
         notes = (*granted.notes, *limit_notes, *outcome.notes)
@@ -131,19 +131,19 @@ class Run:
     def _limit_memory(self, granted: Granted) -> tuple[str, ...]:
         if not granted.grant.memory:
             return ()
-        from runtime_hook.container.memorylimit import TIMEOUT_S, limit_memory, socket_beside  # noqa: PLC0415 - budget: for shares
+        from runtime_hook.container.memorylimit import TIMEOUT_S, limit_memory, socket_beside
 
         timeout_s = min(TIMEOUT_S, self._config.timeout_s / 2)
         return limit_memory(socket_beside(self._config.inventory_path), self._state, granted.grant.memory, timeout_s)
 
     def _refuse(self, error: Exception, source: str) -> NoReturn:
         self._deadline.stop()  # the limit is for the work, not for the log
-        from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+        from runtime_hook.audit import refusal_fields
 
         self._report("refused", refusal_fields(source, error))
         raise error
 
     def _report(self, decision: str, fields: dict[str, str]) -> None:
-        from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
+        from runtime_hook.audit import report
 
         report(self._config.log, decision, {"container": self._state.id, **fields}, self._container)

@@ -97,7 +97,7 @@ class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - what the base class has
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of clients that have gone."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

@@ -221,7 +221,7 @@ class Cri:
         """Return an engine path as seen from here."""
         return self._engine_root / engine_path.lstrip("/") / Path(*parts)
 
-    def _call(self, method: Callable[..., Any], request: object, *, wait_for_ready: bool = False) -> Any:  # noqa: ANN401 - each method has its own answer
+    def _call(self, method: Callable[..., Any], request: object, *, wait_for_ready: bool = False) -> Any:
         try:
             return method(request, timeout=self._timeout_s, wait_for_ready=wait_for_ready)
         except grpc.RpcError as error:

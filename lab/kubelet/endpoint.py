@@ -35,7 +35,7 @@ class Endpoint:
         self._channel = grpc.insecure_channel(self._address.target, options=_OPTIONS)
         self._stream: Any = None
 
-    def call(self, method: str, request: Any, response: Any) -> Any:  # noqa: ANN401 - generated classes
+    def call(self, method: str, request: Any, response: Any) -> Any:
         """Make one call of the interface."""
         call = self._channel.unary_unary(
             f"{_SERVICE}/{method}",
@@ -69,7 +69,7 @@ class Endpoint:
         answer: api_pb2.AllocateResponse = self.call("Allocate", request, api_pb2.AllocateResponse)
         return answer.container_responses[0]
 
-    def _list_and_watch(self) -> Any:  # noqa: ANN401 - grpc's call object has no useful type
+    def _list_and_watch(self) -> Any:
         call = self._channel.unary_stream(
             f"{_SERVICE}/ListAndWatch",
             request_serializer=api_pb2.Empty.SerializeToString,

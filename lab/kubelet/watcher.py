@@ -126,7 +126,7 @@ class PluginWatcher:
         self._failures[name] = time.monotonic() + pause, pause
 
 
-def _call(channel: grpc.Channel, method: str, request: Any, response: Any) -> Any:  # noqa: ANN401 - generated classes
+def _call(channel: grpc.Channel, method: str, request: Any, response: Any) -> Any:
     call = channel.unary_unary(
         f"{_SERVICE}/{method}",
         request_serializer=type(request).SerializeToString,

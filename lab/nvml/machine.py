@@ -15,7 +15,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 
-def _many(item: str) -> Any:  # noqa: ANN401 - dataclasses.field is typed as the type of its default
+def _many(item: str) -> Any:
     """Declare a list whose elements are called `item` in paths: `gpu0.process1.pid`."""
     return field(default=(), metadata={"item": item})
 
@@ -318,7 +318,7 @@ class Machine:
     failures: tuple[Failure, ...] = _many("failure")
     limits: tuple[MemoryLimit, ...] = _many("limit")
 
-    def with_gpu(self, index: int, **changes: Any) -> Machine:  # noqa: ANN401 - the fields of Gpu
+    def with_gpu(self, index: int, **changes: Any) -> Machine:
         """Return the machine with some fields of one GPU changed."""
         gpus = list(self.gpus)
         gpus[index] = replace(gpus[index], **changes)

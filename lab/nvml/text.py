@@ -36,7 +36,7 @@ def encode(machine: Machine) -> str:
     return "".join(f"{path}={value}\n" for path, value in walk(machine))
 
 
-def walk(record: Any, prefix: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any record of machine.py
+def walk(record: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield path and printed value of every value in a record, lists in order."""
     for of in fields(record):
         value = getattr(record, of.name)
@@ -86,7 +86,7 @@ def _plant(tree: dict[str, Any], words: list[str], value: str) -> None:
     tree[words[-1]] = value
 
 
-def _assign(record: Any, word: str, branch: Any) -> Any:  # noqa: ANN401 - any record of machine.py, and its part of the tree
+def _assign(record: Any, word: str, branch: Any) -> Any:
     of, position = _find(record, word)
     kind = _TYPES[type(record)][of.name]
     current = getattr(record, of.name)
@@ -101,7 +101,7 @@ def _assign(record: Any, word: str, branch: Any) -> Any:  # noqa: ANN401 - any r
     return replace(record, **{of.name: tuple(elements)})
 
 
-def _find(record: Any, word: str) -> tuple[dataclasses.Field[Any], int | None]:  # noqa: ANN401 - any record of machine.py
+def _find(record: Any, word: str) -> tuple[dataclasses.Field[Any], int | None]:
     match = _WORD.fullmatch(word)
     for of in fields(record):
         item = item_name(of)
@@ -113,7 +113,7 @@ def _find(record: Any, word: str) -> tuple[dataclasses.Field[Any], int | None]: 
     raise PathError(f"no value {word} in {type(record).__name__.lower()}", hint=f"values: {names}")
 
 
-def _value(kind: Any, current: Any, word: str, branch: Any) -> Any:  # noqa: ANN401 - a record or a plain value
+def _value(kind: Any, current: Any, word: str, branch: Any) -> Any:
     if is_dataclass(current):
         if not isinstance(branch, dict):
             raise PathError(f"{word} is not a single value", hint=f"name one of its fields: {word}.…")
@@ -125,7 +125,7 @@ def _value(kind: Any, current: Any, word: str, branch: Any) -> Any:  # noqa: ANN
     return _scalar(kind, word, branch)
 
 
-def _scalar(kind: Any, word: str, text: str) -> Any:  # noqa: ANN401 - int, bool or str
+def _scalar(kind: Any, word: str, text: str) -> Any:
     if kind is str:
         return text
     if kind is bool and text in {"0", "1", "true", "false"}:

@@ -61,7 +61,7 @@ def _ids(devices: Iterable[api_pb2.ContainerDevices], resource: str) -> frozense
     return frozenset(name for each in devices if each.resource_name == resource for name in each.device_ids)
 
 
-def _ask(node_root: Path, method: str, request: Any, response: Any, timeout_s: float) -> Any:  # noqa: ANN401 - generated
+def _ask(node_root: Path, method: str, request: Any, response: Any, timeout_s: float) -> Any:
     """Make one call of the interface."""
     with grpc.insecure_channel(f"unix:{node_root / SOCKET}", options=_OPTIONS) as channel:
         call = channel.unary_unary(

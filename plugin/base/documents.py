@@ -79,7 +79,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # Members
 
 
-def member(document: object, key: str, parse: Callable[[object], _Value], default: Any = _REQUIRED) -> _Value:  # noqa: ANN401 - of the parser's kind, or what stands for it
+def member(document: object, key: str, parse: Callable[[object], _Value], default: Any = _REQUIRED) -> _Value:
     """Return one member; the default where there is none."""
     held = members(document)
     if key not in held:

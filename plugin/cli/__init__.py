@@ -40,7 +40,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace | SimpleNamespace:
     if is_plain and not words[-1].startswith("-"):
         config = Path(words[2]) if len(words) == _PLAIN else None
         return SimpleNamespace(verb="run", debug=False, in_pod=False, config=config)
-    from plugin.cli.grammar.parser import build_parser  # noqa: PLC0415 - a tenth of the whole start
+    from plugin.cli.grammar.parser import build_parser
 
     return build_parser(next(iter(words), "")).parse_args(words)
 

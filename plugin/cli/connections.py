@@ -13,7 +13,7 @@ def connections_to_json(topology: Topology, uuid: str) -> dict[str, object]:
     position = topology.positions.get(uuid)
     if position is None:
         return {}
-    pairs = zip(topology.ids, topology.pairs[position])  # noqa: B905 - strict= needs Python 3.10
+    pairs = zip(topology.ids, topology.pairs[position], strict=False)
     return {
         "peers": [
             {"uuid": other, "nvlinks": pair.nvlinks, "distance": pair.level.words, "score": pair.score}

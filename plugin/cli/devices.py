@@ -164,9 +164,9 @@ def _findings(node: _Node) -> tuple[str, ...]:
 
 
 def _list_assignments(config: NodeConfig) -> tuple[DeviceAssignment, ...]:
-    import asyncio  # noqa: PLC0415 - after all that may fail
+    import asyncio
 
-    from plugin.kubelet.pod_resources.client import list_assignments  # noqa: PLC0415 - h2 is heavy
+    from plugin.kubelet.pod_resources.client import list_assignments
 
     return asyncio.run(list_assignments(config.kubelet_root, _KUBELET_S))
 
@@ -176,7 +176,7 @@ def _look(config: NodeConfig, release: Release | None) -> Inventory:
     tree = config.host_tree
     if release is not None:
         return remembered_inventory(release, tree)
-    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
+    from plugin.driver.nvml.loading.library import NvmlSource
 
     return take_inventory(NvmlSource(config.settings.driver_root), tree)
 

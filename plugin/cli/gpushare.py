@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,11 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import ClusterError, ConfigError
 from plugin.base.log import Logger, configure
+from plugin.gpushare.books.inspection import render_details, render_summary
+from plugin.gpushare.connections import Connections
+from plugin.gpushare.identity import Identity
+from plugin.gpushare.run import run_extender
+from plugin.gpushare.snapshot import read_books
 from plugin.settings.node_config import IN_CLUSTER
 
 if TYPE_CHECKING:
@@ -37,12 +43,6 @@ def source_of(kubeconfig: str, environment: Mapping[str, str]) -> str:
 
 def serve_extender(address: str, tls_folder: str, resource: str, kubeconfig: str, *, debug: bool) -> int:
     """Run until SIGTERM; returns the exit code. `tls_folder`: "" for no TLS."""
-    import asyncio  # noqa: PLC0415 - not needed by the other verbs
-
-    from plugin.gpushare.connections import Connections  # noqa: PLC0415 - OpenSSL
-    from plugin.gpushare.identity import Identity  # noqa: PLC0415 - the same
-    from plugin.gpushare.run import run_extender  # noqa: PLC0415 - the same
-
     if tls_folder and sys.version_info < (3, 11):  # asyncio's StreamWriter.start_tls
         raise ConfigError("--tls needs Python 3.11", "run the extender in grapnel's image")
     configure(sys.stderr, debug=debug)
@@ -54,8 +54,6 @@ def serve_extender(address: str, tls_folder: str, resource: str, kubeconfig: str
 
 def inspect_cluster(node: str, resource: str, kubeconfig: str, *, is_detailed: bool) -> int:
     """Print who has which units, on one node or on all."""
-    from plugin.gpushare.connections import Connections  # noqa: PLC0415 - OpenSSL
-
     print(
         inspection(Connections(source_of(kubeconfig, os.environ), os.environ), node, resource, is_detailed=is_detailed),
         end="",
@@ -65,9 +63,6 @@ def inspect_cluster(node: str, resource: str, kubeconfig: str, *, is_detailed: b
 
 def inspection(api: Api, node: str, resource: str, *, is_detailed: bool) -> str:
     """Return the text; raises ClusterError, also for a node that is not there."""
-    from plugin.gpushare.books.inspection import render_details, render_summary  # noqa: PLC0415 - see above
-    from plugin.gpushare.snapshot import read_books  # noqa: PLC0415 - see above
-
     books = read_books(api, resource, node)
     try:
         return (render_details if is_detailed else render_summary)(books, node)

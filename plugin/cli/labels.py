@@ -36,7 +36,7 @@ def show_labels(invocation: Invocation, *, as_json: bool) -> int:
     if release is not None:
         hint = "the labels stay as they were: kubectl get node NODE --show-labels"
         raise DriverNotReady(f"{release.describe()}: the driver is not asked", hint)
-    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - not for a released node
+    from plugin.driver.nvml.loading.library import NvmlSource
 
     inventory = take_inventory(NvmlSource(config.settings.driver_root), config.host_tree)
     settings, refused = config.settings.labels, refusals_of_node(config, inventory)

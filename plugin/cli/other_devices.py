@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plugin.cli.table import fit_table
+from plugin.devices.other.files import SUFFIX, read_classes
+from plugin.devices.other.plan import plan_others
+from plugin.devices.other.sysfs import HostSysfs
 from plugin.settings.explain import Line
 
 if TYPE_CHECKING:
@@ -20,9 +23,6 @@ def look_at_others(config: NodeConfig) -> tuple[OtherPlan, tuple[str, ...]] | No
     """Return what is offered of them, and what is wrong with the files; None where nobody describes any."""
     if not config.device_classes.is_dir():
         return None
-    from plugin.devices.other.files import read_classes  # noqa: PLC0415 - most nodes have no such file
-    from plugin.devices.other.plan import plan_others  # noqa: PLC0415 - as above
-    from plugin.devices.other.sysfs import HostSysfs  # noqa: PLC0415 - as above
 
     found = read_classes(config.device_classes)
     if not found.classes and not found.problems:
@@ -72,7 +72,6 @@ def explain_classes(config: NodeConfig) -> tuple[Sequence[Line], Sequence[str]]:
     """Return a line for each class, and what is wrong with the files."""
     if not config.device_classes.is_dir():
         return (), ()
-    from plugin.devices.other.files import SUFFIX, read_classes  # noqa: PLC0415 - most nodes have no such file
 
     found = read_classes(config.device_classes)
     folder = config.device_classes

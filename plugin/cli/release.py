@@ -72,7 +72,7 @@ def _ask_to_look(config: NodeConfig, timeout_s: float) -> dict[str, Any] | None:
 
 
 def _ask_states(driver_root: Path, timeout_s: float) -> Mapping[str, GpuState]:
-    from plugin.changes.driver_change.verification.inspection import read_states  # noqa: PLC0415 - not needed when the node is released already
+    from plugin.changes.driver_change.verification.inspection import read_states
 
     return read_states(driver_root, timeout_s)
 
@@ -107,7 +107,7 @@ def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[st
 
 
 def _inventory(config: NodeConfig) -> Inventory:
-    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - not needed while a daemon runs
+    from plugin.driver.nvml.loading.library import NvmlSource
 
     return take_inventory(NvmlSource(), config.host_tree)
 
@@ -164,7 +164,7 @@ def _print_release(release: Release, holders: Sequence[Holder], problems: list[s
 def _set_gpus(config: NodeConfig, timeout_s: float) -> list[str]:
     if not has_settings(config.state_folder):
         return []
-    from plugin.cli.gpu_settings import notes_of_settings  # noqa: PLC0415 - NVML's, which most nodes do without here
+    from plugin.cli.gpu_settings import notes_of_settings
 
     return notes_of_settings(config, timeout_s)
 

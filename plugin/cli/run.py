@@ -46,7 +46,7 @@ def _import_nvml() -> None:
     stand_in = ModuleType(name)
     stand_in.__dict__["find_library"] = None
     is_ours = sys.modules.setdefault(name, stand_in) is stand_in
-    import plugin.driver.nvml.loading.library  # noqa: F401, PLC0415 - see above
+    import plugin.driver.nvml.loading.library  # noqa: F401 - see above
 
     if is_ours:
         del sys.modules[name]
@@ -72,7 +72,7 @@ class _Sources:
         return self.config
 
     def source(self) -> NvmlSource:
-        from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
+        from plugin.driver.nvml.loading.library import NvmlSource
 
         return NvmlSource(self.config.settings.driver_root, self.measurements)
 
@@ -85,7 +85,7 @@ class _Measurements:
 
     def read(self) -> Telemetry:
         if self._reader is None:
-            from plugin.driver.nvml.telemetry import TelemetryReader  # noqa: PLC0415 - off until asked for
+            from plugin.driver.nvml.telemetry import TelemetryReader
 
             self._reader = TelemetryReader()
         return self._reader.read()
@@ -139,13 +139,13 @@ def run_daemon(invocation: Invocation, *, debug: bool, is_pod: bool = False) -> 
 
 def _run(sources: _Sources, logger: Logger, *, is_pod: bool) -> int:
     _prepare_process()
-    import asyncio  # noqa: PLC0415 - after _prepare_process
+    import asyncio
 
     _import_nvml()
-    from plugin.daemon.daemon import run  # noqa: PLC0415 - after _prepare_process
-    from plugin.daemon.dependencies import Dependencies  # noqa: PLC0415 - after _prepare_process
-    from plugin.daemon.systemd import notify  # noqa: PLC0415 - after _prepare_process
-    from plugin.kubelet.registration.link import Timing  # noqa: PLC0415 - after _prepare_process
+    from plugin.daemon.daemon import run
+    from plugin.daemon.dependencies import Dependencies
+    from plugin.daemon.systemd import notify
+    from plugin.kubelet.registration.link import Timing
 
     dependencies = Dependencies(
         open_source=sources.source,

@@ -51,7 +51,7 @@ def take_inventory(source: GpuSource, tree: HostTree) -> Inventory:
 def format_table(rows: Sequence[tuple[str, ...]]) -> str:
     """Return columns as wide as they need to be."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)  # noqa: B905 - strict= needs Python 3.10
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows)
     return "\n".join(lines)
 
 
@@ -119,7 +119,7 @@ def _lists(config: NodeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return resources whose lists no kubelet takes, and what is to be said of it; whole GPUs are never that many."""
     if not config.settings.shares or read_release(config.state_folder) is not None:
         return (), ()
-    from plugin.driver.nvml.loading.library import NvmlSource  # noqa: PLC0415 - where GPUs are shared alone
+    from plugin.driver.nvml.loading.library import NvmlSource
 
     try:
         inventory = take_inventory(NvmlSource(config.settings.driver_root), config.host_tree)

@@ -40,7 +40,7 @@ def fit_table(rows: Sequence[tuple[tuple[str, ...], str]], width: int) -> list[s
     start, indent = sum(widths) + 2 * len(widths), widths[0] + 2
     lines = []
     for cells, note in rows:
-        head = "".join(f"{cell:{size}}  " for cell, size in zip(cells, widths))  # noqa: B905 - strict= needs Python 3.10
+        head = "".join(f"{cell:{size}}  " for cell, size in zip(cells, widths, strict=False))
         first, *more = _wrap(cells[-1], max(_LEAST, width - start))
         lines.append((head + first).rstrip())
         lines += [" " * start + line for line in more]

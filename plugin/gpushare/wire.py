@@ -140,7 +140,7 @@ def _document(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _pick(document: dict[str, Any], key: str) -> Any:  # noqa: ANN401 - whatever was sent
+def _pick(document: dict[str, Any], key: str) -> Any:
     """Return a member, written as in Go or in any other case."""
     if key in document:
         return document[key]

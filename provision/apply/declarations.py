@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.planning.driver.wanted import BranchNode, ChosenVersion, follows_branch, group_of, resolve_branches
+from provision.planning.planner.drivers.versions import versions_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,8 +66,6 @@ class Declarations:
 
 
 def _versions(facts: NodeFacts, stack: StackSpec) -> frozenset[str] | None:
-    from provision.planning.planner.drivers.versions import versions_for  # noqa: PLC0415 - start-up time
-
     try:
         return versions_for(facts, stack.driver)
     except Exception:  # noqa: BLE001 - whatever it is about this node's facts, its own plan says it

@@ -73,7 +73,7 @@ class _Unpacked(io.RawIOBase):
         """Tell that it is for reading."""
         return True
 
-    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any writable buffer
+    def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer as far as there is something; 0 at the end."""
         while not self._decoder.eof:
             more = self._packed.read(_CHUNK_BYTES) if self._decoder.needs_input else b""

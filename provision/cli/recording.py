@@ -218,7 +218,7 @@ class _Bounded:
     def __init__(self, stream: TextIO, limit: int) -> None:
         self._stream, self._left = stream, limit
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a stream has
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:

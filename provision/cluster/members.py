@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Final
 from provision.cluster.composite import CompositeCluster
 from provision.cluster.errors import KubeconfigError
 from provision.cluster.local.cluster import LocalCluster
+from provision.cluster.schedulers import commands, program
+from provision.cluster.schedulers.cluster import ScheduledCluster
+from provision.cluster.schedulers.slurm import client
 from provision.declaration.spec.model import SchedulerKind, Slurm
 
 if TYPE_CHECKING:
@@ -68,15 +71,11 @@ def _member(
 ) -> Cluster:
     if section.kind is SchedulerKind.NONE:
         return journal
-    from provision.cluster.schedulers.cluster import ScheduledCluster  # noqa: PLC0415 - start-up time
 
     return ScheduledCluster(journal, _scheduler(section, machines, environ))
 
 
 def _scheduler(section: Section, machines: Mapping[str, Machine], environ: Mapping[str, str]) -> Scheduler:
-    from provision.cluster.schedulers import commands, program  # noqa: PLC0415 - start-up time
-    from provision.cluster.schedulers.slurm import client  # noqa: PLC0415 - start-up time
-
     if section.kind is SchedulerKind.COMMANDS and section.commands is not None:
         runner = program.Program(
             timeout_s=section.commands.timeout_seconds, limit_bytes=commands.LIMIT_BYTES, environ=environ

@@ -12,7 +12,7 @@ import msgspec
 
 from provision.base import strict_json
 from provision.base.strict_json import MalformedError
-from provision.cluster.record import Moment  # noqa: TC001 - msgspec resolves the annotation
+from provision.cluster.record import Moment
 from provision.rollout.interface.pause import Pause
 
 PAUSE: Final = "grapnel.dev/pause"  # annotation of the lease

@@ -15,7 +15,7 @@ import msgspec
 from provision.base import strict_json
 from provision.base.strict_json import MalformedError
 from provision.cluster.errors import RecordError
-from provision.cluster.record import Moment  # noqa: TC001 - msgspec resolves the annotation
+from provision.cluster.record import Moment
 from provision.cluster.spans import collapse, expand
 from provision.rollout.interface.standing import Members, Standing
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from provision.planning.driver_change import DriverChange  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.driver_change import DriverChange
 
 
 class Disruption(StrEnum):

@@ -30,7 +30,7 @@ _UNBOUNDED: Final = 100_000  # columns; a value is cut at 2000 characters long b
 class Text(rich.text.Text):
     """Text of one line; what is not printable in it is spelled out."""
 
-    def __init__(self, text: str = "", style: str | Style = "", **options: Any) -> None:  # noqa: ANN401 - rich's own
+    def __init__(self, text: str = "", style: str | Style = "", **options: Any) -> None:
         super().__init__(printable(text), style, **options)
 
     def append(self, text: rich.text.Text | str, style: str | Style | None = None) -> Text:
@@ -39,7 +39,7 @@ class Text(rich.text.Text):
         return self
 
     @classmethod
-    def assemble(cls, *parts: Any, **options: Any) -> Text:  # noqa: ANN401 - rich's own
+    def assemble(cls, *parts: Any, **options: Any) -> Text:
         """Return a text of parts: each a string, a text, or a string with its style."""
         text = cls(**options)
         for part in parts:
@@ -56,7 +56,7 @@ class Console(rich.console.Console):
 
     is_unbounded = False
 
-    def render_str(self, text: str, **options: Any) -> rich.text.Text:  # noqa: ANN401 - rich's own
+    def render_str(self, text: str, **options: Any) -> rich.text.Text:
         """Return the text of a value that is given as it is."""
         return super().render_str(printable(text), **options)
 

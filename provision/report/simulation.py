@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - msgspec resolves the annotation
+from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 

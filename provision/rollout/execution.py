@@ -15,6 +15,7 @@ from provision.base.errors import GrapnelError
 from provision.declaration.spec.text.excerpt import few
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.prepare import runtime_classes
+from provision.rollout.engine import Engine
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.node_marks import declared_marks
@@ -208,7 +209,6 @@ def _roll_out(
     if not nodes:
         return {}
     states = [_without(state, unstaged.get(state.name)) for state in prepared.states]
-    from provision.rollout.engine import Engine  # noqa: PLC0415 - start-up time
 
     engine = Engine(job.adapters, states, prepared.policy, observe=observe, cancel=cancel)
     ending = engine.run()

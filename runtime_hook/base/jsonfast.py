@@ -33,7 +33,7 @@ class _Context:
 def c_scanner() -> Scanner | None:
     """Return CPython's scanner, or None where this interpreter has none that we know how to use."""
     try:
-        from _json import make_scanner  # noqa: PLC0415 - private module: its absence is handled here
+        from _json import make_scanner
 
         return make_scanner(_Context())  # type: ignore[arg-type] # typeshed wants a decoder; C reads only these names
     except (ImportError, TypeError, AttributeError):
@@ -42,7 +42,7 @@ def c_scanner() -> Scanner | None:
 
 def public_scanner() -> Scanner:
     """Return the scanner of the public module, with the same settings."""
-    import json  # noqa: PLC0415 - 5 ms, wanted only where the C scanner is missing
+    import json
 
     return json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
 
@@ -81,7 +81,7 @@ def dumps_compact(document: object) -> str:
     encode = c_encoder()
     if encode is not None:
         return "".join(encode(document, 0))
-    import json  # noqa: PLC0415 - 5 ms, wanted only where the C encoder is missing
+    import json
 
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
@@ -89,7 +89,7 @@ def dumps_compact(document: object) -> str:
 def c_encoder() -> Callable[[object, int], tuple[str, ...]] | None:
     """Return CPython's encoder, or None where this interpreter has none that we know how to use."""
     try:
-        from _json import encode_basestring_ascii, make_encoder  # noqa: PLC0415 - private
+        from _json import encode_basestring_ascii, make_encoder
 
         encode: Callable[[object, int], tuple[str, ...]] = make_encoder(
             None, _refuse_value, encode_basestring_ascii, None, ":", ",", False, False, False
@@ -106,6 +106,6 @@ def _refuse_value(found: object) -> object:
 
 def dumps(document: object) -> str:
     """Write a document for people and other programs (never on the way of a container that gets nothing)."""
-    import json  # noqa: PLC0415 - 5 ms, wanted only when something is written
+    import json
 
     return json.dumps(document, indent=1) + "\n"

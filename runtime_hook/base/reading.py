@@ -43,7 +43,7 @@ def read_trusted(path: str, limit_bytes: int, error: type[HookError]) -> bytes:
 
 
 def _is_hosts_root(path: str, uid: int) -> bool:
-    from runtime_hook.base.ownership import belongs_to_hosts_root  # noqa: PLC0415 - start-up budget: user namespaces only
+    from runtime_hook.base.ownership import belongs_to_hosts_root
 
     return belongs_to_hosts_root(path, uid)
 

@@ -132,7 +132,7 @@ class KernelSyscalls:
     def stage_device_rules(self) -> None:
         """Find where the container's device rules are kept."""
         if self._rules is None:
-            from runtime_hook.container.devicerules.hierarchy import find_device_rules  # noqa: PLC0415 - env mode only
+            from runtime_hook.container.devicerules.hierarchy import find_device_rules
 
             self._rules = find_device_rules(self._pid, is_rootless=self._namespaces.is_rootless)
 

@@ -42,8 +42,8 @@ class ContainerRoot:
         return self._with_compat(layout, inventory) if inventory is not None and has_compat else layout
 
     def _with_compat(self, layout: Layout, inventory: Inventory) -> Layout:
-        from runtime_hook.container.compatfolder import ContainerFolder, examine_container  # noqa: PLC0415 - few images
-        from runtime_hook.loader.compat import HostDriver  # noqa: PLC0415 - few images
+        from runtime_hook.container.compatfolder import ContainerFolder, examine_container
+        from runtime_hook.loader.compat import HostDriver
 
         host = HostDriver(inventory.driver_version, inventory.cuda_version)
         folder = ContainerFolder(self._syscalls, self._deadline, COMPAT_FOLDER)

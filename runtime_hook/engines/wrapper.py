@@ -59,7 +59,7 @@ def run_wrapper(release: str, arguments: Sequence[str]) -> int:
         call = read_call(rest)
         runtime = find_runtime(own.runtime)
         if call.verb in STARTING_VERBS:
-            from runtime_hook.engines.bundlehook import add_hook  # noqa: PLC0415 - other verbs do not need it
+            from runtime_hook.engines.bundlehook import add_hook
 
             hook = os.path.join(release, "grapnel-hook")
             add_hook(os.path.join(os.path.abspath(call.bundle), call.config), hook, own.config, own.root)
@@ -153,7 +153,7 @@ def _complain(text: str, call: Call | None) -> None:
     sys.stderr.flush()
     if call is None or not call.log:
         return
-    import time  # noqa: PLC0415 - only where something failed
+    import time
 
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     quoted = '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '"'

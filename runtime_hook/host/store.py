@@ -81,7 +81,7 @@ def _remove(path: str) -> None:
 
 def _discover(tree: HostTree, path: str) -> Inventory:
     """Scan the host; the node daemon keeps its facts beside the inventory."""
-    from runtime_hook.host.discovery import discover  # noqa: PLC0415 - start-up budget: only where a scan is due
-    from runtime_hook.host.nvmlfacts import FACTS_NAME  # noqa: PLC0415 - start-up budget
+    from runtime_hook.host.discovery import discover
+    from runtime_hook.host.nvmlfacts import FACTS_NAME
 
     return discover(tree, os.path.join(os.path.dirname(path), FACTS_NAME))

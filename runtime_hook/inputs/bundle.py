@@ -142,7 +142,7 @@ def read_container(state: State, engine_user: int | None = None) -> ContainerCon
     """
     bundle = state.bundle
     if bundle == _NO_BUNDLE:
-        from runtime_hook.inputs.runtimecall import find_bundle, read_runtime_call  # noqa: PLC0415 - start-up budget
+        from runtime_hook.inputs.runtimecall import find_bundle, read_runtime_call
 
         bundle = find_bundle(read_runtime_call(), state.id)
     container = read_container_file(f"{bundle}/config.json", bundle, engine_user)
@@ -163,7 +163,7 @@ def _may_be_a_checkpoints(container: ContainerConfig) -> bool:
 
 
 def _with_restore(container: ContainerConfig) -> ContainerConfig:
-    from runtime_hook.inputs.runtimecall import is_restore, read_runtime_call  # noqa: PLC0415 - start-up budget
+    from runtime_hook.inputs.runtimecall import is_restore, read_runtime_call
 
     if not is_restore(read_runtime_call()):
         return container

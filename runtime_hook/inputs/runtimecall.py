@@ -33,7 +33,7 @@ def is_restore(words: tuple[str, ...]) -> bool:
 
 def find_bundle(words: tuple[str, ...], container: str) -> str:
     """Return the bundle that a runtime was called with for a container; StateError where its words do not tell."""
-    from runtime_hook.inputs.commandline import read_call  # noqa: PLC0415 - start-up budget: crun, user namespaces
+    from runtime_hook.inputs.commandline import read_call
 
     call = read_call(words[1:])
     if call.verb not in _CREATING or container not in words or not call.bundle.startswith("/"):

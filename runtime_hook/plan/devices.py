@@ -34,9 +34,9 @@ def plan_devices(
     InventoryError when a node that a capability cannot do without is missing on the host. Programs that look for
     nodes of extras (GDS and the like) come as far as the host has them, as with NVIDIA's toolkit.
     """
-    from runtime_hook.container.devicerules import is_allowed  # noqa: PLC0415 - env mode alone
-    from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevices  # noqa: PLC0415 - env mode alone
-    from runtime_hook.container.operations.files import NoteAbsent  # noqa: PLC0415 - env mode alone
+    from runtime_hook.container.devicerules import is_allowed
+    from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevices
+    from runtime_hook.container.operations.files import NoteAbsent
 
     nodes = [*needed_nodes(grant, inventory), *_further_nodes(grant, inventory)]
     modes = _modes(grant, inventory)
@@ -94,7 +94,7 @@ def link_drm(grant: Grant, given: set[tuple[int, int]]) -> list[Operation]:
     """Return links by PCI path to the GPUs' DRM nodes among the given ones, as udev has them."""
     if not any(word in DISPLAYING for word in grant.capabilities):
         return []
-    from runtime_hook.container.operations.devices import LinkDevice  # noqa: PLC0415 - graphics alone
+    from runtime_hook.container.operations.devices import LinkDevice
 
     operations: list[Operation] = []
     for gpu in grant.gpus:
@@ -110,7 +110,7 @@ def _control_node(inventory: Inventory, kind: str) -> Node:
     for device in inventory.control:
         if device.kind == kind:
             return _node(device)
-    from runtime_hook.host.driverfiles import CONTROL_NODES  # noqa: PLC0415 - start-up budget: only to refuse
+    from runtime_hook.host.driverfiles import CONTROL_NODES
 
     raise missing_node(inventory, CONTROL_NODES[kind], _NODE_HINTS[kind])
 

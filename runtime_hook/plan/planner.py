@@ -191,13 +191,13 @@ def plan_loader(entries: list[CacheEntry], layout: Layout, platform: Platform) -
     if not entries:
         return []
     if layout.is_musl:
-        from runtime_hook.container.operations.loaderpaths import ListMuslFolder  # noqa: PLC0415 - few images
+        from runtime_hook.container.operations.loaderpaths import ListMuslFolder
 
         return [ListMuslFolder(layout.library_folder, platform.multiarch.partition("-")[0])]
     compat = layout.compat
     if compat is None:
         return [MergeLoaderCache(tuple(entries))]
-    from runtime_hook.container.operations.loaderpaths import ListCompatFolder  # noqa: PLC0415 - few images
+    from runtime_hook.container.operations.loaderpaths import ListCompatFolder
 
     merged = MergeLoaderCache((*compat.entries, *entries))
     return [ListCompatFolder(compat.folder, is_used=compat.is_used, reason=compat.reason), merged]

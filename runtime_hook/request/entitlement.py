@@ -49,7 +49,7 @@ def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | Nothin
     if container.has_cdi_hook:
         return Nothing("the CDI file's own hook does the work", is_traced=False)
     if config.entitlement == ENTITLEMENT_GPUS:
-        from runtime_hook.request.sources import claim_by_gpus  # noqa: PLC0415 - start-up budget: only for Docker's --gpus
+        from runtime_hook.request.sources import claim_by_gpus
 
         return claim_by_gpus(container)
     if container.has_gpus_hook:
@@ -132,6 +132,6 @@ def _claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim |
     is_asked = VISIBLE_DEVICES in environment or "CUDA_VERSION" in environment or bool(container.mount_requests)
     if not is_asked and not config.swarm_resources and not config.accept_cdi_annotations:
         return Nothing(f"{VISIBLE_DEVICES} is not set", is_traced=False)
-    from runtime_hook.request.sources import claim_by_request  # noqa: PLC0415 - start-up budget: only for a request
+    from runtime_hook.request.sources import claim_by_request
 
     return claim_by_request(container, config)

@@ -107,7 +107,7 @@ def _grant_requested(claim: Claim, container: ContainerConfig, config: HookConfi
         extras = _requested_extras(container, config, has_single_mig=bool(selection.mig) and not _is_all(names))
     channels: tuple[int, ...] = ()
     if claim.imex:
-        from runtime_hook.request.extras import parse_channels  # noqa: PLC0415 - start-up budget: rarely asked for
+        from runtime_hook.request.extras import parse_channels
 
         channels = parse_channels(claim.imex, inventory)
     capabilities, note = _requested_capabilities(container, config, inventory)
@@ -140,7 +140,7 @@ def _requested_capabilities(
 def _requested_extras(container: ContainerConfig, config: HookConfig, *, has_single_mig: bool) -> tuple[str, ...]:
     if not container.environment.keys() & EXTRA_VARIABLES:
         return ()
-    from runtime_hook.request.extras import gated_extras, mig_extras  # noqa: PLC0415 - start-up budget: rarely asked for
+    from runtime_hook.request.extras import gated_extras, mig_extras
 
     is_privileged = container.could_take_it_anyway
     mig = mig_extras(container.environment, is_privileged=is_privileged, has_single_mig=has_single_mig)
@@ -161,7 +161,7 @@ def _grant_allocated(
     channels: tuple[int, ...] = ()
     selection = Selection()
     if claim.devices:
-        from runtime_hook.request import devicenodes  # noqa: PLC0415 - start-up budget: only where there are nodes
+        from runtime_hook.request import devicenodes
 
         numbers = devicenodes.numbers_of(claim.devices)
         selection = devicenodes.select_by_number(numbers, inventory)

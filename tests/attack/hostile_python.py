@@ -39,7 +39,7 @@ def tamper(answer: dict[str, Any], attack: dict[str, Any]) -> bytes:
     return base64.b64decode(attack.get("before", "")) + body + base64.b64decode(attack.get("after", ""))
 
 
-def _set(answer: Any, path: list[str | int], value: Any) -> None:  # noqa: ANN401 - any JSON
+def _set(answer: Any, path: list[str | int], value: Any) -> None:
     *folders, name = path
     for folder in folders:
         answer = answer[folder]

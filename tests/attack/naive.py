@@ -57,7 +57,7 @@ def _words(answer: dict[str, Any]) -> list[str]:
     return [*answer.get("warnings", ()), *deprecated, *said, *items, *keys, node["hostname"], node["kernel"]]
 
 
-def _texts(value: Any) -> list[str]:  # noqa: ANN401 - any JSON
+def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []

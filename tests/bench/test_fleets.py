@@ -53,7 +53,7 @@ def pages(request: Request) -> dict[str, Any]:
     return {"items": [{}, {}], "metadata": {} if is_last else {"continue": "more"}}
 
 
-def size(nodes: int, **more: Any) -> Size:  # noqa: ANN401 - fields by name
+def size(nodes: int, **more: Any) -> Size:
     given: dict[str, Any] = {
         "nodes": nodes,
         "pods": 4 * nodes,

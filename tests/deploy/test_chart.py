@@ -22,7 +22,7 @@ ROW = re.compile(r"^\| `([A-Za-z.]+)` \| `([^`]*)` \| (.+) \|$", re.MULTILINE)
 OTHERS = ("global",)  # not of this chart
 
 
-def leaves(schema: dict[str, Any], values: Any, path: str = "") -> Iterator[tuple[str, Any, str]]:  # noqa: ANN401 - YAML
+def leaves(schema: dict[str, Any], values: Any, path: str = "") -> Iterator[tuple[str, Any, str]]:
     """Yield path, default and description of each value that the schema describes as one."""
     for key, part in schema.get("properties", {}).items():
         name = f"{path}.{key}".strip(".")

@@ -39,7 +39,7 @@ class Api:
         """Close the connections to the API server."""
         self._client.close()
 
-    def node(self, name: str) -> Any:  # noqa: ANN401 - the client ships no types
+    def node(self, name: str) -> Any:
         """Return a node."""
         return self.core.read_node(name, _request_timeout=CALL_TIMEOUT_S)
 
@@ -187,7 +187,7 @@ class Api:
             yield f"{event.type} {about} {event.reason}: {event.message}"
 
     @staticmethod
-    def _read(call: Any, *arguments: str) -> Any:  # noqa: ANN401 - the client ships no types
+    def _read(call: Any, *arguments: str) -> Any:
         """Return what a read finds, None where there is nothing."""
         try:
             return call(*arguments, _request_timeout=CALL_TIMEOUT_S)
@@ -197,12 +197,12 @@ class Api:
             return None
 
 
-def asks_for_gpus(pod: Any) -> bool:  # noqa: ANN401 - the client ships no types
+def asks_for_gpus(pod: Any) -> bool:
     """Tell whether a container of a pod asks for GPUs."""
     return any(RESOURCE in (each.resources.limits or {}) for each in pod.spec.containers)
 
 
-def is_ready(pod: Any) -> bool:  # noqa: ANN401 - the client ships no types
+def is_ready(pod: Any) -> bool:
     """Tell whether a pod is in service: one that is to be deleted is not."""
     conditions = pod.status.conditions or ()
     is_leaving = pod.metadata.deletion_timestamp is not None
@@ -217,7 +217,7 @@ class Identity:
     restarts: int
 
 
-def identities(pod: Any) -> dict[str, Identity]:  # noqa: ANN401 - the client ships no types
+def identities(pod: Any) -> dict[str, Identity]:
     """Return the identities of a pod's containers by name."""
     statuses = pod.status.container_statuses or ()
     return {each.name: Identity(each.container_id or "", each.restart_count) for each in statuses}

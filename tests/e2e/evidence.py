@@ -44,7 +44,7 @@ def nodes_in_words(api: Api, nodes: Sequence[GpuNode]) -> Iterator[str]:
                 yield from _indented(gpu_node.lab.journal(unit, LINES))
 
 
-def _state(container: Any) -> str:  # noqa: ANN401 - the client ships no types
+def _state(container: Any) -> str:
     state = container.state
     if state.waiting:
         return f"waiting: {state.waiting.reason} {state.waiting.message or ''}"
@@ -53,7 +53,7 @@ def _state(container: Any) -> str:  # noqa: ANN401 - the client ships no types
     return f"running, {container.restart_count} restarts"
 
 
-def _log(api: Api, pod: Any, container: str) -> str:  # noqa: ANN401 - the client ships no types
+def _log(api: Api, pod: Any, container: str) -> str:
     try:
         return api.log(pod.metadata.namespace, pod.metadata.name, container)
     except ApiException as error:

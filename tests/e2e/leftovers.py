@@ -42,7 +42,7 @@ def _of_pods(stage: Stage, rooms: Collection[str]) -> Iterator[str]:
             yield f"pod {meta.namespace}/{meta.name} is {pod.status.phase} on {pod.spec.node_name}{ending}"
 
 
-def _takes_gpus(pod: Any) -> bool:  # noqa: ANN401 - the client ships no types
+def _takes_gpus(pod: Any) -> bool:
     """Tell whether the scheduler counts GPUs of a node as taken by a pod: also those that an init container had."""
     containers = (*(pod.spec.init_containers or ()), *pod.spec.containers)
     return any(RESOURCE in (each.resources.limits or {}) for each in containers)

@@ -29,7 +29,7 @@ class Ledger:
         self.least: dict[str, int] = {}
         self.seen: dict[str, set[str]] = {}
 
-    def note(self, kind: str, pod: Any) -> None:  # noqa: ANN401 - the client ships no types
+    def note(self, kind: str, pod: Any) -> None:
         """Take in one event; a pod that is to be deleted is out of service."""
         name, app = pod.metadata.name, pod.metadata.labels["app"]
         self.seen.setdefault(app, set()).add(name)

@@ -67,7 +67,7 @@ class Room:
         for manifest in manifests:
             self.api.create(self.name, manifest)
 
-    def pod(self, name: str) -> Any:  # noqa: ANN401 - the client ships no types
+    def pod(self, name: str) -> Any:
         """Return a pod."""
         return next(pod for pod in self.api.pods(self.name) if pod.metadata.name == name)
 
@@ -114,7 +114,7 @@ class Room:
     def _is_empty(self) -> bool:
         return not self.api.makers(self.name) and not self.api.pods(self.name)  # in this order: none is made any more
 
-    def _in_phase(self, name: str, phases: Iterable[str]) -> Any:  # noqa: ANN401 - the client ships no types
+    def _in_phase(self, name: str, phases: Iterable[str]) -> Any:
         pod = self.pod(name)
         return pod if pod.status.phase in phases else None
 

@@ -206,7 +206,7 @@ def holds_up(cluster: Cluster, node: LabNode) -> bool:
     return any("web" in each for each in found)
 
 
-def daemon_of(stage: Stage) -> Any:  # noqa: ANN401 - the client ships no types
+def daemon_of(stage: Stage) -> Any:
     (found,) = stage.api.pods(daemonset.NAMESPACE, daemonset.SELECTOR)
     return found
 

@@ -73,7 +73,7 @@ def annotated(stage: Stage, namespace: str) -> dict[str, tuple[str, int, int]]:
     return found
 
 
-def why_waiting(pod: Any) -> str:  # noqa: ANN401 - the client ships no types
+def why_waiting(pod: Any) -> str:
     """Return what the scheduler says of a pod that it has not placed, "" where it says nothing."""
     scheduled = (each for each in pod.status.conditions or () if each.type == "PodScheduled")
     return next((str(each.message or "") for each in scheduled), "")

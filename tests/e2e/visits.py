@@ -77,7 +77,7 @@ class Visits:
                 self._found[key] = visit
                 self._room.api.delete_pod(self._room.name, pod.metadata.name)
 
-    def _visit(self, pod: Any, title: str, node_name: str) -> Visit | None:  # noqa: ANN401 - the client ships no types
+    def _visit(self, pod: Any, title: str, node_name: str) -> Visit | None:
         looks, node = VISITORS[title].looks, self._nodes[node_name]
         statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
         running = {each.name: each for each in statuses if each.state.running}

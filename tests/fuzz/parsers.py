@@ -236,7 +236,7 @@ class _CompatFolder:
     def link(self, name: str) -> str | None:
         return self._content.decode("utf-8", "surrogateescape") if len(name) % 3 == 0 else None
 
-    def inspect(self, name: str, look: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - the interface's
+    def inspect(self, name: str, look: Callable[[Any], Any]) -> Any:
         assert name in self._names
         with _File(self._content) as read_at:
             return look(read_at)

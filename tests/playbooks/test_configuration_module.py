@@ -20,7 +20,7 @@ MODULE = [sys.executable, "-m", "ansible_collections.grapnel.node.plugins.module
 def run(
     tmp_path: Path,
     *before: str,
-    **arguments: Any,  # noqa: ANN401 - arguments of a module
+    **arguments: Any,
 ) -> tuple[int, str, dict[str, Any]]:
     """Run the module, behind another command; returns exit status, everything it printed, and its result."""
     place = tmp_path / "arguments.json"

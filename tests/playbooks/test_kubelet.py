@@ -40,18 +40,18 @@ class Service:
         machine.teach("/usr/bin/kubelet", "", return_code=1, stderr='err="cannot exit on lock file contention: no"')
         self.show()
 
-    def show(self) -> Any:  # noqa: ANN401 - Finished is imported late
+    def show(self) -> Any:
         pid = self.pid if self.active == "active" else 0
         if self.active == "active":
             self.machine.write(f"/proc/{pid}/cmdline", "\0".join(COMMAND) + "\0")
             self.pid += self.flaps
         return finished(f"LoadState=loaded\nActiveState={self.active}\nMainPID={pid}\n")
 
-    def stop(self) -> Any:  # noqa: ANN401 - see above
+    def stop(self) -> Any:
         self.active = "inactive"
         return finished("")
 
-    def start(self) -> Any:  # noqa: ANN401 - see above
+    def start(self) -> Any:
         settings = self.settings()
         left = [path for path in STATE if (self.machine.root / path[1:]).exists()]
         self.started.append(f"{settings} {'with' if left else 'without'} state")
@@ -66,7 +66,7 @@ class Service:
         return place.read_text().strip() if place.exists() else "none"
 
 
-def finished(text: str) -> Any:  # noqa: ANN401 - see above
+def finished(text: str) -> Any:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished  # noqa: PLC0415 - see conftest
 
     return Finished(0, text)
@@ -179,7 +179,7 @@ def test_a_run_that_is_killed_while_the_kubelet_is_stopped_leaves_a_note_of_its_
 
     service = Service(machine)
 
-    def die() -> Any:  # noqa: ANN401 - see above
+    def die() -> Any:
         service.stop()
         raise KeyboardInterrupt
 

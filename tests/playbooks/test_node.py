@@ -59,7 +59,7 @@ def node(site: Site) -> Node:
     return made
 
 
-def run_module(site: Site, module: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a module's arguments
+def run_module(site: Site, module: str, **arguments: Any) -> dict[str, Any]:
     """Run one module of the collection on n1 and return its result."""
     command = [str(Path(sys.executable).parent / "ansible"), "n1", "-m", f"grapnel.node.{module}"]
     done = subprocess.run(
@@ -82,7 +82,7 @@ def configure(
     site: Site,
     text: str,
     base_spec: dict[str, str] | None = None,
-    **arguments: Any,  # noqa: ANN401 - a module's arguments
+    **arguments: Any,
 ) -> dict[str, Any]:
     arguments = {"unit": "containerd.service", "engine": "containerd", "restart": True, **arguments}
     files = [{**BASE_SPEC, **(base_spec or {})}, {"path": DROP_IN, "content": text}]

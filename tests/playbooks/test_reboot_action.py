@@ -88,7 +88,7 @@ def test_nothing_else_of_an_answer_is_passed_on() -> None:
     ],
     ids=["a text for a truth", "an exception of any kind"],
 )
-def test_what_a_node_answers_fails_that_node_alone(answer: Any, words: str) -> None:  # noqa: ANN401 - any answer
+def test_what_a_node_answers_fails_that_node_alone(answer: Any, words: str) -> None:
     with pytest.raises(AnsibleActionFail, match=words):
         ask(Reboot(answer))
 

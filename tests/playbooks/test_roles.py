@@ -31,7 +31,7 @@ VARIABLES = {
 }
 
 
-def read(path: str) -> Any:  # noqa: ANN401 - YAML is of any type
+def read(path: str) -> Any:
     return yaml.safe_load((PLAYBOOKS / path).read_text())
 
 
@@ -116,7 +116,7 @@ ON_THE_CONTROLLER = {
 }
 
 
-def tasks_of(content: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - YAML is of any type
+def tasks_of(content: Any) -> Iterator[dict[str, Any]]:
     for task in content or []:
         if isinstance(task, dict):
             inner = [key for key in ("block", "rescue", "always", "tasks", "handlers") if key in task]

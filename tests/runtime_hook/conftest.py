@@ -47,7 +47,7 @@ def root(tmp_path: Path, pristine_root: Path) -> Path:
 def configure(tmp_path: Path) -> Callable[..., list[str]]:
     """Write a hook configuration; returns the hook's arguments that make it count."""
 
-    def write(**settings: Any) -> list[str]:  # noqa: ANN401 - JSON
+    def write(**settings: Any) -> list[str]:
         path = tmp_path / "hook.json"
         content = {"inventory": str(tmp_path / "run/inventory.json"), "log": "none", **settings}
         path.write_text(json.dumps(content))
@@ -65,7 +65,7 @@ def container(
     numbers = itertools.count()
     assert driver.root.exists()
 
-    def make(command: list[str], settings: dict[str, Any] | None = None, **options: Any) -> Container:  # noqa: ANN401 - fields of Container
+    def make(command: list[str], settings: dict[str, Any] | None = None, **options: Any) -> Container:
         arguments = configure(**(settings or {}))
         folder = tmp_path / f"bundle{next(numbers)}"
         return Container(folder, root, command, hook_arguments=arguments, **options)

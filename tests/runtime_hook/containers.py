@@ -172,7 +172,7 @@ def _compile_unlimited(path: str) -> None:
     subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", path, "-"], input=UNLIMITED, text=True, check=True)
 
 
-def run_hook(arguments: list[str], stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:  # noqa: ANN401 - passed on
+def run_hook(arguments: list[str], stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Run the hook by itself, as a runtime starts it."""
     argv = ["/usr/bin/python3", "-IS", str(HOOK), *arguments]
     return subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False, **options)

@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 """
 
 
-def machine(**changes: Any) -> Machine:  # noqa: ANN401 - fields of Machine
+def machine(**changes: Any) -> Machine:
     """Return a machine with the first GPU of the driver's tree, and a driver that has limits."""
     one = models.machine("a100-40gb", 1).with_gpu(0, uuid=uuid(0))
     return replace(one, **{"driver_version": "615.71.09", "cgroup_root": str(hierarchy()), **changes})

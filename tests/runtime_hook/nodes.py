@@ -59,7 +59,7 @@ FURTHER = (*(cap(number) for number in (10, 11, 12, 20, 21)), IMEX.node(0), IMEX
 NUMBERS = {node.path: (node.major, node.minor) for node in (*GPUS, *CONTROL, *FURTHER)}
 
 
-def inventory(**changes: Any) -> Inventory:  # noqa: ANN401 - fields of Inventory
+def inventory(**changes: Any) -> Inventory:
     fields: dict[str, Any] = {
         "driver_version": "550.163.01",
         "cuda_version": "12.4",
@@ -74,7 +74,7 @@ def inventory(**changes: Any) -> Inventory:  # noqa: ANN401 - fields of Inventor
     return Inventory(**{**fields, **changes})
 
 
-def container(*env: str, **parts: Any) -> ContainerConfig:  # noqa: ANN401 - members of config.json
+def container(*env: str, **parts: Any) -> ContainerConfig:
     """Parse a ``config.json``; ``nodes`` are device nodes of the inventory by path, ``requests`` NVIDIA's mounts.
 
     ``own_users`` is a user namespace.

@@ -54,15 +54,15 @@ class Case:
     is_gpus: bool = False
 
 
-def nothing(told: str, **more: Any) -> Case:  # noqa: ANN401 - fields of Case
+def nothing(told: str, **more: Any) -> Case:
     return Case("nothing", told, **more)
 
 
-def refused(told: str, **more: Any) -> Case:  # noqa: ANN401 - fields of Case
+def refused(told: str, **more: Any) -> Case:
     return Case("refused", told, **more)
 
 
-def granted(told: str, **more: Any) -> Case:  # noqa: ANN401 - fields of Case
+def granted(told: str, **more: Any) -> Case:
     return Case("granted", told, **more)
 
 

@@ -33,7 +33,7 @@ class Desk:
         folder.chmod(0o755)
         (folder / "inventory.json").write_text(json.dumps(render_inventory(inventory(control=CONTROL[:2]))))
 
-    def ask(self, policy: dict[str, Any], *env: str, **parts: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    def ask(self, policy: dict[str, Any], *env: str, **parts: Any) -> dict[str, Any]:
         """Explain a container; ``nodes`` are device nodes by path."""
         devices = [
             {"path": path, "type": "c", "major": NUMBERS[path][0], "minor": NUMBERS[path][1]}

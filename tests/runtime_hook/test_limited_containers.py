@@ -47,7 +47,7 @@ def start(tmp_path: Path, root: Path, pod: Path, container: Callable[..., Contai
     """Make a container of the pod; its options are those of `Container`."""
     add_program(root)
 
-    def make(command: list[str], memory: str, **options: Any) -> Container:  # noqa: ANN401 - fields of Container
+    def make(command: list[str], memory: str, **options: Any) -> Container:
         annotations = {"grapnel.dev/allocation": uuid(0), **({"grapnel.dev/memory": memory} if memory else {})}
         name = f"{next(_numbers):064x}"
         made = container(command, annotations=annotations, devices=ALLOCATED, name=name, **options)

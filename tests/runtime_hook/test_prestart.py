@@ -24,7 +24,7 @@ def state(bundle: object, pid: object = 1) -> bytes:
     return json.dumps({"ociVersion": "1.0.2", "id": "c1", "pid": pid, "bundle": str(bundle)}).encode()
 
 
-def bundle(path: Path, **parts: Any) -> Path:  # noqa: ANN401 - JSON
+def bundle(path: Path, **parts: Any) -> Path:
     path.mkdir(exist_ok=True)
     content = {"process": {"env": parts.get("env", [])}, "root": {"path": "rootfs"}, "linux": {}, **parts}
     content.pop("env", None)

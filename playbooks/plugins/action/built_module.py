@@ -34,12 +34,12 @@ class ActionModule(CheckedAction):
     def _keep(self, arguments: dict[str, Any], build: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Get the archive of a build, and keep the modules in it; what is anything else is refused."""
         require_grapnel()
-        import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+        import msgspec
 
-        from provision.cli.foresee.plan import open_shelf  # noqa: PLC0415 - see above
-        from provision.planning.supply.builds.archive import MAX_BYTES  # noqa: PLC0415 - see above
-        from provision.planning.supply.builds.errors import BuildsError  # noqa: PLC0415 - see above
-        from provision.planning.supply.builds.model import ModuleBuild  # noqa: PLC0415 - see above
+        from provision.cli.foresee.plan import open_shelf
+        from provision.planning.supply.builds.archive import MAX_BYTES
+        from provision.planning.supply.builds.errors import BuildsError
+        from provision.planning.supply.builds.model import ModuleBuild
 
         arguments |= {name: build[name] for name in ("kernel", "dkms", "version", "flavour")}
         arguments["limit_bytes"] = MAX_BYTES

@@ -21,10 +21,10 @@ class ActionModule(ControllerAction):
 
 
 def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+    import msgspec
 
-    from provision.base.errors import GrapnelError  # noqa: PLC0415 - see above
-    from provision.declaration.fleet.load import assemble, read_inventory  # noqa: PLC0415 - see above
+    from provision.base.errors import GrapnelError
+    from provision.declaration.fleet.load import assemble, read_inventory
 
     try:
         inventory = read_inventory(sources, limit="", directory=directory, environ=os.environ)
@@ -35,12 +35,12 @@ def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:
     return {"changed": False, "file": file, "stacks": stacks}
 
 
-def _declaration(file: str) -> Any:  # noqa: ANN401 - provision's types are unknown before `require_grapnel`
+def _declaration(file: str) -> Any:
     """Return what the file says; without one the inventory says it all."""
-    from provision.declaration.spec.load import Declaration, load_declaration  # noqa: PLC0415 - see above
-    from provision.declaration.spec.model import GpuStack  # noqa: PLC0415 - see above
-    from provision.declaration.spec.text.document import read_document  # noqa: PLC0415 - see above
-    from provision.declaration.spec.validate import convert  # noqa: PLC0415 - see above
+    from provision.declaration.spec.load import Declaration, load_declaration
+    from provision.declaration.spec.model import GpuStack
+    from provision.declaration.spec.text.document import read_document
+    from provision.declaration.spec.validate import convert
 
     if file:
         return load_declaration(Path(file))

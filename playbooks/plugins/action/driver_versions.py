@@ -32,12 +32,12 @@ class ActionModule(ControllerAction):
 def _choose(
     stacks: dict[str, Any], facts: Mapping[str, dict[str, Any]], chosen: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+    import msgspec
 
-    from provision.apply.declarations import Declarations  # noqa: PLC0415 - see above
-    from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above
-    from provision.planning.driver.wanted import follows_branch  # noqa: PLC0415 - see above
-    from provision.planning.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
+    from provision.apply.declarations import Declarations
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.driver.wanted import follows_branch
+    from provision.planning.planner.bundled import declared_bundle
 
     typed = {host: msgspec.convert(stack, StackSpec) for host, stack in stacks.items()}
     choosing = {

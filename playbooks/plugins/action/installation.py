@@ -42,8 +42,8 @@ class ActionModule(CheckedAction):
 
 def _require_archive(path: Path, part: str, digest: str) -> bytes:
     """Return what is in an archive; raises AnsibleActionFail when it is not one of a payload."""
-    from provision.base.errors import GrapnelError  # noqa: PLC0415 - found only after `require_grapnel`
-    from provision.planning.supply.payload.store import load_payload  # noqa: PLC0415 - see above
+    from provision.base.errors import GrapnelError
+    from provision.planning.supply.payload.store import load_payload
 
     try:
         payload = load_payload(path.parent)

@@ -60,16 +60,16 @@ def _decide(  # noqa: PLR0913 - what was registered, and what a play says of its
     places: Mapping[str, Mapping[str, object]],
     expects_more: bool,
 ) -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+    import msgspec
 
-    from provision.apply.declarations import Declarations  # noqa: PLC0415 - see above
-    from provision.apply.model import Assessment  # noqa: PLC0415 - see above
-    from provision.apply.supply.rounds import Round, next_round  # noqa: PLC0415 - see above
-    from provision.apply.supply.supply import Supply  # noqa: PLC0415 - see above
-    from provision.cli.foresee.plan import open_runfiles, open_shelf  # noqa: PLC0415 - see above
-    from provision.declaration.fleet.endpoint import network_endpoints, parse_endpoint  # noqa: PLC0415 - see above
-    from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above
-    from provision.planning.node_plan import DriverVariables, NodePlan, Roles  # noqa: PLC0415 - see above
+    from provision.apply.declarations import Declarations
+    from provision.apply.model import Assessment
+    from provision.apply.supply.rounds import Round, next_round
+    from provision.apply.supply.supply import Supply
+    from provision.cli.foresee.plan import open_runfiles, open_shelf
+    from provision.declaration.fleet.endpoint import network_endpoints, parse_endpoint
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import DriverVariables, NodePlan, Roles
 
     stacks = {host: msgspec.convert(stack, StackSpec) for host, stack in arguments["stacks"].items()}
     shelf = open_shelf(inventories, os.environ)

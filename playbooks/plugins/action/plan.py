@@ -41,9 +41,9 @@ class ActionModule(ControllerAction):
 
 def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan or a failure: what is wrong with the facts of one node ends no other node's plan."""
-    from provision.apply.planner_process.errors import LimitError  # noqa: PLC0415 - found only after `require_grapnel`
-    from provision.apply.planner_process.limits import limit_this_process  # noqa: PLC0415 - see above
-    from provision.base.bug import describe_bug  # noqa: PLC0415 - see above
+    from provision.apply.planner_process.errors import LimitError
+    from provision.apply.planner_process.limits import limit_this_process
+    from provision.base.bug import describe_bug
 
     doing = f"planning {name}"
     try:
@@ -56,18 +56,18 @@ def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+    import msgspec
 
-    from provision.base.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
-    from provision.declaration.fleet.facts.node import parse_facts  # noqa: PLC0415 - see above
-    from provision.declaration.spec.model import StackSpec  # noqa: PLC0415 - see above
-    from provision.planning.node_plan import Role  # noqa: PLC0415 - see above
-    from provision.planning.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
-    from provision.planning.planner.engines.hand_edits import overwrite_edits  # noqa: PLC0415 - see above
-    from provision.planning.planner.mig import expected_mig  # noqa: PLC0415 - see above
-    from provision.planning.planner.plan import plan_node  # noqa: PLC0415 - see above
-    from provision.planning.supply.payload.place import payload_folder  # noqa: PLC0415 - see above
-    from provision.planning.supply.payload.store import load_payload  # noqa: PLC0415 - see above
+    from provision.base.errors import GrapnelError, UsageError
+    from provision.declaration.fleet.facts.node import parse_facts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import Role
+    from provision.planning.planner.bundled import declared_bundle
+    from provision.planning.planner.engines.hand_edits import overwrite_edits
+    from provision.planning.planner.mig import expected_mig
+    from provision.planning.planner.plan import plan_node
+    from provision.planning.supply.payload.place import payload_folder
+    from provision.planning.supply.payload.store import load_payload
 
     try:
         roles = tuple(map(Role, arguments["roles"])) or tuple(Role)

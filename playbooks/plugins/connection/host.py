@@ -84,7 +84,7 @@ class Connection(ConnectionBase):  # type: ignore[misc] # Ansible has no types
         """End nothing: each command is a process of its own."""
         self._connected = False
 
-    def _run(self, argv: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:  # noqa: ANN401 - of subprocess.run
+    def _run(self, argv: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
         nsenter = shutil.which("nsenter")
         if nsenter is None:
             raise AnsibleError("nsenter is missing in this container: install util-linux")

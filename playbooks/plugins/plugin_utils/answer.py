@@ -62,7 +62,7 @@ def check_answer(answer: object, returns: Mapping[str, type] | None) -> dict[str
     return found | {key: show(found[key]) for key in _SHOWN if key in found}
 
 
-def show(value: Any) -> Any:  # noqa: ANN401 - any plain value
+def show(value: Any) -> Any:
     """Return a value with its texts as Ansible may print them: lines, tabs and printable characters."""
     if isinstance(value, str):
         return "\n".join("\t".join(map(_spelled, line.split("\t"))) for line in value.split("\n"))
@@ -79,7 +79,7 @@ def _is_dropped(key: object) -> bool:
     return key in _DROPPED or str(key).startswith("_ansible_")
 
 
-def _typed(key: str, value: Any, kind: type) -> Any:  # noqa: ANN401 - any plain value
+def _typed(key: str, value: Any, kind: type) -> Any:
     is_number = kind is int and isinstance(value, bool)
     if not isinstance(value, kind) or is_number:
         raise AnswerError(f"its {key} is {type(value).__name__}, not {kind.__name__}")
@@ -115,7 +115,7 @@ class _Budget:
     values: int = MAX_VALUES
     characters: int = MAX_CHARACTERS
 
-    def plain(self, value: object, depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 - any plain value
+    def plain(self, value: object, depth: int = MAX_DEPTH) -> Any:
         """Return a value of JSON's kinds and Python's own types, without Ansible's tags; raises `AnswerError`."""
         self.values -= 1
         if self.values < 0:

@@ -58,7 +58,7 @@ class CheckedAction(ActionBase):  # type: ignore[misc] # Ansible ships no types
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)  # noqa: SLF001 - as Ansible's own actions do
 
-    def _configure_module(self, module_name: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - Ansible's
+    def _configure_module(self, module_name: str, *arguments: Any, **named: Any) -> Any:
         """Put a module together as Ansible does, at less cost; of one with another form nothing is known."""
         is_ours = module_name.startswith(_OURS)
         with kept(module_name.removeprefix(_OURS)) if is_ours else contextlib.nullcontext():
@@ -69,7 +69,7 @@ class CheckedAction(ActionBase):  # type: ignore[misc] # Ansible ships no types
         self._module = built.b_module_data
         return (built, *rest)
 
-    def _low_level_execute_command(self, cmd: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - Ansible's
+    def _low_level_execute_command(self, cmd: str, *arguments: Any, **named: Any) -> Any:
         """Run a command as Ansible does; the interpreter of a module that is piped into it reads that as a whole."""
         if named.get("in_data") is not None and named["in_data"] is self._module:
             cmd = read_at_once(cmd)

@@ -56,7 +56,7 @@ def parsed_facts(given: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, Any
             yield host, parse_facts(json.dumps(answer.get("facts")), node=host)
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON; Ansible's strings carry their origin, which no parser expects
+def plain(value: Any) -> Any:
     """Return a value of Python's own types."""
     return json.loads(json.dumps(value))
 

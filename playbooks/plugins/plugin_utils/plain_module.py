@@ -28,7 +28,7 @@ class NotPlain(Exception):  # noqa: N818 - no error
     """Ansible's base class is needed."""
 
 
-def run_plainly(zip_data: str, module_fqn: str, params: str, **more: Any) -> None:  # noqa: ANN401 - Ansible's
+def run_plainly(zip_data: str, module_fqn: str, params: str, **more: Any) -> None:
     """Run a module and exit; return where it takes Ansible's base class. The arguments are those of Ansible's own."""
     if more.get("extensions") or more.get("rlimit_nofile") or "__ansible_type" in params:
         return
@@ -70,7 +70,7 @@ class PlainModule:
         self,
         argument_spec: dict[str, Any],
         supports_check_mode: bool = False,  # noqa: FBT001, FBT002 - as Ansible's
-        required_if: Any = (),  # noqa: ANN401 - as Ansible's
+        required_if: Any = (),
     ) -> None:
         self.params = _fill(self.given, argument_spec)
         self.check_mode = bool(self.settings.get("_ansible_check_mode"))
@@ -85,16 +85,16 @@ class PlainModule:
             told = " ".join(f"{name}={value}" for name, value in self.params.items())
             syslog.syslog(syslog.LOG_INFO, f"Invoked with {told}"[:_LOGGED].replace("\0", " "))
 
-    def exit_json(self, **result: Any) -> None:  # noqa: ANN401 - as Ansible's
+    def exit_json(self, **result: Any) -> None:
         """Answer, and exit."""
         _answer({"changed": False, "invocation": {"module_args": self.params}, **result}, 0)
 
-    def fail_json(self, msg: str, **result: Any) -> None:  # noqa: ANN401 - as Ansible's
+    def fail_json(self, msg: str, **result: Any) -> None:
         """Answer that it failed, and exit."""
         _answer({"invocation": {"module_args": self.params}, **result, "failed": True, "msg": msg}, 1)
 
 
-def _fit(value: Any, spec: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+def _fit(value: Any, spec: dict[str, Any]) -> Any:
     """Return a value that needs no conversion; raises NotPlain."""
     kind = spec.get("type", "str")
     is_path = kind == "path" and isinstance(value, str)

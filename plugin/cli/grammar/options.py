@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def invocation_of(arguments: argparse.Namespace | SimpleNamespace) -> Invocation:
     """Return what the command line and the environment of this process say."""
-    from plugin.settings.load import Invocation  # noqa: PLC0415 - not needed for --version
+    from plugin.settings.load import Invocation
 
     flags = {
         CONFIG_FILE_FLAG: CONFIG_FILE_FLAG,

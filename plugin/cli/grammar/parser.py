@@ -54,7 +54,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_drift_verb(verbs: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+def _add_drift_verb(verbs: Any, common: argparse.ArgumentParser) -> None:
     words = "compare the node with what grapnel apply brought about on it"
     parser = verbs.add_parser("drift", parents=[common], help=words)
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -66,7 +66,7 @@ def _add_drift_verb(verbs: Any, common: argparse.ArgumentParser) -> None:  # noq
     )
 
 
-def _add_mig_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+def _add_mig_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:
     acts = verbs.add_parser("mig", help="cut GPUs by MIG as declared").add_subparsers(
         dest="act", required=True, metavar="ACT"
     )
@@ -86,7 +86,7 @@ def _add_mig_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # 
             parser.add_argument("--at-start", action="store_true", help="only GPUs that have no instance")
 
 
-def _add_gpu_settings_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+def _add_gpu_settings_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:
     words = "set persistence mode, compute mode, power limits and clocks of GPUs as declared"
     acts = verbs.add_parser("gpu-settings", help=words).add_subparsers(dest="act", required=True, metavar="ACT")
     words_of = {
@@ -102,7 +102,7 @@ def _add_gpu_settings_verbs(verbs: Any, configured: argparse.ArgumentParser) -> 
             parser.add_argument("--file", type=Path, metavar="FILE", help="default: /etc/grapnel/gpu-settings.json")
 
 
-def _add_gpushare_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+def _add_gpushare_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     words = {
         "inspect": "show who has which units of GPU memory in the cluster",
         "gpushare-extender": "serve kube-scheduler, so that pods with units of GPU memory fit on one card",
@@ -128,7 +128,7 @@ def _add_gpushare_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:  #
     )
 
 
-def _add_explain_verb(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+def _add_explain_verb(verbs: Any, configured: argparse.ArgumentParser) -> None:
     words = "say which pod got which GPUs and why, and what happened to each GPU"
     parser = verbs.add_parser("explain", parents=[configured], help=words)
     parser.add_argument("about", nargs="?", default="", metavar="POD|GPU", help="NAMESPACE/NAME, NAME, UUID or index")
@@ -142,7 +142,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _add_health_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+def _add_health_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:
     health = verbs.add_parser("health", help="show the health of the GPUs, or decide it by hand")
     acts = health.add_subparsers(dest="act", required=True, metavar="ACT")
     show = acts.add_parser("show", parents=[configured], help="show what is open against each GPU")
@@ -159,7 +159,7 @@ def _add_health_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None: 
             parser.add_argument("--reason", required=True, help="why: people read it in every place that shows the GPU")
 
 
-def _add_release_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+def _add_release_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:
     for verb, timeout_s, words in (
         ("release", 30, "stop offering GPUs, let go of the driver, and say who still holds a GPU"),
         ("verify", 90, "compare driver and GPUs with what is expected"),

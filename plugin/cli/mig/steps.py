@@ -144,9 +144,9 @@ class NodeChange:
 
     def _held_by_kubelet(self) -> dict[str, list[str]]:
         """Ask the kubelet itself while no daemon runs; one that does not answer has no pods started, either."""
-        import asyncio  # noqa: PLC0415 - a daemon runs nearly always
+        import asyncio
 
-        from plugin.kubelet.pod_resources.client import FOLDER, list_assignments  # noqa: PLC0415 - the same
+        from plugin.kubelet.pod_resources.client import FOLDER, list_assignments
 
         if not (self._config.kubelet_root / FOLDER).exists():
             return {}  # this machine has no kubelet, or has not had one yet

@@ -129,7 +129,7 @@ class ConfigByLabel:
         self._opening = None
         if self._followed is None or self._follower is not None:
             return
-        from plugin.publication.node_object.label_follower import LabelFollower  # noqa: PLC0415 - not where no folder is declared
+        from plugin.publication.node_object.label_follower import LabelFollower
 
         loop, (source, node, label) = asyncio.get_running_loop(), self._followed
 

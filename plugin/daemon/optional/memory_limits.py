@@ -63,8 +63,8 @@ class MemoryLimits:
         return () if self._keeper is None else await self._keeper.read()
 
     def _make_keeper(self) -> LimitKeeper:
-        from plugin.sharing.memory_limits.keeper import LimitKeeper  # noqa: PLC0415 - most nodes never need it
-        from plugin.system.thread_calls import ThreadCalls  # noqa: PLC0415 - the same
+        from plugin.sharing.memory_limits.keeper import LimitKeeper
+        from plugin.system.thread_calls import ThreadCalls
 
         return LimitKeeper(
             allocations=self.ledger,

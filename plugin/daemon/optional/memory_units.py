@@ -28,7 +28,7 @@ class MemoryUnits:
             if not cards:
                 return
             self._keeper = self._make()
-        from plugin.gpushare.books.model import Card  # noqa: PLC0415 - see above
+        from plugin.gpushare.books.model import Card
 
         self._keeper.offered(resource, unit_bytes, tuple(Card(*card) for card in cards))
 
@@ -44,7 +44,7 @@ class MemoryUnits:
             self._keeper.listed(assignments, asked_at)
 
     def _make(self) -> UnitKeeper:
-        from plugin.gpushare.keeper import UnitKeeper  # noqa: PLC0415 - not where no memory is offered in units
+        from plugin.gpushare.keeper import UnitKeeper
 
         keeper = UnitKeeper(self._annotate)
         if self._last is not None:

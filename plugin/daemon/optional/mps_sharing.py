@@ -46,7 +46,7 @@ class MpsSharing:
         is_shared = any(resource.strategy is Strategy.MPS for resource in plan.resources.values())
         if not is_shared and self._supervisor is None and not config.mps_root.is_dir():
             return  # nor has an earlier process left any
-        from plugin.sharing.mps.plan import plan_of_node  # noqa: PLC0415 - most nodes never need it
+        from plugin.sharing.mps.plan import plan_of_node
 
         wanted = plan_of_node(config, plan)
         self._daemons = {daemon.uuid: daemon for daemon in wanted.daemons}
@@ -54,7 +54,7 @@ class MpsSharing:
 
     def _supervised(self) -> MpsSupervisor:
         if self._supervisor is None:
-            from plugin.sharing.mps.supervisor import MpsSupervisor, tools_of_machine  # noqa: PLC0415 - most nodes never need it
+            from plugin.sharing.mps.supervisor import MpsSupervisor, tools_of_machine
 
             given = self._dependencies
             tools = tools_of_machine(self._ask, given.logger) if given.mps_tools is None else given.mps_tools()
@@ -70,7 +70,7 @@ class MpsSharing:
         daemon = self._daemons.get(uuid)
         if daemon is None:
             return (), ()
-        from plugin.sharing.mps.answer import answer_share  # noqa: PLC0415 - most nodes never need it
+        from plugin.sharing.mps.answer import answer_share
 
         answer = answer_share([daemon])
         return answer.variables, answer.mounts

@@ -132,7 +132,7 @@ class LazyNodeObject:
     def _open(self) -> None:
         if self._waiting is None:
             return  # it was closed within the second
-        from plugin.publication.node_object.node import open_node  # noqa: PLC0415 - not where it is off, not before the first list
+        from plugin.publication.node_object.node import open_node
 
         config = self._config
         self._node = open_node(config.kubernetes_api, node_name(config, os.environ), self._log)

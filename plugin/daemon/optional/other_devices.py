@@ -96,9 +96,9 @@ class OtherDevices:
 
 def _look(config: NodeConfig, found: Classes | None, known: Classes | None) -> _Look:
     """Return the plan for the classes that were found, or for those of the files. In a thread."""
-    from plugin.devices.other.files import read_classes  # noqa: PLC0415 - most nodes have no such file
-    from plugin.devices.other.plan import plan_others  # noqa: PLC0415 - as above
-    from plugin.devices.other.sysfs import HostSysfs  # noqa: PLC0415 - as above
+    from plugin.devices.other.files import read_classes
+    from plugin.devices.other.plan import plan_others
+    from plugin.devices.other.sysfs import HostSysfs
 
     if found is None:
         found = read_classes(config.device_classes, known.classes if known is not None else {})

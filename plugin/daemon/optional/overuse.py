@@ -64,7 +64,7 @@ class Overuse:
             self._spawn(self._keeper.follow())
 
     def _make(self) -> OveruseKeeper:
-        from plugin.sharing.overuse.keeper import PACE_S, OveruseKeeper  # noqa: PLC0415 - most nodes never need it
+        from plugin.sharing.overuse.keeper import PACE_S, OveruseKeeper
 
         return OveruseKeeper(
             questions=_Questions(self._ask, self._list_assignments, self._limits, self._dependencies),
@@ -76,7 +76,7 @@ class Overuse:
         )
 
     def _answer(self) -> Answer | None:
-        from plugin.sharing.overuse.keeper import Answer  # noqa: PLC0415 - loaded by now
+        from plugin.sharing.overuse.keeper import Answer
 
         config = self._config()
         if not self._is_in_service():
@@ -103,7 +103,7 @@ class _Questions:
     def __init__(
         self, ask: Ask, list_assignments: ListAssignments, limits: MemoryLimits, dependencies: Dependencies
     ) -> None:
-        from plugin.system.thread_calls import ThreadCalls  # noqa: PLC0415 - most nodes never need it
+        from plugin.system.thread_calls import ThreadCalls
 
         self._list_assignments = list_assignments
         self._limits = limits
@@ -125,15 +125,15 @@ class _Questions:
         return self._limits.containers
 
     def _reader(self) -> OwnerReader:
-        from plugin.holdings.holders.pod_names import PodNames  # noqa: PLC0415 - most nodes never need it
-        from plugin.holdings.holders.processes import ProcessTable  # noqa: PLC0415 - the same
-        from plugin.sharing.overuse.owners import OwnerReader  # noqa: PLC0415 - the same
+        from plugin.holdings.holders.pod_names import PodNames
+        from plugin.holdings.holders.processes import ProcessTable
+        from plugin.sharing.overuse.owners import OwnerReader
 
         return OwnerReader(ProcessTable(self._dependencies.proc_folder), PodNames(self._dependencies.log_folder))
 
 
 def _nvml() -> Callable[[], tuple[GpuTelemetry, ...] | None]:
-    from plugin.driver.nvml.occupancy import read_occupancy  # noqa: PLC0415 - tests have another driver
+    from plugin.driver.nvml.occupancy import read_occupancy
 
     return read_occupancy
 

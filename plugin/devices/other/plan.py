@@ -230,7 +230,7 @@ def _variables(one: DeviceClass, values: Mapping[str, Sequence[str]]) -> Iterato
 
 def _mounts(one: DeviceClass, values: Mapping[str, Sequence[str]]) -> Iterator[Mount]:
     for mount in one.mounts:
-        pairs = zip(render(mount.host_path, values), render(mount.container_path, values))  # noqa: B905 - strict= needs Python 3.10
+        pairs = zip(render(mount.host_path, values), render(mount.container_path, values), strict=False)
         for host_path, container_path in pairs:
             yield Mount(container_path, host_path, mount.read_only)
 

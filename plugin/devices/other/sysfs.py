@@ -29,7 +29,7 @@ _MAX_FOUND = 64  # by one path with wildcards
 def _entries(folder: str) -> list[str]:
     """Return the names in a folder, in the order in which people count: card2 before card10."""
     with suppress(OSError), os.scandir(folder) as found:
-        return sorted((entry.name for _, entry in zip(range(_MAX_ENTRIES), found)), key=_counted)  # noqa: B905 - strict= needs Python 3.10
+        return sorted((entry.name for _, entry in zip(range(_MAX_ENTRIES), found, strict=False)), key=_counted)
     return []
 
 

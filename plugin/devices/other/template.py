@@ -53,7 +53,7 @@ def render(template: str, values: Mapping[str, Sequence[str]]) -> tuple[str, ...
     names = variables_of(template)
     combinations = product(*(values[name] for name in names))
     rendered = []
-    for _, chosen in zip(range(_MAX_RENDERED), combinations):  # noqa: B905 - strict= needs Python 3.10
+    for _, chosen in zip(range(_MAX_RENDERED), combinations, strict=False):
         given = dict(zip(names, chosen))  # noqa: B905 - as above
         rendered.append(_filled(template, given))
     return tuple(rendered)

@@ -48,12 +48,12 @@ def _ask(question: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
         return otherwise
 
 
-def brand(handle: Any) -> str:  # noqa: ANN401 - NVML's handles have no type
+def brand(handle: Any) -> str:
     """Return the brand of a GPU."""
     return _BRANDS.get(_ask(lambda: int(pynvml.nvmlDeviceGetBrand(handle)), -1), "")
 
 
-def compute_capability(handle: Any) -> str:  # noqa: ANN401 - NVML's handles have no type
+def compute_capability(handle: Any) -> str:
     """Return it as `major.minor`."""
     major, minor = _ask(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), (0, 0))
     return f"{major}.{minor}" if major else ""
@@ -69,24 +69,24 @@ def spell_cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}" if number > 0 else ""
 
 
-def is_cut(handle: Any) -> bool | None:  # noqa: ANN401 - NVML's handles have no type
+def is_cut(handle: Any) -> bool | None:
     """Return whether a GPU is in MIG mode, None where it has no such mode or does not say."""
     return _ask(lambda: bool(pynvml.nvmlDeviceGetMigMode(handle)[0]), None)
 
 
-def has_ecc(handle: Any) -> bool | None:  # noqa: ANN401 - NVML's handles have no type
+def has_ecc(handle: Any) -> bool | None:
     """Return whether ECC is on, None where a GPU has no such mode or does not say. Another mode waits for a reset."""
     return _ask(lambda: bool(pynvml.nvmlDeviceGetEccMode(handle)[0]), None)
 
 
-def mig_devices(handle: Any) -> tuple[MigFacts, ...]:  # noqa: ANN401 - NVML's handles have no type
+def mig_devices(handle: Any) -> tuple[MigFacts, ...]:
     """Return the MIG devices of a GPU in MIG mode."""
     count = _ask(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)), 0)
     found = (_ask(lambda index=index: _mig_device(handle, index), None) for index in range(min(count, MAX_MIG_DEVICES)))  # type: ignore[misc] # bound at once
     return tuple(device for device in found if device is not None)
 
 
-def _mig_device(handle: Any, index: int) -> MigFacts | None:  # noqa: ANN401 - NVML's handles have no type
+def _mig_device(handle: Any, index: int) -> MigFacts | None:
     device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
     return MigFacts(
         uuid=str(pynvml.nvmlDeviceGetUUID(device)),
@@ -98,7 +98,7 @@ def _mig_device(handle: Any, index: int) -> MigFacts | None:  # noqa: ANN401 - N
     )
 
 
-def _mig_size(device: Any) -> MigSize:  # noqa: ANN401 - NVML's handles have no type
+def _mig_size(device: Any) -> MigSize:
     found = pynvml.nvmlDeviceGetAttributes_v2(device)
     return MigSize(
         memory_mib=int(found.memorySizeMB),

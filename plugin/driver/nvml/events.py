@@ -120,7 +120,7 @@ class XidWatch:
                     self._events[event] = None
         return True
 
-    def _uuid(self, device: Any) -> str:  # noqa: ANN401 - NVML's handles have no type
+    def _uuid(self, device: Any) -> str:
         """Return the UUID from memory where it can be: a GPU that has fallen off the bus does not tell it any more."""
         known = self._uuids.get(_address(device))
         if known is None:
@@ -134,5 +134,5 @@ def _instance(number: int) -> int | None:
     return None if number == _NO_INSTANCE else int(number)
 
 
-def _address(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handles have no type
+def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value

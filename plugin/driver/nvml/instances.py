@@ -20,7 +20,7 @@ from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 _COMPUTE_SLICES = re.compile(r"^\d+c\.")
 
 
-def read_instances(handle: Any, uuid: str) -> tuple[GpuInstance, ...]:  # noqa: ANN401 - NVML's handles have no type
+def read_instances(handle: Any, uuid: str) -> tuple[GpuInstance, ...]:
     """Return the GPU instances of a GPU by their numbers; none where it is not in MIG mode."""
     mode = ask(lambda: pynvml.nvmlDeviceGetMigMode(handle))
     count = ask(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))) if mode is not None and mode[0] else None
@@ -34,7 +34,7 @@ def read_instances(handle: Any, uuid: str) -> tuple[GpuInstance, ...]:  # noqa: 
     return tuple(instance for _, instance in sorted(found.items()))
 
 
-def _read(device: Any, uuid: str) -> GpuInstance | None:  # noqa: ANN401 - NVML's handles have no type
+def _read(device: Any, uuid: str) -> GpuInstance | None:
     own = ask(lambda: str(pynvml.nvmlDeviceGetUUID(device)))
     number = ask(lambda: int(pynvml.nvmlDeviceGetGpuInstanceId(device)))
     if own is None or number is None:

@@ -73,7 +73,7 @@ def read_links(gpus: Sequence[GpuFacts]) -> LinkFacts:
     )
 
 
-def _handle(gpu: GpuFacts) -> Any:  # noqa: ANN401 - NVML's handles have no type
+def _handle(gpu: GpuFacts) -> Any:
     try:
         return pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
     except FAULTS:
@@ -88,7 +88,7 @@ def _levels(handles: Sequence[tuple[GpuFacts, Any]]) -> Iterable[tuple[str, str,
             continue
 
 
-def _nvlinks(handle: Any, gpus: set[str]) -> tuple[NvLink, ...] | None:  # noqa: ANN401 - NVML's handles have no type
+def _nvlinks(handle: Any, gpus: set[str]) -> tuple[NvLink, ...] | None:
     """Return the active links that can be read; None where none can, though the GPU seems to have some."""
     found: list[NvLink] = []
     is_silent, has_failed = True, False
@@ -108,7 +108,7 @@ def _nvlinks(handle: Any, gpus: set[str]) -> tuple[NvLink, ...] | None:  # noqa:
     return None if has_failed and is_silent else tuple(found)
 
 
-def _nvlink(handle: Any, number: int, gpus: set[str]) -> NvLink:  # noqa: ANN401 - NVML's handles have no type
+def _nvlink(handle: Any, number: int, gpus: set[str]) -> NvLink:
     """Return what is at the other end; a driver that does not say what it is may still say where it is."""
     try:
         address = sysfs_address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, number).busId)
@@ -121,7 +121,7 @@ def _nvlink(handle: Any, number: int, gpus: set[str]) -> NvLink:  # noqa: ANN401
     return NvLink(kind, address)
 
 
-def _fabric(handle: Any) -> str | None:  # noqa: ANN401 - NVML's handles have no type
+def _fabric(handle: Any) -> str | None:
     """Return cluster and clique as NVIDIA's `gpu.clique` label does, "" while the fabric is not ready."""
     info = pynvml.c_nvmlGpuFabricInfoV_t()
     try:

@@ -9,7 +9,7 @@ import pynvml
 from plugin.driver.nvml.asking import ask
 
 
-def read_memory(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles have no type
+def read_memory(handle: Any) -> dict[str, int]:
     """Return sizes by their fields of `GpuTelemetry`; before driver 510 what the driver reserves counts as used."""
     memory = ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
     if memory is not None:

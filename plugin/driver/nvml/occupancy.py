@@ -24,7 +24,7 @@ def read_occupancy() -> tuple[GpuTelemetry, ...] | None:
     return tuple(answer for answer in answers if answer is not None)
 
 
-def _read(handle: Any) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's handles have no type
+def _read(handle: Any) -> GpuTelemetry | None:
     uuid = ask(lambda: gpu_uuid(handle))
     if uuid is None:
         return None

@@ -27,7 +27,7 @@ _WINDOW_US = 2_000_000  # NVML's sample periods are 1/6 s to 1 s; a process with
 _MAX_PERCENT = 100
 
 
-def read_processes(handle: Any) -> tuple[GpuProcess, ...] | None:  # noqa: ANN401 - NVML's handles have no type
+def read_processes(handle: Any) -> tuple[GpuProcess, ...] | None:
     """Return the processes by id; None where NVML does not list them, which is not the same as nobody.
 
     A process that computes and draws is in two lists with the same memory. The use of a process that has not been busy
@@ -55,7 +55,7 @@ def memory_by_pid(processes: Iterable[Any]) -> dict[int, int | None]:
     return memory
 
 
-def _list(handle: Any, names: Iterable[str]) -> list[Any] | None:  # noqa: ANN401 - NVML's handles have no type
+def _list(handle: Any, names: Iterable[str]) -> list[Any] | None:
     for name in names:
         question: Callable[[Any], list[Any]] = getattr(pynvml, name)
         found: list[Any] | None = ask(lambda question=question: question(handle))  # type: ignore[misc] # bound at once
@@ -64,7 +64,7 @@ def _list(handle: Any, names: Iterable[str]) -> list[Any] | None:  # noqa: ANN40
     return None
 
 
-def _busy_percent(handle: Any) -> Mapping[int, int] | None:  # noqa: ANN401 - NVML's handles have no type
+def _busy_percent(handle: Any) -> Mapping[int, int] | None:
     """Return the newest sample of each process that has one; None where NVML does not measure."""
     since_us = int(time.time() * 1_000_000) - _WINDOW_US
     try:

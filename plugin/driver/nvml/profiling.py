@@ -64,13 +64,13 @@ class Profiler:
         self._refused: set[tuple[object, ...]] = set()
         self._kept: dict[tuple[object, ...], _Kept] = {}
 
-    def read_gpu(self, handle: Any, uuid: str, *, is_cut: bool) -> Values:  # noqa: ANN401 - NVML's handles have no type
+    def read_gpu(self, handle: Any, uuid: str, *, is_cut: bool) -> Values:
         """Return what was measured since the last time; nothing the first time."""
         if not self._is_supported(handle, uuid):
             return {}
         return self._measure((uuid, is_cut), lambda sample: pynvml.nvmlGpmSampleGet(handle, sample), _OF_GPU)
 
-    def read_instance(self, handle: Any, uuid: str, instance: GpuInstance) -> Values:  # noqa: ANN401 - NVML's handles have no type
+    def read_instance(self, handle: Any, uuid: str, instance: GpuInstance) -> Values:
         """Return the same of an instance of the GPU that `handle` is."""
         if not self._is_supported(handle, uuid):
             return {}
@@ -91,7 +91,7 @@ class Profiler:
         self._supported.clear()
         self._refused.clear()
 
-    def _is_supported(self, handle: Any, uuid: str) -> bool:  # noqa: ANN401 - NVML's handles have no type
+    def _is_supported(self, handle: Any, uuid: str) -> bool:
         """Ask once per session, and again only where there was no answer."""
         known = self._supported.get(uuid)
         if known is None:
@@ -119,7 +119,7 @@ class Profiler:
         self._kept[key] = _Kept(sample, taken_at_s, values)
         return values
 
-    def _sample(self, key: tuple[object, ...], take: Callable[[Any], object]) -> Any | None:  # noqa: ANN401 - pynvml's samples have no type
+    def _sample(self, key: tuple[object, ...], take: Callable[[Any], object]) -> Any | None:
         """Return a new sample, None where there is none; the driver is asked again unless it does not know how."""
         sample = ask(pynvml.nvmlGpmSampleAlloc)
         if sample is None:
@@ -134,11 +134,11 @@ class Profiler:
         return sample
 
 
-def _free(sample: Any) -> None:  # noqa: ANN401 - pynvml's samples have no type
+def _free(sample: Any) -> None:
     ask(lambda: pynvml.nvmlGpmSampleFree(sample))
 
 
-def _compare(earlier: Any, later: Any, numbers: tuple[int, ...]) -> Values:  # noqa: ANN401 - pynvml's samples have no type
+def _compare(earlier: Any, later: Any, numbers: tuple[int, ...]) -> Values:
     """Return what was done between two samples, without what the driver has no number for."""
     question = pynvml.c_nvmlGpmMetricsGet_t()
     question.version = pynvml.NVML_GPM_METRICS_GET_VERSION

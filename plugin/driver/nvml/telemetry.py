@@ -66,20 +66,20 @@ def _first(question: Callable[[], Any]) -> int | None:
     return _whole(lambda: question()[0])
 
 
-def _utilization(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles have no type
+def _utilization(handle: Any) -> dict[str, int]:
     rates = ask(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
     if rates is None:
         return {}
     return {"gpu_utilization_percent": int(rates.gpu), "memory_utilization_percent": int(rates.memory)}
 
 
-def _clock_event_reasons(handle: Any) -> int | None:  # noqa: ANN401 - NVML's handles have no type
+def _clock_event_reasons(handle: Any) -> int | None:
     """Return the bits; the function had another name before driver 535."""
     reasons = _whole(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
     return reasons if reasons is not None else _whole(lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
 
-def value_of(answer: Any) -> int | None:  # noqa: ANN401 - a structure of pynvml
+def value_of(answer: Any) -> int | None:
     """Return the number of one field, None where it has none or is no whole number."""
     member = _MEMBERS.get(int(answer.valueType))
     if answer.nvmlReturn != pynvml.NVML_SUCCESS or member is None:
@@ -87,7 +87,7 @@ def value_of(answer: Any) -> int | None:  # noqa: ANN401 - a structure of pynvml
     return int(getattr(answer.value, member))
 
 
-def _fields(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles have no type
+def _fields(handle: Any) -> dict[str, int]:
     asked = [
         *((number, _NO_SCOPE) for number in _FIELDS),
         (_NVLINK_DATA_TX, _EVERY_LINK),
@@ -101,12 +101,12 @@ def _fields(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles hav
     return found
 
 
-def _instances(handle: Any, uuid: str, profiler: Profiler) -> Iterator[GpuInstance]:  # noqa: ANN401 - NVML's handles have no type
+def _instances(handle: Any, uuid: str, profiler: Profiler) -> Iterator[GpuInstance]:
     for each in read_instances(handle, uuid):
         yield each._replace(measured=each.measured._replace(**profiler.read_instance(handle, uuid, each)))
 
 
-def _read_gpu(handle: Any, profiler: Profiler) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's handles have no type
+def _read_gpu(handle: Any, profiler: Profiler) -> GpuTelemetry | None:
     uuid = ask(lambda: gpu_uuid(handle))
     if uuid is None:
         return None

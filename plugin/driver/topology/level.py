@@ -57,7 +57,7 @@ def level_of_places(one: Place, other: Place) -> Level:
     their downstream ports.
     """
     shared = 0
-    for mine, theirs in zip(one.path, other.path):  # noqa: B905 - strict= needs Python 3.10
+    for mine, theirs in zip(one.path, other.path, strict=False):
         if mine != theirs:
             break
         shared += 1

@@ -117,7 +117,7 @@ def _chosen(books: Books, name: str) -> tuple[Node, ...]:
     return (node,)
 
 
-def _numbers(shown: Any) -> list[int]:  # noqa: ANN401 - JSON of our own
+def _numbers(shown: Any) -> list[int]:
     found = {device["id"] for each in shown for device in each["devs"]}
     return sorted(found - {UNKNOWN_CARD})
 
@@ -130,7 +130,7 @@ def _total(shown: dict[str, Any], number: int) -> int:
     return sum(device["totalGPU"] for device in shown["devs"] if device["id"] == number)
 
 
-def _sum(shown: Any) -> list[str]:  # noqa: ANN401 - JSON of our own
+def _sum(shown: Any) -> list[str]:
     used, total = sum(each["usedGPU"] for each in shown), sum(each["totalGPU"] for each in shown)
     return ["Allocated/Total GPU Memory In Cluster:", f"{used}/{total} ({_percent(used, total)}%)"]
 
@@ -141,5 +141,5 @@ def _percent(used: int, total: int) -> int:
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    padded = [[cell.ljust(width) for cell, width in zip(row, widths)] for row in rows]  # noqa: B905 - strict= needs Python 3.10
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=False)] for row in rows]
     return [_GAP.join(row).rstrip() for row in padded]

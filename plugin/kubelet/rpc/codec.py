@@ -75,42 +75,42 @@ class Field:
 # Declarations: each stands where a field's default stands, whatever that field's type is.
 
 
-def string(number: int) -> Any:  # noqa: ANN401 - see above
+def string(number: int) -> Any:
     """Declare a text."""
     return Field(number, Kind.STRING, "")
 
 
-def strings(number: int) -> Any:  # noqa: ANN401 - see above
+def strings(number: int) -> Any:
     """Declare any number of texts."""
     return Field(number, Kind.STRING, ())
 
 
-def boolean(number: int) -> Any:  # noqa: ANN401 - see above
+def boolean(number: int) -> Any:
     """Declare a boolean."""
     return Field(number, Kind.BOOL, default=False)
 
 
-def int32(number: int) -> Any:  # noqa: ANN401 - see above
+def int32(number: int) -> Any:
     """Declare a number of 32 bits."""
     return Field(number, Kind.INT32, 0)
 
 
-def int64(number: int) -> Any:  # noqa: ANN401 - see above
+def int64(number: int) -> Any:
     """Declare a number of 64 bits."""
     return Field(number, Kind.INT64, 0)
 
 
-def message(number: int, of: type[Message]) -> Any:  # noqa: ANN401 - see above
+def message(number: int, of: type[Message]) -> Any:
     """Declare a message, or None where there is none."""
     return Field(number, Kind.MESSAGE, None, of)
 
 
-def messages(number: int, of: type[Message]) -> Any:  # noqa: ANN401 - see above
+def messages(number: int, of: type[Message]) -> Any:
     """Declare any number of messages."""
     return Field(number, Kind.MESSAGE, (), of)
 
 
-def string_map(number: int) -> Any:  # noqa: ANN401 - see above
+def string_map(number: int) -> Any:
     """Declare texts by name."""
     return Field(number, Kind.STRING_MAP, MappingProxyType({}))
 
@@ -131,7 +131,7 @@ class Message:
         for each in declared:
             setattr(cls, each.name, each.default)
 
-    def __init__(self, **values: Any) -> None:  # noqa: ANN401 - the declarations know the types
+    def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - self._NAMES:
             raise TypeError(f"{type(self).__name__} has no field {min(unknown)}")
         self.__dict__.update(values)
@@ -296,7 +296,7 @@ def _pair(data: bytes) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def _value(declared: Field, reader: _Reader) -> Any:  # noqa: ANN401 - the declaration knows the type
+def _value(declared: Field, reader: _Reader) -> Any:
     if declared.kind is Kind.BOOL:
         return reader.varint() != 0
     if declared.kind is Kind.INT32:
@@ -329,7 +329,7 @@ def decode(kind: type[_Message], data: bytes) -> _Message:
     return kind(**{known[number].name: _join(known[number], values) for number, values in found.items()})
 
 
-def _join(declared: Field, values: list[Any]) -> Any:  # noqa: ANN401 - the declaration knows the type
+def _join(declared: Field, values: list[Any]) -> Any:
     if declared.kind is Kind.STRING_MAP:
         return dict(values)
     if declared.message is not None:

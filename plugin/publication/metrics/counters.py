@@ -39,7 +39,7 @@ class Histogram:
     def samples(self, labels: Labels) -> Iterator[Sample]:
         """Return cumulative buckets up to +Inf, the sum and the count."""
         bounds = (*map(format_value, self._bounds), "+Inf")
-        for bound, count in zip(bounds, accumulate(self._counts)):  # noqa: B905 - strict= needs Python 3.10
+        for bound, count in zip(bounds, accumulate(self._counts), strict=False):
             yield Sample(count, (*labels, ("le", bound)), "_bucket")
         yield Sample(self._sum, labels, "_sum")
         yield Sample(sum(self._counts), labels, "_count")
@@ -62,7 +62,7 @@ def _add(counts: dict[_Key, int], keys: Iterable[_Key]) -> None:
 
 def _sorted(counts: Mapping[tuple[str, ...], int], names: tuple[str, ...]) -> Iterator[Sample]:
     for values, count in sorted(counts.items()):
-        yield Sample(count, tuple(zip(names, values)))  # noqa: B905 - strict= needs Python 3.10
+        yield Sample(count, tuple(zip(names, values, strict=False)))
 
 
 class Counters:

@@ -24,7 +24,7 @@ _PLAIN = ("null", "bool", "int", "float", "str")
 class _Loader(yaml.SafeLoader):
     """Refuses what is nested too deeply where it begins: the time to scan it grows with the square of its depth."""
 
-    def fetch_flow_collection_start(self, token_class: Any) -> None:  # noqa: ANN401 - PyYAML's classes
+    def fetch_flow_collection_start(self, token_class: Any) -> None:
         if self.flow_level > _MAX_DEPTH:
             raise yaml.YAMLError(f"line {self.line + 1}: nested too deeply")
         super().fetch_flow_collection_start(token_class)

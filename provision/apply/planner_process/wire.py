@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 from provision.apply.planner_process.errors import PlanningError
-from provision.apply.planner_process.limits import Limits  # noqa: TC001 - msgspec resolves the annotations
+from provision.apply.planner_process.limits import Limits
 from provision.base import strict_json
 from provision.base.strict_json import MalformedError
-from provision.declaration.fleet.facts.node import NodeFacts  # noqa: TC001 - the same
-from provision.declaration.spec.model import StackSpec  # noqa: TC001 - the same
-from provision.planning.node_plan import NodePlan  # noqa: TC001 - the same
-from provision.planning.supply.payload.model import Payload  # noqa: TC001 - the same
+from provision.declaration.fleet.facts.node import NodeFacts
+from provision.declaration.spec.model import StackSpec
+from provision.planning.node_plan import NodePlan
+from provision.planning.supply.payload.model import Payload
 
 LENGTH: Final = struct.Struct(">I")
 _LIMIT_BYTES: Final = 64 << 20

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.planning.supply.bundle.errors import BundleError
+from provision.planning.supply.bundle.read import open_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +29,6 @@ class Bundles:
 
     def open(self, place: Path) -> Bundle:
         """Return a bundle, checked; raises `BundleError`. May be called on any thread."""
-        from provision.planning.supply.bundle.read import open_place  # noqa: PLC0415 - start-up time
-
         with self._turn:
             if place not in self._known:
                 try:

@@ -15,7 +15,7 @@ from provision.apply.supply.builders import describe_left_alone
 from provision.apply.supply.kinds import Kinds, is_to_stage
 from provision.declaration.spec.text.excerpt import few
 from provision.planning.supply.builds.assignment import choose_providers
-from provision.planning.supply.builds.model import ModuleBuild  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.supply.builds.model import ModuleBuild
 from provision.planning.supply.runfile.errors import RunfileError
 
 if TYPE_CHECKING:

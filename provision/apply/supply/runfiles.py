@@ -6,8 +6,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from provision.planning.planner.drivers.runfile import choose_packages
 from provision.planning.supply.bundle.handover import HandedFile
 from provision.planning.supply.runfile.errors import RunfileError
+from provision.planning.supply.runfile.store import RunfileStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +31,6 @@ class Runfiles:
         """Return the files that a node is handed for a change; raises `RunfileError`. May be called on any thread."""
         if declared.runfile is None:
             return ()
-        from provision.planning.planner.drivers.runfile import choose_packages  # noqa: PLC0415 - start-up time
 
         converted = self._converted(declared.runfile)
         return tuple(
@@ -38,8 +39,6 @@ class Runfiles:
         )
 
     def _converted(self, runfile: Runfile) -> Converted:
-        from provision.planning.supply.runfile.store import RunfileStore  # noqa: PLC0415 - start-up time
-
         with self._turn:
             if runfile not in self._known:
                 try:

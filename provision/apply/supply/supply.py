@@ -12,6 +12,7 @@ from provision.apply.model import Assessment
 from provision.declaration.spec.model import DriverSource
 from provision.planning.node_plan import Roles
 from provision.planning.planner.bundled import compare_with_bundle, declared_bundle, find_handover, refuse_bundle
+from provision.planning.planner.drivers.runfile import as_problem
 from provision.planning.supply.builds.needs import needed_builds
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.bundle.handover import HandedFile, Handover
@@ -145,8 +146,6 @@ class Supply:
         try:
             self._from_runfile(plan)
         except RunfileError as error:
-            from provision.planning.planner.drivers.runfile import as_problem  # noqa: PLC0415 - start-up time
-
             return msgspec.structs.replace(plan, problems=(*plan.problems, as_problem(error)), roles=Roles())
         return plan
 

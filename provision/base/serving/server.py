@@ -64,7 +64,7 @@ class BoundedServer(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401 - the base class's types
+    def verify_request(self, request: Any, client_address: Any) -> bool:
         """Take a client in, and disconnect the one that has to go for it."""
         with self._mutex:
             if not self._mutex.wait_for(lambda: len(self._served) < _ENDING * self._limits.clients, _ROOM_S):
@@ -75,7 +75,7 @@ class BoundedServer(ThreadingHTTPServer):
                 _hang_up(gone)
             return True
 
-    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's types
+    def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer on the client's own thread; that is where TLS is agreed on, too."""
         request.settimeout(self._limits.ask_s)
         if self._tls is None:
@@ -92,7 +92,7 @@ class BoundedServer(ThreadingHTTPServer):
         finally:
             self._close(secured)
 
-    def close_request(self, request: Any) -> None:  # noqa: ANN401 - the base class's type
+    def close_request(self, request: Any) -> None:
         """Forget a client, and let go of its connection; its thread ends."""
         self._close(request)
         with self._mutex:
@@ -120,7 +120,7 @@ class BoundedServer(ThreadingHTTPServer):
             for client in self._clients.late(time.monotonic()):
                 _hang_up(client)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's types
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that goes away or talks nonsense is no news."""
 
     def _close(self, connection: socket.socket) -> None:

@@ -15,6 +15,7 @@ from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.cluster import declared_gates, open_scope, with_unnamed
+from provision.cli.fleet import load_fleet
 from provision.cli.foresee import saved_plan
 from provision.cli.foresee.plan import (
     build_context,
@@ -23,7 +24,6 @@ from provision.cli.foresee.plan import (
 )
 from provision.cli.listening import open_listeners
 from provision.cli.parsers.arguments import PARALLEL
-from provision.cli.parsers.options import load_fleet
 from provision.cli.recording import UNRECORDED, recorded
 from provision.cli.terminal import outlasting, person, print_error, say
 from provision.declaration.fleet.resolve import resolve_nodes

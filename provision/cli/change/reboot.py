@@ -17,9 +17,9 @@ from provision.apply.model import Failure, NodeResult
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.change.apply import claim_of, exit_code, find_pause, holder_of
 from provision.cli.cluster import declared_gates, open_scope
+from provision.cli.fleet import load_fleet, named_nodes
 from provision.cli.foresee.plan import build_context, foresee_refusals, with_identity
 from provision.cli.listening import open_listeners
-from provision.cli.parsers.options import load_fleet, named_nodes
 from provision.cli.recording import UNRECORDED, recorded
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine

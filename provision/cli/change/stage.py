@@ -10,9 +10,9 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
 from provision.cli.change.apply import claim_of, exit_code
 from provision.cli.cluster import open_scope
+from provision.cli.fleet import load_fleet
 from provision.cli.foresee.plan import assess_fleet, build_context
 from provision.cli.parsers.arguments import PARALLEL
-from provision.cli.parsers.options import load_fleet
 from provision.cli.recording import UNRECORDED, recorded
 from provision.declaration.fleet.resolve import resolve_nodes
 from provision.report.console import make_console

@@ -24,9 +24,9 @@ from provision.apply.supply.kinds import foresee_builds
 from provision.apply.supply.runfiles import Runfiles
 from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.cluster import declared_gates, open_scope, with_unnamed
+from provision.cli.fleet import load_fleet
 from provision.cli.foresee.saved_plan import saver
 from provision.cli.foresee.stack_plan import run_if_meant
-from provision.cli.parsers.options import load_fleet
 from provision.cluster.machine import Machine
 from provision.declaration.fleet.endpoint import network_endpoints
 from provision.declaration.fleet.sources import inventory_key

@@ -16,10 +16,10 @@ from provision.apply.removal import Part, gather_removals
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.change.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import open_scope, with_unnamed
+from provision.cli.fleet import load_fleet
 from provision.cli.foresee.plan import build_context, with_identity
 from provision.cli.leave.cluster_removal import left_behind, notes_of, plan_of_cluster, with_classes
 from provision.cli.listening import open_listeners
-from provision.cli.parsers.options import load_fleet
 from provision.cli.recording import UNRECORDED, recorded
 from provision.cli.terminal import outlasting, person, print_error, say
 from provision.cluster.machine import Machine

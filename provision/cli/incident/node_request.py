@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, UsageError
-from provision.cli.parsers.options import named_nodes
+from provision.cli.fleet import named_nodes
 from provision.cli.places import find_places
 from provision.cluster.node_requests import KubernetesRequests, StateFileRequests
 

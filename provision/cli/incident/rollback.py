@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
+from provision.cli.fleet import inventories_of
 from provision.cli.incident.driver_verb import run_verb
 from provision.cli.incident.node_request import Asking, ask
-from provision.cli.parsers.options import inventories_of
 from provision.cli.terminal import person
 from provision.cluster import open_api
 from provision.cluster.node_requests import KubernetesRequests

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Note
 from provision.apply.removal import Part
-from provision.cli.parsers.options import inventories_of
+from provision.cli.fleet import inventories_of
 from provision.declaration.fleet.load import load
 from provision.rollout.decision.prepare import runtime_classes
 from provision.rollout.verbs.cluster_removal import ClusterRemoval, plan_cluster_removal

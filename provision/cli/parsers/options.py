@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from provision.base.errors import UsageError
-
-if TYPE_CHECKING:
-    from provision.declaration.fleet.model import Fleet
+from typing import Final
 
 DECLARATION: Final = Path("grapnel.yaml")
 KEEP_RUNS: Final = 100
@@ -221,42 +215,3 @@ def reason(text: str) -> str:
     if len(line) > MAX_TEXT:
         raise argparse.ArgumentTypeError(f"it has {len(line)} characters, and {MAX_TEXT} may be")
     return line
-
-
-def named_nodes(args: argparse.Namespace) -> list[str]:
-    """Return the hosts and groups that are named, by themselves or by `--limit`; they are not named twice."""
-    if args.nodes and args.limit:
-        raise UsageError("nodes are named by themselves and with --limit", hint="leave one of them out")
-    return args.limit.split(",") if args.limit else list(args.nodes)
-
-
-def load_fleet(args: argparse.Namespace) -> Fleet:
-    """Return the machines that the command line selects, each with its effective declaration.
-
-    Warnings are printed. Raises DeclarationError with all findings, or InventoryError.
-    """
-    from provision.apply.runner.early import EarlyAnsible  # noqa: PLC0415 - start-up time
-    from provision.cli.terminal import print_findings  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.ansible import run_program  # noqa: PLC0415 - start-up time
-    from provision.declaration.fleet.load import load  # noqa: PLC0415 - start-up time
-
-    inventories = inventories_of(args)
-    if "early" in args:  # facts follow, in the process that has read the inventory
-        args.early = EarlyAnsible()
-    run = args.early.read_inventory if "early" in args else run_program
-    fleet = load(args.file, inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ, run=run)
-    print_findings(fleet.warnings)
-    return fleet
-
-
-def fleet_words(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the options that select the same declaration and inventory, those alone that were given."""
-    file = () if args.file == DECLARATION else ("-f", str(args.file))
-    return (*file, *(word for path in args.inventory for word in ("-i", path)))
-
-
-def inventories_of(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the inventories that are meant, empty where there is none."""
-    from provision.declaration.fleet.sources import choose_inventories  # noqa: PLC0415 - start-up time
-
-    return choose_inventories(args.inventory, Path.cwd(), os.environ)

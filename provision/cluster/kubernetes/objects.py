@@ -6,7 +6,7 @@ Names are those of the Kubernetes API; fields that are not named here are skippe
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - msgspec resolves the annotation when it decodes
+from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec

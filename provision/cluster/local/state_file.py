@@ -19,8 +19,8 @@ from provision.base import strict_json
 from provision.base.regular_file import read_regular
 from provision.base.strict_json import MalformedError
 from provision.cluster.errors import StateFileError
-from provision.cluster.pause import PauseDocument  # noqa: TC001 - msgspec resolves the annotation
-from provision.cluster.record import RecordDocument  # noqa: TC001 - msgspec resolves the annotation
+from provision.cluster.pause import PauseDocument
+from provision.cluster.record import RecordDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -134,7 +134,7 @@ class NodeRun:
             raise
         return seal
 
-    def _post(self, path: str, body: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - of that kind
+    def _post(self, path: str, body: dict[str, Any], kind: type[Any]) -> Any:
         return self.api.call(Request(method="POST", path=path, body=body), kind, expected=(CONFLICT,))
 
     def _follow(self, reader: LineReader, say: Callable[[RunEvent], None], longest_s: float) -> RunFinished:

@@ -125,7 +125,7 @@ def _told(content: object, findings: Iterable[Finding]) -> Iterator[str]:
         yield f"{finding.key}: {finding.message}{f' ({finding.hint})' if finding.hint else ''}"
 
 
-def _text(remark: Any) -> str:  # noqa: ANN401 - a Remark
+def _text(remark: Any) -> str:
     return f"{dotted(_SPEC + remark.path)}: {remark.message}{f' ({remark.hint})' if remark.hint else ''}"
 
 

@@ -37,7 +37,7 @@ def differences_of(before: StackSpec, after: StackSpec) -> tuple[Difference, ...
     )
 
 
-def _walk(before: Any, after: Any, path: KeyPath) -> Iterator[tuple[KeyPath, object, object]]:  # noqa: ANN401 - JSON
+def _walk(before: Any, after: Any, path: KeyPath) -> Iterator[tuple[KeyPath, object, object]]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in (*before, *(key for key in after if key not in before)):
             yield from _walk(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))

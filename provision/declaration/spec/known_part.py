@@ -133,7 +133,7 @@ def _homes(strays: set[str], known: dict[str, Any]) -> Iterator[KeyPath]:
                 yield (name, key)
 
 
-def _leave_out(value: Any, path: KeyPath) -> None:  # noqa: ANN401 - a struct, and what is in it
+def _leave_out(value: Any, path: KeyPath) -> None:
     """Take the value of a field away. The structs on the way are written out in the text: none is a shared default."""
     for part in path[:-1]:
         value = getattr(value, _field(value, part)) if isinstance(value, msgspec.Struct) else value[part]

@@ -102,7 +102,7 @@ def _comment(text: str, indent: str, *, hanging: str = "") -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# {hanging}")
 
 
-def _flow(value: Any) -> str:  # noqa: ANN401 - whatever a key may hold
+def _flow(value: Any) -> str:
     """Return a value in YAML's flow style."""
     if isinstance(value, Enum):
         return _flow(value.value)

@@ -108,7 +108,7 @@ class _Walk:
         else:
             self._examine_content(value, kind, path)
 
-    def _examine_content(self, value: Any, kind: Kind, path: KeyPath) -> None:  # noqa: ANN401 - _fits has told
+    def _examine_content(self, value: Any, kind: Kind, path: KeyPath) -> None:
         match kind.type:
             case model.StructType():
                 self._examine_section(value, kind.type, path)

@@ -83,7 +83,7 @@ def values_of(said: tuple[Said, ...]) -> dict[Path, Any]:
     return {each.path: each.value for each in said}
 
 
-def default_of(path: Path) -> Any:  # noqa: ANN401 - whatever a key may hold
+def default_of(path: Path) -> Any:
     """Return the default of a key, as it would be written; None where that is nothing."""
     value: Any = msgspec.to_builtins(StackSpec())
     for key in path:

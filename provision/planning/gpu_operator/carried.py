@@ -51,7 +51,7 @@ def _said(path: str, value: object) -> tuple[Said, ...]:
     return (Said(keys, value, ""),)
 
 
-def _driver_version(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
+def _driver_version(value: Any) -> tuple[Said, ...] | None:
     if isinstance(value, str) and _VERSION.match(value):
         return _said("driver.version", value)
     return _said("driver.branch", value) if isinstance(value, str) and _BRANCH.match(value) else None
@@ -66,7 +66,7 @@ def _same(path: str, kind: type) -> Carrier:
 
 
 def _minutes(path: str, longest: int, *, infinite: int) -> Carrier:
-    def carry(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
+    def carry(value: Any) -> tuple[Said, ...] | None:
         if type(value) is not int or value < 0:
             return None
         minutes = infinite if value == 0 else math.ceil(value / 60)
@@ -80,19 +80,19 @@ def _leaving(path: str) -> Carrier:
     return lambda value: _said(path, "evict" if value else "wait") if isinstance(value, bool) else None
 
 
-def _parallel(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
+def _parallel(value: Any) -> tuple[Said, ...] | None:
     if type(value) is not int or value < 0:
         return None
     return _said("rollout.maxParallel", value or _ALL_AT_ONCE)
 
 
-def _unavailable(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
+def _unavailable(value: Any) -> tuple[Said, ...] | None:
     is_text = isinstance(value, str) and re.fullmatch(r"(100|[1-9][0-9]?)%", value) is not None
     is_number = type(value) is int and value > 0
     return _said("rollout.maxUnavailable", value) if is_text or is_number else None
 
 
-def _engine(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
+def _engine(value: Any) -> tuple[Said, ...] | None:
     path = _path_of(value)
     found = next((engine for start, engine in _ENGINES if path.startswith(start)), None)
     return None if found is None else _said("runtime.engine", found)
@@ -108,11 +108,11 @@ def is_of_k3s_or_rke2(path: str, value: object) -> bool:
     return path in _ENGINE_VARIABLES and _path_of(value).startswith(_OF_K3S_AND_RKE2)
 
 
-def _metrics(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
+def _metrics(value: Any) -> tuple[Said, ...] | None:
     return _said("plugin.metricsAddress", "0.0.0.0:9400") if value is True else None
 
 
-def _kernel_module(value: Any) -> tuple[Said, ...] | None:  # noqa: ANN401 - whatever stands there
+def _kernel_module(value: Any) -> tuple[Said, ...] | None:
     return _said("driver.kernelModule", value) if value in ("auto", "open", "proprietary") else None
 
 

@@ -296,7 +296,7 @@ _DEFAULTS: Final = frozenset(
 )
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401 - a spec
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, object]]:
     """Yield every key with its value; variables of ``env`` by their names."""
     for key, each in value.items():
         here = f"{path}{key}"
@@ -310,7 +310,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, object]]:  # noqa
             yield here, each
 
 
-def _at(spec: Spec, *path: str) -> Any:  # noqa: ANN401 - whatever stands there
+def _at(spec: Spec, *path: str) -> Any:
     found: Any = spec
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None

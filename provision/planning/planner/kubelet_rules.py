@@ -137,6 +137,6 @@ def _memory(node: str, effective: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(code="kubelet-reserved-memory", message=message, hint=f"it is {MEMORY_SUM}")
 
 
-def _entry(settings: Mapping[str, Any], key: str, name: str) -> Any:  # noqa: ANN401 - any YAML
+def _entry(settings: Mapping[str, Any], key: str, name: str) -> Any:
     inner = settings.get(key)
     return inner.get(name) if isinstance(inner, dict) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the types at run time
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Literal
 

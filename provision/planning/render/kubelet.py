@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.declaration.spec.text.document import read_document
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def merge_settings(files: Iterable[Mapping[str, Any]]) -> Settings:
     return merged
 
 
-def _merge(below: object, above: object) -> Any:  # noqa: ANN401 - any YAML
+def _merge(below: object, above: object) -> Any:
     if not isinstance(above, dict):
         return above
     merged = dict(below) if isinstance(below, dict) else {}
@@ -77,8 +78,6 @@ def says(merged: object, wanted: object) -> bool:
 
 
 def _read(text: str, path: str) -> Document:
-    from provision.declaration.spec.text.document import read_document  # noqa: PLC0415 - start-up time: few nodes declare any settings
-
     return read_document(text.encode("utf-8", "replace"), path)
 
 

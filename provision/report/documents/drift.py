@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from provision.base.printable import printable_json
-from provision.planning.drift import Kind  # noqa: TC001 - msgspec resolves the annotations
-from provision.planning.node_plan import Disruption, Role  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.drift import Kind
+from provision.planning.node_plan import Disruption, Role
 from provision.report.mending import mending
 
 if TYPE_CHECKING:

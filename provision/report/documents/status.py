@@ -16,9 +16,9 @@ from provision.report.documents.machine import (
     machine_document,
     unknown_documents,
 )
-from provision.report.runs.model import State  # noqa: TC001 - and this one
+from provision.report.runs.model import State
 from provision.report.runs.remedies import BARE
-from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
+from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

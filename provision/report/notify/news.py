@@ -140,7 +140,7 @@ class Newsroom:
         found = Counter(_count(phase) for phase in self.phases.values())
         return {"done": found["done"], "failed": found["failed"], "out": found["out"], "waiting": self.waiting}
 
-    def _message(self, kind: Type, now: datetime, text: str, **data: Any) -> Message:  # noqa: ANN401 - fields of Data
+    def _message(self, kind: Type, now: datetime, text: str, **data: Any) -> Message:
         data |= {key: printable(data[key]) for key in ("node", "wave", "reason") if key in data}
         whole = printable(unmarked(f"{self.place}: {text}"), limit=MAX_TEXT)
         told = Data(place=printable(self.place), rollout=self.rollout, **data)

@@ -116,5 +116,5 @@ def draft_document(draft: FleetDraft, failures: Mapping[str, Failure], written: 
     return printable_json(document)
 
 
-def _said(said: Any) -> dict[str, object]:  # noqa: ANN401 - a Said
+def _said(said: Any) -> dict[str, object]:
     return {"key": ".".join(said.path), "value": said.value, "reason": said.reason}

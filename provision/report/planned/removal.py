@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec resolves the annotations
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from provision.apply.model import Failure
-from provision.apply.removal import Part, RemovalStep  # noqa: TC001 - msgspec resolves the annotations
+from provision.apply.removal import Part, RemovalStep
 from provision.base.printable import printable_json
 from provision.report.console import Text
 from provision.report.terminal import count, hanging, names

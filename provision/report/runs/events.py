@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from provision.base.decoding import decoder_of
-from provision.planning.node_plan import Derived, Item, Problem  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.node_plan import Derived, Item, Problem
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 SCHEMA: Final = "grapnel.dev/run-event/v1alpha1"

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from provision.planning.node_plan import Derived, Item  # noqa: TC001 - msgspec resolves the annotations
+from provision.planning.node_plan import Derived, Item
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from provision.rollout.gates.errors import UnansweredError
+from provision.rollout.gates.prometheus import ask
 from provision.rollout.gates.verdict import after_answer, after_failure, state_of, unheard
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def _utc_now() -> datetime:
 
 
 def _ask(gate: QueryGate) -> Samples:
-    from provision.rollout.gates.prometheus import ask  # noqa: PLC0415 - start-up time
-
     return ask(gate)
 
 

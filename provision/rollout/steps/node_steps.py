@@ -15,6 +15,7 @@ from provision.apply.playbooks import DAEMON_RESULT
 from provision.declaration.fleet.errors import AnswerError
 from provision.declaration.fleet.facts.release_result import parse_release_result
 from provision.declaration.spec.model import Capability, Processes
+from provision.planning.planner.mig import expected_mig
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
@@ -260,8 +261,6 @@ def render_expectation(driver: Driver) -> dict[str, object]:
 
 def render_mig(facts: NodeFacts, stack: StackSpec, *, as_it_is: bool = False) -> dict[str, object]:
     """Return the key about MIG: the declared layout, which is not what GPUs had at their release if it is new."""
-    from provision.planning.planner.mig import expected_mig  # noqa: PLC0415 - start-up time
-
     mig = expected_mig(facts, stack, as_it_is=as_it_is)
     return {"mig": mig} if mig else {}
 

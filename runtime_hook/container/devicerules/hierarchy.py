@@ -51,7 +51,7 @@ def open_device_rules(group: Group | None, *, is_shared: bool) -> DeviceRules:
     if group.version == 1:
         rules = open_group(group.path)
     else:
-        from runtime_hook.container.devicerules.v2 import find_programs  # noqa: PLC0415 - cgroup v2 only
+        from runtime_hook.container.devicerules.v2 import find_programs
 
         rules = find_programs(own_folders(group.path))
     if is_shared and not isinstance(rules, Unrestricted):

@@ -38,10 +38,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible ships no ty
         self._log = Path(os.environ["KILL_LOG"])
         self._is_change = False
 
-    def v2_playbook_on_start(self, playbook: Any) -> None:  # noqa: ANN401 - Ansible's own object
+    def v2_playbook_on_start(self, playbook: Any) -> None:
         self._is_change = Path(playbook._file_name).name != "facts.yml"
 
-    def v2_runner_on_start(self, _host: object, task: Any) -> None:  # noqa: ANN401 - see above
+    def v2_runner_on_start(self, _host: object, task: Any) -> None:
         if not self._is_change:
             return
         with self._log.open("a", encoding="utf-8") as log:

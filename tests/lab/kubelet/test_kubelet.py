@@ -60,11 +60,11 @@ class MinimalPlugin:
         self._server.start()
 
     def _for_the_watcher(self) -> grpc.GenericRpcHandler[Any, Any]:
-        def get_info(_request: Any, _context: grpc.ServicerContext) -> Any:  # noqa: ANN401 - generated classes
+        def get_info(_request: Any, _context: grpc.ServicerContext) -> Any:
             self.calls.append("GetInfo")
             return watcher_pb2.PluginInfo(type="DevicePlugin", name=RESOURCE, supported_versions=[self._version])
 
-        def notify(request: Any, _context: grpc.ServicerContext) -> Any:  # noqa: ANN401 - generated classes
+        def notify(request: Any, _context: grpc.ServicerContext) -> Any:
             self.verdicts.put((request.plugin_registered, request.error))
             return watcher_pb2.RegistrationStatusResponse()
 
@@ -83,12 +83,12 @@ class MinimalPlugin:
         return grpc.method_handlers_generic_handler("pluginregistration.Registration", methods)
 
     @staticmethod
-    def _serialize(message: Any) -> bytes:  # noqa: ANN401 - generated classes
+    def _serialize(message: Any) -> bytes:
         data: bytes = message.SerializeToString()
         return data
 
-    def _answer(self, name: str) -> Any:  # noqa: ANN401 - one of grpc's handler functions
-        def answer(request: Any, _context: grpc.ServicerContext) -> Any:  # noqa: ANN401 - generated classes
+    def _answer(self, name: str) -> Any:
+        def answer(request: Any, _context: grpc.ServicerContext) -> Any:
             self.calls.append(name)
             if name == "GetDevicePluginOptions":
                 return api_pb2.DevicePluginOptions(get_preferred_allocation_available=self._prefers)

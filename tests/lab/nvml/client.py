@@ -61,7 +61,7 @@ class Client:
         answer: dict[str, Any] = json.loads(self._child.stdout.readline())
         return answer
 
-    def __call__(self, expression: str) -> Any:  # noqa: ANN401 - whatever the expression yields
+    def __call__(self, expression: str) -> Any:
         self.send(expression)
         answer = self.receive()
         assert "value" in answer, f"{expression} failed with {answer}"

@@ -105,7 +105,7 @@ def test_what_somebody_computes_on_is_not_destroyed(library: Path, client: Clien
     client(create(9, 4, 4))
     client(COMPUTE)
 
-    def use(machine: Any) -> Any:  # noqa: ANN401 - a machine
+    def use(machine: Any) -> Any:
         (mig,) = machine.gpus[0].migs
         return machine.with_gpu(0, migs=(replace(mig, processes=(Process(4711, 1),)),))
 

@@ -138,7 +138,7 @@ class DrivenNode(Staging):
         }
         return self._package("nvidia-lab-dkms", version, files, f"Depends: dkms, liblab (= {version})\n")
 
-    def change(self, version: str, **values: Any) -> str:  # noqa: ANN401 - keys of a document
+    def change(self, version: str, **values: Any) -> str:
         packages = [{"name": name, "version": version} for name in self.names]
         return super().change(version, **{"packages": packages, **self.differs, **values})
 
@@ -148,7 +148,7 @@ class DrivenNode(Staging):
         assert done.stdout, done.stderr
         return dict(json.loads(done.stdout))
 
-    def prepare(self, version: str, **values: Any) -> str:  # noqa: ANN401 - keys of a document
+    def prepare(self, version: str, **values: Any) -> str:
         """Stage a change, hold that to success, and return its name."""
         answer = self.call("stage", given=self.change(version, **values))
         assert answer["complete"], answer

@@ -96,7 +96,7 @@ def test_what_could_become_something_else_is_refused(text: bytes, reason: str) -
         parse_change(text)
 
 
-def run_schema() -> Any:  # noqa: ANN401 - a JSON schema
+def run_schema() -> Any:
     return json.loads((CONTRACTS / "driver-run/schema.json").read_text())
 
 

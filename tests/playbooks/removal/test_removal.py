@@ -186,7 +186,7 @@ def test_a_text_that_is_kept_is_nobody_elses_to_read_or_to_send_elsewhere(
     opened: list[tuple[str, int]] = []
     really = os.open
 
-    def watched(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:  # noqa: ANN401 - as os.open has it
+    def watched(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
         if flags & os.O_CREAT:
             opened.append((os.fspath(path), mode))
         return really(path, flags, mode, **more)

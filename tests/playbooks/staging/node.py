@@ -95,7 +95,7 @@ class Node:
     def host(self) -> Host:
         return Host(self.root, self.run)
 
-    def stage(self, change: DriverChange, **options: Any) -> StageResult:  # noqa: ANN401 - as StageOptions has them
+    def stage(self, change: DriverChange, **options: Any) -> StageResult:
         """Stage a change on the node."""
         wanted = replace(StageOptions(reserve_bytes=0), **options)
         return stage_change(self.host, PackageSystem(Packages(self), Source(self)), change, wanted, Clock())

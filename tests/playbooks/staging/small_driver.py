@@ -96,7 +96,7 @@ class Staging:
         digest = hashlib.sha256(content).hexdigest()
         return f"{control}Filename: ./{full}.deb\nSize: {len(content)}\nSHA256: {digest}\n"
 
-    def change(self, version: str, **values: Any) -> str:  # noqa: ANN401 - keys of a document
+    def change(self, version: str, **values: Any) -> str:
         document = {
             "schema": "grapnel.dev/driver-change/v1alpha1",
             "version": version,

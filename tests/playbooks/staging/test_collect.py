@@ -54,7 +54,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path, {"glx": "1.2"}, offered={**offered, "glx": ["1.2"]}, needs={"libcuda1": ("glx",)})
 
 
-def collect(node: Node, change: DriverChange, source: Source | None = None, **options: Any) -> StageResult:  # noqa: ANN401 - as StageOptions has them
+def collect(node: Node, change: DriverChange, source: Source | None = None, **options: Any) -> StageResult:
     wanted = replace(StageOptions(reserve_bytes=0), **options)
     return collect_change(node.host, PackageSystem(Packages(node), source or Source(node)), change, wanted, Clock())
 
@@ -149,7 +149,7 @@ def test_a_manager_that_downloads_nothing_it_has_is_told(node: Node) -> None:
         def for_any_machine(self, host: object, scratch: str) -> Source:  # noqa: ARG002 - of the protocol
             return self
 
-        def resolve(self, host: Any, request: Request) -> Any:  # noqa: ANN401 - of the protocol
+        def resolve(self, host: Any, request: Request) -> Any:
             left = {name: version for name, version in request.packages.items() if name != "libcuda1"}
             return super().resolve(host, Request(left))
 
@@ -167,7 +167,7 @@ def test_what_was_installed_to_build_with_is_collected_for_the_next_driver_too(n
         def for_any_machine(self, host: object, scratch: str) -> Source:  # noqa: ARG002 - of the protocol
             return self
 
-        def resolve(self, host: Any, request: Request) -> Any:  # noqa: ANN401 - of the protocol
+        def resolve(self, host: Any, request: Request) -> Any:
             found = super().resolve(host, request)
             installed = {f"{name}_{version}.deb" for name, version in node.installed.items()}
             left = (one for one in found.downloads if request.again or one.name not in installed)

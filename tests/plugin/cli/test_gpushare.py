@@ -21,7 +21,7 @@ class Api:
         self.nodes = [node_document("n1", report(15)), node_document("n2", report(15, 8))]
         self.pods = [pod_document("a", 3, node="n1"), pod_document("b", 0, node="n1"), pod_document("c", 2)]
 
-    def call(self, request: Any) -> dict[str, Any]:  # noqa: ANN401 - a Request
+    def call(self, request: Any) -> dict[str, Any]:
         if request.verb == "get":
             found = [node for node in self.nodes if request.path.endswith(f"/{node['metadata']['name']}")]
             if not found:
@@ -32,7 +32,7 @@ class Api:
         token = str(at + 1) if at + 1 < len(objects) else ""
         return {"items": objects[at : at + 1], "metadata": {"continue": token}}
 
-    def follow(self, _request: object, _hear: object) -> Any:  # noqa: ANN401 - an Answer
+    def follow(self, _request: object, _hear: object) -> Any:
         raise AssertionError
 
 

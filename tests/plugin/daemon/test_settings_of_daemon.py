@@ -50,7 +50,7 @@ def write(node: DaemonProcess, text: str) -> None:
     (node.node / "nvidia.yaml").write_text(text)
 
 
-def _allocated(kubelet: Kubelet) -> Any:  # noqa: ANN401 - a generated class
+def _allocated(kubelet: Kubelet) -> Any:
     """Return an answer for one GPU, which is free again afterwards."""
     response = kubelet.allocate(RESOURCE, 1, "pod").response
     kubelet.release("pod")

@@ -35,7 +35,7 @@ def spark() -> Machine:
     return replace(machine, gpus=(gb10,)).with_failure("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
 
 
-def ask(folder: Path, machine: Machine, verb: str, *flags: str, nvidia: object = None, **keys: object) -> Any:  # noqa: ANN401 - a process
+def ask(folder: Path, machine: Machine, verb: str, *flags: str, nvidia: object = None, **keys: object) -> Any:
     install(folder, VERSION, machine)
     if not (folder / "dev").is_dir():
         make_dev(folder / "dev", len(machine.gpus))
@@ -53,7 +53,7 @@ def ask(folder: Path, machine: Machine, verb: str, *flags: str, nvidia: object =
     return subprocess.run(command, env=path, capture_output=True, text=True, check=False, timeout=60)
 
 
-def findings(done: Any) -> str:  # noqa: ANN401 - a process
+def findings(done: Any) -> str:
     assert done.returncode == 0, done.stderr
     document: Mapping[str, Any] = json.loads(done.stdout)
     return "\n".join(document["findings"])

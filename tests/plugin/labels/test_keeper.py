@@ -64,7 +64,7 @@ class Node:
         return self.file.read_text()
 
 
-def settings_of(folder: Path, **changes: Any) -> LabelSettings:  # noqa: ANN401 - values of its fields
+def settings_of(folder: Path, **changes: Any) -> LabelSettings:
     return LabelSettings(**{"file": folder / "gfd", **changes})
 
 

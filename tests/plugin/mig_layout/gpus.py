@@ -27,7 +27,7 @@ def profiles(gib: int) -> tuple[InstanceProfile, ...]:
 H100 = profiles(80)
 
 
-def gpu(*instances: Instance, index: int = 0, **changes: Any) -> GpuLayout:  # noqa: ANN401 - the fields of GpuLayout
+def gpu(*instances: Instance, index: int = 0, **changes: Any) -> GpuLayout:
     """Return an H100 in MIG mode."""
     values = {
         "uuid": f"GPU-{index}",

@@ -71,7 +71,7 @@ class Running:
         )["items"]
         return found
 
-    def wait(self, holds: Any) -> None:  # noqa: ANN401 - a lambda
+    def wait(self, holds: Any) -> None:
         wait_until(holds, lambda: f"{self.logger.text()}\n{self.read()}")
 
 

@@ -70,7 +70,7 @@ def test_a_file_of_good_values_is_read_whole(settings: list[Any], data: st.DataO
     assert {name: value for name, (value, _) in parse(content).values.items()} == expected
 
 
-def _good(setting: Any) -> list[object]:  # noqa: ANN401 - a row of the table
+def _good(setting: Any) -> list[object]:
     kind, found = setting.kind, []
     for value in (True, False, "none", "auto", "uuid", "packed", "/a", "30s", ("envvar", "cdi-cri"), (0,), ()):
         shown = list(value) if isinstance(value, tuple) else value

@@ -44,7 +44,7 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "drivers.bundle"
 
 
-def node_on(version_id: str = "13") -> Any:  # noqa: ANN401 - facts of a node
+def node_on(version_id: str = "13") -> Any:
     facts = facts_of("n1")
     system = msgspec.structs.replace(facts.node.os, version_id=version_id)
     return msgspec.structs.replace(facts, node=msgspec.structs.replace(facts.node, os=system))

@@ -37,7 +37,7 @@ class Operator:
         self.folder, self.file = folder, folder / "driver.run"
         self.digest = SmallDriver(VERSION, flavours=("proprietary",)).write(self.file)
 
-    def context(self, **declared: Any) -> ApplyContext:  # noqa: ANN401 - keys of the declaration
+    def context(self, **declared: Any) -> ApplyContext:
         runfile = {"path": str(self.file), "sha256": self.digest}
         stack = make_stack(driver={"source": "runfile", "version": VERSION, "runfile": runfile, **declared})
         made = context(FakeFleet({}), lambda node, _facts: NodePlan(node=node))

@@ -54,7 +54,7 @@ def apply(fleet: FakeFleet, cluster: FakeCluster, *, check: bool = False) -> int
     return apply_nodes(context(fleet, plan_drain, check=check), scope, parallel=1, consent=True)
 
 
-def plan(fleet: FakeFleet, cluster: FakeCluster, *, as_json: bool = False, **sections: Any) -> int:  # noqa: ANN401 - as people write them
+def plan(fleet: FakeFleet, cluster: FakeCluster, *, as_json: bool = False, **sections: Any) -> int:
     scope = scope_of(cluster, driver={"version": NEW}, **sections)
     return show_plans(context(fleet, plan_drain), scope, as_json=as_json, tell_changes=True)
 

@@ -16,8 +16,9 @@ from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskD
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.cluster import open_scope, with_unnamed
+from provision.cli.fleet import load_fleet
 from provision.cli.incident.driver_verb import change_drivers, show_verb
-from provision.cli.parsers.options import load_fleet, verb_arguments
+from provision.cli.parsers.options import verb_arguments
 from provision.rollout.interface.pause import Pause
 from provision.rollout.verbs.plan import DriverVerb, Extent
 from provision.rollout.verbs.removing import Removing

@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def look(nodes: Mapping[str, NodeFacts | None], **options: Any) -> tuple[int, Recorded]:  # noqa: ANN401 - of argparse
+def look(nodes: Mapping[str, NodeFacts | None], **options: Any) -> tuple[int, Recorded]:
     runner = Recorded(nodes)
     args = argparse.Namespace(
         **{"file": Path("grapnel.yaml"), "force": False, "json": False, "from_inventory": ["hosts"], **options}

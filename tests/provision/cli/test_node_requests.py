@@ -249,7 +249,7 @@ def test_a_node_is_put_back_into_service(capsys: pytest.CaptureFixture[str]) -> 
     assert "n1: takes pods again; upgrades leave it alone" in capsys.readouterr().out
 
 
-def foreseen(desk: Desk, capsys: pytest.CaptureFixture[str], **machines: Any) -> tuple[dict[str, set[str]], int]:  # noqa: ANN401 - of `Machines`
+def foreseen(desk: Desk, capsys: pytest.CaptureFixture[str], **machines: Any) -> tuple[dict[str, set[str]], int]:
     """Return what a plan shows to be done on each node, having made sure that nothing is, and its exit code."""
     before = dict(desk.nodes)
     found = Machines(FakeFleet({name: FakeNode() for name in desk.nodes}), **machines)

@@ -66,7 +66,7 @@ def answer(*, steps: int = 1, notes: tuple[str, ...] = (), problems: tuple[str, 
     return {"steps": [STEP] * steps, "notes": list(notes), "problems": list(problems)}
 
 
-def nodes_with(*, failing: tuple[str, ...] = (), **answers: Any) -> Nodes:  # noqa: ANN401 - JSON
+def nodes_with(*, failing: tuple[str, ...] = (), **answers: Any) -> Nodes:
     return Nodes(FakeFleet({name: FakeNode() for name in answers}), answers, failing)
 
 

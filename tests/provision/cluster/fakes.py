@@ -122,7 +122,7 @@ class LeaseServer:
         self.touch(body)
         return answer(200, self.stored, date)
 
-    def touch(self, body: Any = None) -> None:  # noqa: ANN401 - an object of the API
+    def touch(self, body: Any = None) -> None:
         """Store ``body``, or the same again, under a new version."""
         self._version += 1
         self.stored = json.loads(json.dumps(body or self.stored))

@@ -28,7 +28,7 @@ def node(name: str, *addresses: str, machine_id: str = "", **labels: str) -> Nod
     return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": status}, Node)
 
 
-def pod(name: str = "web", **changes: Any) -> Pod:  # noqa: ANN401 - parts of an object of the API
+def pod(name: str = "web", **changes: Any) -> Pod:
     """Return a Pod on n1 without a GPU; ``metadata``, ``spec`` and ``status`` are added to."""
     whole = {
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"} | changes.get("metadata", {}),

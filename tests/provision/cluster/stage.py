@@ -39,7 +39,7 @@ class Stage:
         text = None if data is None else json.dumps(data)
         return self.control_plane.kubectl(arguments, input_text=text)
 
-    def get(self, *arguments: str) -> Any:  # noqa: ANN401 - an object of the API
+    def get(self, *arguments: str) -> Any:
         """Return an object."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
 

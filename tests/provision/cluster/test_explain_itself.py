@@ -38,7 +38,7 @@ def explain(stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     return asked
 
 
-def make_pod(stage: Stage, name: str, gpus: str, **spec: Any) -> None:  # noqa: ANN401 - parts of an object
+def make_pod(stage: Stage, name: str, gpus: str, **spec: Any) -> None:
     """Make a pod that a scheduler has to find a node for."""
     resources = {"limits": {GPU: gpus}} if gpus else {}
     container = {"name": "main", "image": "x", "resources": resources}

@@ -109,13 +109,13 @@ def conditions(stage: Stage, place: str) -> list[str]:
 
 
 @pytest.mark.parametrize("make", [group, job], ids=["group", "job"])
-def test_a_gang_that_fits_is_placed_whole(gangs: Stage, place: str, make: Any) -> None:  # noqa: ANN401 - one of two
+def test_a_gang_that_fits_is_placed_whole(gangs: Stage, place: str, make: Any) -> None:
     make(gangs, place, FREE)
     wait_until(lambda: placed(gangs, place) == [True] * FREE, "all of it has nodes")
 
 
 @pytest.mark.parametrize("make", [group, job], ids=["group", "job"])
-def test_of_a_gang_that_is_too_large_no_pod_is_placed(gangs: Stage, place: str, make: Any) -> None:  # noqa: ANN401 - one of two
+def test_of_a_gang_that_is_too_large_no_pod_is_placed(gangs: Stage, place: str, make: Any) -> None:
     make(gangs, place, FREE + 1)
     wait_until(lambda: len(placed(gangs, place)) == FREE + 1, "all of its pods are there")
     wait_until(lambda: bool(conditions(gangs, place)), "the scheduler says that it does not fit")

@@ -152,7 +152,7 @@ def test_killed_at_any_point_nothing_is_forgotten(broken: tuple[Phase, ...]) -> 
     assert effect > 12, "every effect has been the last one once"
 
 
-def requests(server: Any, *names: str) -> KubernetesRequests:  # noqa: ANN401 - a server of a test
+def requests(server: Any, *names: str) -> KubernetesRequests:
     clock = Clock()
     return KubernetesRequests(Api(server, sleep=clock.sleep, clock=clock), names, {})
 
@@ -222,7 +222,7 @@ def test_who_may_not_delete_it_is_told_what_to_do() -> None:
     assert not run_killed_at(server, 2)
     assert server.ours() == ["n1"]
 
-    def forget(found: Any) -> Any:  # noqa: ANN401 - what abandon takes and returns
+    def forget(found: Any) -> Any:
         server.maintenances, kept[:] = {}, [server.maintenances]  # what this server asserts of an engine
         return abandon(found)
 

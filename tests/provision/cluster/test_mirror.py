@@ -22,7 +22,7 @@ RULES = PodRules(resources=frozenset())
 KEYS = [("jobs", "a"), ("jobs", "b"), ("web", "a")]
 
 
-def node(name: str, version: int, *, cordoned: bool = False, **more: Any) -> Node:  # noqa: ANN401 - parts of an object
+def node(name: str, version: int, *, cordoned: bool = False, **more: Any) -> Node:
     whole = {
         "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)},
         "spec": {"unschedulable": cordoned},

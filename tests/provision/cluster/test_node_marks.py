@@ -23,7 +23,7 @@ GPU = ("nvidia.com/gpu", "NoSchedule")
 NOTHING = NodeMarks({}, {})
 
 
-def raw(*given: Any, **owned: dict[str, str]) -> dict[str, Any]:  # noqa: ANN401 - parts of an object of the API
+def raw(*given: Any, **owned: dict[str, str]) -> dict[str, Any]:
     """Return a Node with labels and taints, of which some are ours."""
     labels, taints = [*given, {}, []][:2] if len(given) != 1 else [given[0], []]
     annotations = {MARKS: json.dumps(owned)} if owned else {}
@@ -33,7 +33,7 @@ def raw(*given: Any, **owned: dict[str, str]) -> dict[str, Any]:  # noqa: ANN401
     }
 
 
-def node(*given: Any, **owned: dict[str, str]) -> Node:  # noqa: ANN401 - as of `raw`
+def node(*given: Any, **owned: dict[str, str]) -> Node:
     return msgspec.convert(raw(*given, **owned), Node)
 
 

@@ -64,7 +64,7 @@ def marked(kind: Kind, key: str) -> Node:
 
 
 @pytest.mark.parametrize("mark", MARKS, ids=lambda mark: f"{mark.tool.value}: {mark.key}")
-def test_each_mark_holds_a_node_while_its_tool_is_respected(mark: Any) -> None:  # noqa: ANN401 - a row of the table
+def test_each_mark_holds_a_node_while_its_tool_is_respected(mark: Any) -> None:
     seen = marked(mark.kind, mark.key)
     assert mark.means in why_held(seen, ALL)
     assert mark.key in why_held(seen, ALL)

@@ -26,7 +26,7 @@ READY = {"type": "Ready", "status": "True"}
 WORDS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
 
 
-def pod(gpus: str = "2", *, status: dict[str, Any] | None = None, **spec: Any) -> AskedPod:  # noqa: ANN401 - parts of an object
+def pod(gpus: str = "2", *, status: dict[str, Any] | None = None, **spec: Any) -> AskedPod:
     """Return a pod that waits and asks for GPUs, with a RuntimeClass."""
     limits = {GPU: gpus} if gpus else {}
     whole = {
@@ -38,7 +38,7 @@ def pod(gpus: str = "2", *, status: dict[str, Any] | None = None, **spec: Any) -
     return msgspec.convert(whole, AskedPod)
 
 
-def bound(status: dict[str, Any], **spec: Any) -> AskedPod:  # noqa: ANN401 - parts of an object
+def bound(status: dict[str, Any], **spec: Any) -> AskedPod:
     return pod(status={"conditions": []} | status, nodeName="n1", **spec)
 
 
@@ -53,7 +53,7 @@ def node(  # noqa: PLR0913 - what a table varies
     condition: dict[str, str] | None = None,
     situation: Situation = IDLE,
     record: Record | None = None,
-    **more: Any,  # noqa: ANN401 - of a status
+    **more: Any,
 ) -> Candidate:
     """Return a node of so many GPUs; ``held`` None is not known."""
     gives = has if gives is None else gives
@@ -81,7 +81,7 @@ def record(phase: Phase) -> Record:
     return Record(phase=phase, target="570.1", origin="550.1", began=NOW, since=NOW)
 
 
-def explained(asked: AskedPod, *candidates: Candidate, **more: Any) -> Answer:  # noqa: ANN401 - of facts
+def explained(asked: AskedPod, *candidates: Candidate, **more: Any) -> Answer:
     return explain_pod(PodFacts(pod=asked, candidates=candidates, **{"runtime_class": NVIDIA} | more))
 
 

@@ -125,7 +125,7 @@ THE_DAEMON: dict[str, Any] = {"labels": {"grapnel.dev/node-daemon": "pod"}, "own
 HERE = "grapnel-system"
 
 
-def left_out(metadata: dict[str, Any], namespace: str = HERE, **spec: Any) -> bool:  # noqa: ANN401 - parts of an object of the API
+def left_out(metadata: dict[str, Any], namespace: str = HERE, **spec: Any) -> bool:
     rules = replace(RULES, takes_all=True, daemon_sets=DaemonSets.WAIT)
     return pods_of_nodes([pod("own", metadata={"namespace": namespace, **metadata}, spec=spec)], rules) == {}
 
@@ -157,7 +157,7 @@ def test_pods_of_grapnel_are_where_the_controller_makes_its_jobs() -> None:
     assert [each.name for each in pods_of_nodes(pods, elsewhere)["n1"].gpu] == ["there"]
 
 
-def only(rules: PodRules = RULES, spec: dict[str, Any] | None = None, **metadata: Any) -> GpuPod:  # noqa: ANN401 - parts of an object of the API
+def only(rules: PodRules = RULES, spec: dict[str, Any] | None = None, **metadata: Any) -> GpuPod:
     one = pod(metadata=metadata, spec={"containers": [container(limits=GPU)]} | (spec or {}))
     return pods_of_nodes([one], rules)["n1"].gpu[0]
 

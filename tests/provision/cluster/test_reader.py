@@ -54,7 +54,7 @@ def node(name: str, record: Record | None = None, *, text: str = "", address: st
     }
 
 
-def lease(holder: str = "ada@laptop/1", *, heard: str = "2026-11-21T09:39:50.000000Z", progress: str = "") -> Any:  # noqa: ANN401 - an object of the API
+def lease(holder: str = "ada@laptop/1", *, heard: str = "2026-11-21T09:39:50.000000Z", progress: str = "") -> Any:
     """Return the lease; it is read at 09:40."""
     return {
         "metadata": {"name": "grapnel-upgrade", "annotations": {PROGRESS: progress} if progress else {}},

@@ -121,7 +121,7 @@ def test_a_node_that_failed_stays_out_of_service() -> None:
             meet_n1("n1", phase)
 
     class OnlyN1(Steps):
-        def run(self, node: str, *arguments: Any, **more: Any) -> StepOutcome:  # noqa: ANN401 - passed on
+        def run(self, node: str, *arguments: Any, **more: Any) -> StepOutcome:
             steps = Steps(server, Phase.RELEASE) if node == "n1" else super()
             return steps.run(node, *arguments, **more)
 

@@ -39,7 +39,7 @@ class Discovery:
         return answer(200, {"versions": found, "preferredVersion": found[0]}) if found else refusal(404, "not found")
 
 
-def problems(served: dict[str, list[str]], **section: Any) -> tuple[str, ...]:  # noqa: ANN401 - the section as people write it
+def problems(served: dict[str, list[str]], **section: Any) -> tuple[str, ...]:
     order = TenancyOrder("default", msgspec.convert(section, Tenancy))
     return look(Api(Discovery(served)), order).problems
 

@@ -34,7 +34,7 @@ GPU = "nvidia.com/gpu"
 GRANTED = [yaml.safe_load((Path(__file__).parents[3] / TENANCY_GRANT).read_text())]
 
 
-def order(stack: str = "default", **section: Any) -> TenancyOrder:  # noqa: ANN401 - the section as people write it
+def order(stack: str = "default", **section: Any) -> TenancyOrder:
     """Return what a stack declares."""
     return TenancyOrder(stack, convert(section, Tenancy))
 
@@ -57,7 +57,7 @@ class Tenants:
     def _has_account(self, name: str) -> bool:
         return "default" in self.stage.kubectl("get", "serviceaccounts", "-n", name, "-o", "name")
 
-    def order(self, **section: Any) -> TenancyOrder:  # noqa: ANN401 - the section as people write it
+    def order(self, **section: Any) -> TenancyOrder:
         return order(self.stack, **section)
 
     def compare(self, wanted: TenancyOrder) -> TenancyChange:

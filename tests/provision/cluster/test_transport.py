@@ -68,7 +68,7 @@ def server() -> Iterator[ThreadingHTTPServer]:
         thread.join()
 
 
-def kubeconfig(server: ThreadingHTTPServer | str, **user: Any) -> Kubeconfig:  # noqa: ANN401 - any value of a file
+def kubeconfig(server: ThreadingHTTPServer | str, **user: Any) -> Kubeconfig:
     url = server if isinstance(server, str) else f"http://127.0.0.1:{server.server_port}"
     document = {
         "apiVersion": "v1",

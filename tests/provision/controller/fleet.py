@@ -120,7 +120,7 @@ class World:
         wait_until(is_there, f"{self.pool} is {state}", timeout_s, explain=explain)
         return self.status(name)
 
-    def node(self, name: str) -> Any:  # noqa: ANN401 - an object of the API
+    def node(self, name: str) -> Any:
         """Return a Node."""
         return self.stage.get("node", name)
 

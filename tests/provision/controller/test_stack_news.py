@@ -140,7 +140,7 @@ class Server:
         body = {"message": self.message} if code >= 400 else {}
         return Answer(code=code, headers={}, body=msgspec.json.encode(body))
 
-    def stream(self, request: Request) -> Any:  # noqa: ANN401 - never asked for
+    def stream(self, request: Request) -> Any:
         raise NotImplementedError
 
 

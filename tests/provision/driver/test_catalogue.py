@@ -40,7 +40,7 @@ def request(
     flavour: Flavour,
     *companions: Companion,
     capabilities: Iterable[Capability] = CUDA,
-    **choices: Any,  # noqa: ANN401 - passed through as they are
+    **choices: Any,
 ) -> PackageRequest:
     found = packages(distribution(label), source, version, flavour, tuple(capabilities), companions, **choices)
     assert isinstance(found, PackageRequest), found
@@ -218,7 +218,7 @@ def test_packages_have_the_names_that_are_published(published: str, flavour: Fla
     ],
     ids=["nothing is known", "a package of its own", "in another one"],
 )
-def test_of_two_names_the_one_that_exists_is_taken(known: Any, roots: tuple[str, ...]) -> None:  # noqa: ANN401
+def test_of_two_names_the_one_that_exists_is_taken(known: Any, roots: tuple[str, ...]) -> None:
     found = request("ubuntu 26.04", DriverSource.NVIDIA, "595.91.07", Flavour.OPEN, known=known)
 
     assert found.roots == roots
@@ -271,7 +271,7 @@ def test_a_kernel_without_a_compiled_module_is_built_for_and_the_plan_can_say_wh
         "a package of its own before 575",
     ],
 )
-def test_suse_s_open_modules(version: str, known: Any, roots: tuple[str, ...], dkms: str | None) -> None:  # noqa: ANN401
+def test_suse_s_open_modules(version: str, known: Any, roots: tuple[str, ...], dkms: str | None) -> None:
     found = request("sles 15", DriverSource.NVIDIA, version, Flavour.OPEN, kernels=(SLES_KERNEL,), known=known)
 
     assert found.module_roots == roots

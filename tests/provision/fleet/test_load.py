@@ -108,7 +108,7 @@ def test_no_inventory_at_all_is_told(folder: Path) -> None:
         load(folder / "grapnel.yaml", [], limit="", directory=folder, environ={})
 
 
-def assembled(tmp_path: Path, text: str, groups: dict[str, Any], **hosts: Any) -> Fleet:  # noqa: ANN401 - variables hold anything
+def assembled(tmp_path: Path, text: str, groups: dict[str, Any], **hosts: Any) -> Fleet:
     """Put a fleet together from an inventory as Ansible prints it, without Ansible."""
     path = tmp_path / "grapnel.yaml"
     path.write_text(HEAD + text)

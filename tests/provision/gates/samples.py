@@ -66,5 +66,5 @@ def serving() -> Iterator[Api]:
             thread.join()
 
 
-def gate(url: str = "http://127.0.0.1:9", **more: Any) -> QueryGate:  # noqa: ANN401 - keys of a gate
+def gate(url: str = "http://127.0.0.1:9", **more: Any) -> QueryGate:
     return QueryGate(**{"name": "alerts", "prometheus": url, "query": FIRING, **more})

@@ -52,7 +52,7 @@ class Runner:
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 
-def job(**more: Any) -> JobRequest:  # noqa: ANN401 - fields by name
+def job(**more: Any) -> JobRequest:
     return JobRequest(**{"schema": SCHEMA, "node": "n1", "playbook": "facts", **more})
 
 
@@ -69,7 +69,7 @@ def mounted(folder: Path, request: bytes) -> Path:
     return path
 
 
-def told(request: JobRequest, runner: Any, host_pid: int = 1) -> list[Event]:  # noqa: ANN401 - a runner
+def told(request: JobRequest, runner: Any, host_pid: int = 1) -> list[Event]:
     lines: list[str] = []
     run_request(request, runner, COLLECTION, open_log(SEAL, lines.append), threading.Event(), host_pid=host_pid)
     return events_in(lines)

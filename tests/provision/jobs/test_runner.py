@@ -44,7 +44,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def begin(*nodes: str) -> Any:  # noqa: ANN401 - a generator
+def begin(*nodes: str) -> Any:
     nothing: Any = None
     runner = JobRunner(nothing, JobKind(image="example.com/grapnel:1", namespace="x"))
     return runner.run(RunRequest(playbook=Path("facts.yml"), inventory=(), nodes=nodes), threading.Event())

@@ -31,14 +31,14 @@ KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQAA\n-----END PGP PUBLIC KEY
 TOOLS = BuildTools(dkms="3.2.2", gcc=True, make=True)
 
 
-def bare(**more: Any) -> NodeFacts:  # noqa: ANN401 - fields of facts
+def bare(**more: Any) -> NodeFacts:
     """A node with a GPU and a kernel, without a driver."""
     facts = make_facts()
     kernels = (Kernel(release=KERNEL, running=True, default=True),)
     return replace(facts, gpus=(GPU,), packages={}, kernels=kernels, available=available(), **more)
 
 
-def cut_off(**more: Any) -> NodeFacts:  # noqa: ANN401 - fields of facts
+def cut_off(**more: Any) -> NodeFacts:
     """The same without package lists."""
     return replace(bare(**more), available={})
 

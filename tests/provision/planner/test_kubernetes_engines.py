@@ -49,7 +49,7 @@ def recorded(name: str) -> str:
     return (DATA / name).read_text()
 
 
-def stack_of(engine: str, **runtime: object) -> Any:  # noqa: ANN401 - a declaration
+def stack_of(engine: str, **runtime: object) -> Any:
     return make_stack(driver={"enabled": False}, runtime={"engine": engine, **runtime})
 
 

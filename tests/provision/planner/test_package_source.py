@@ -44,7 +44,7 @@ COMPILED = {
 NVIDIAS_OF_UBUNTU = dict.fromkeys(("libnvidia-compute-580", "nvidia-utils-580", "nvidia-dkms-580"), "nvidia")
 
 
-def stack_of(**more: Any) -> StackSpec:  # noqa: ANN401 - keys of the section `driver`
+def stack_of(**more: Any) -> StackSpec:
     driver: dict[str, Any] = {
         "version": None if "branch" in more else NEW,
         "kernelModule": "proprietary",
@@ -55,7 +55,7 @@ def stack_of(**more: Any) -> StackSpec:  # noqa: ANN401 - keys of the section `d
     return make_stack(driver={**driver, **more}, runtime={"enabled": False})
 
 
-def offering(packages: dict[str, str], version: str, **more: Any) -> NodeFacts:  # noqa: ANN401 - fields of facts
+def offering(packages: dict[str, str], version: str, **more: Any) -> NodeFacts:
     """A node for which these packages are in the bundle."""
     offered = {name: (AvailablePackage(version=version, source=source),) for name, source in packages.items()}
     return replace(cut_off(), available=offered, **more)

@@ -23,12 +23,12 @@ USER_SPACE, MODULE, DAEMON = "nvidia-runfile", "nvidia-runfile-dkms", "nvidia-ru
 DISTRIBUTION = make_stack(driver={"kernelModule": "auto", "companions": []}, runtime={"enabled": False})
 
 
-def declared(**more: Any) -> StackSpec:  # noqa: ANN401 - keys of the declaration
+def declared(**more: Any) -> StackSpec:
     driver = {"source": "runfile", "version": VERSION, "kernelModule": "auto", "runfile": FILE, **more}
     return make_stack(driver=driver, runtime={"enabled": False})
 
 
-def bare(**more: Any) -> NodeFacts:  # noqa: ANN401 - fields of facts
+def bare(**more: Any) -> NodeFacts:
     kernels = (Kernel(release=KERNEL, running=True, default=True, headers=True),)
     return replace(make_facts(), gpus=(GPU,), kernels=kernels, available=available(), **more)
 

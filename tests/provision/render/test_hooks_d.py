@@ -18,7 +18,7 @@ RULES = {"tenancy": {"namespaces": ["training"]}}
 HANDLER, ALLOCATION = {"grapnel.dev/handler": "nvidia"}, {"grapnel.dev/allocation": "GPU-1"}
 
 
-def render(**sections: Any) -> dict[str, Any]:  # noqa: ANN401 - a declaration's sections
+def render(**sections: Any) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(render_hooks_d(make_stack(**sections)))
     return document
 

@@ -12,7 +12,7 @@ from provision.planning.render.tenancy import render_tenancy
 GPU = "nvidia.com/gpu"
 
 
-def rendered(**section: Any) -> dict[str, Any]:  # noqa: ANN401 - the section as people write it
+def rendered(**section: Any) -> dict[str, Any]:
     """Return the content of each object, by its kind and name."""
     tenancy = convert(section, Tenancy)
     objects = [*render_tenancy(tenancy), *render_kueue(tenancy)]

@@ -119,17 +119,17 @@ class Machines:
     def _daemon(name: str, answer: dict[str, Any]) -> Event:
         return TaskDone(name, "daemon", Outcome.OK, values={"daemon": json.dumps(answer).encode()})
 
-    def request(self, **more: Any) -> RebootRequest:  # noqa: ANN401 - fields of the request, by name
+    def request(self, **more: Any) -> RebootRequest:
         now = self.clock.now
         return RebootRequest(**{"now": now, "since": now - SINCE, **more})
 
-    def plan(self, *names: str, rollout: dict[str, object] | None = None, **more: Any) -> RebootPlan:  # noqa: ANN401 - fields of the request
+    def plan(self, *names: str, rollout: dict[str, object] | None = None, **more: Any) -> RebootPlan:
         asked = names or tuple(self.machines)
         stacks = {name: make_stack(driver={"version": OLD}, rollout=rollout or {}) for name in asked}
         answers = {name: self.facts(name) for name in asked}
         return plan_reboots(answers, stacks, self.cluster.observe(asked), self.request(**more))
 
-    def reboot(self, *names: str, rollout: dict[str, object] | None = None, **more: Any) -> dict[str, NodeResult]:  # noqa: ANN401 - fields of the request
+    def reboot(self, *names: str, rollout: dict[str, object] | None = None, **more: Any) -> dict[str, NodeResult]:
         """Run one process of `grapnel reboot`."""
         planned = self.plan(*names, rollout=rollout, **more)
         stacks = {state.name: make_stack(driver={"version": OLD}) for state in planned.prepared.states}
@@ -140,5 +140,5 @@ class Machines:
         results = execute_verb(planned, adapters, quiet, cancel=threading.Event(), holder="me")
         return {result.node: result for result in results}
 
-    def settled(self, **more: Any) -> dict[str, NodeResult]:  # noqa: ANN401 - fields of the request
+    def settled(self, **more: Any) -> dict[str, NodeResult]:
         return dict(self.plan(**more).settled)

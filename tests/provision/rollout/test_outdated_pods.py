@@ -23,7 +23,7 @@ BEFORE, AFTER = NOON - MINUTE, NOON + MINUTE
 DAEMON: dict[str, Any] = {"is_mirror_or_daemon": True, "is_restarted": True, "controller": "DaemonSet/dcgm"}
 
 
-def resumed(**more: object) -> Any:  # noqa: ANN401 - what is decided
+def resumed(**more: object) -> Any:
     """Return what is done on a node that offers its GPUs again."""
     return move(Phase.RESUME, step=ended(Phase.RESUME, is_done=True), **more)[0]  # type: ignore[arg-type]  # fields by name
 

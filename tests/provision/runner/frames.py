@@ -8,12 +8,12 @@ from typing import Any
 from provision.apply.runner.frames import Frame, Header
 
 
-def header(event: str = "ok", **more: Any) -> Header:  # noqa: ANN401 - fields of the header, by name
+def header(event: str = "ok", **more: Any) -> Header:
     given = {"event": event, "time": 0.0, "size": 0, "node": "n1", "task": "write", "role": "runtime", "id": "t1"}
     return Header(**{**given, **more})
 
 
-def frame(event: str = "ok", *, body: bytes = b"", **more: Any) -> Frame:  # noqa: ANN401 - as above
+def frame(event: str = "ok", *, body: bytes = b"", **more: Any) -> Frame:
     return Frame(header(event, size=len(body), **more), body)
 
 

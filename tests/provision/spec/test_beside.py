@@ -18,7 +18,7 @@ SAMPLES = Path(__file__).parents[3] / "docs/contracts/gpustack/good"
 OWN = {"version": "v1", "mig-configs": {"own": [{"devices": "all", "mig-enabled": False}]}}
 
 
-def stack(**mig: Any) -> StackSpec:  # noqa: ANN401 - plain values
+def stack(**mig: Any) -> StackSpec:
     return msgspec.convert({"mig": mig, "plugin": {"migStrategy": "mixed"}}, StackSpec)
 
 

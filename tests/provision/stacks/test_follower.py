@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.exchange import Request, Stream
 
 
-def thing(name: str = "pool", *, generation: int = 1, version: int = 1, **more: Any) -> StackObject:  # noqa: ANN401 - of an API
+def thing(name: str = "pool", *, generation: int = 1, version: int = 1, **more: Any) -> StackObject:
     found = stored(name, generation=generation)
     found["metadata"] |= {"resourceVersion": str(version), **more.pop("metadata", {})}
     return msgspec.convert({**found, **more}, StackObject)
@@ -53,7 +53,7 @@ def test_secrets_are_sent_where_the_book_was_told() -> None:
         assert isinstance(book.all()["pool"].stack, kind), hosts
 
 
-def test_a_bug_in_one_stack_leaves_the_others_alone(monkeypatch: Any) -> None:  # noqa: ANN401 - of pytest
+def test_a_bug_in_one_stack_leaves_the_others_alone(monkeypatch: Any) -> None:
     book = StackBook(lambda: None)
     monkeypatch.setattr(follower, "decode_stack", lambda document, _hosts: document["missing"])
     book.put(thing())

@@ -48,7 +48,7 @@ class Alarm:
         self._deadline = deadline
         self._line = line
 
-    def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:  # noqa: ANN401 - what sys.settrace takes
+    def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if not frame.f_code.co_filename.startswith(HOOK_FOLDER):
             return None
         if event == "line":

@@ -39,7 +39,7 @@ DEVICE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 HOOK = "/usr/lib/grapnel/hook/grapnel-hook"
 
 
-def gpu(index: int, **fields: Any) -> Gpu:  # noqa: ANN401 - fields of Gpu
+def gpu(index: int, **fields: Any) -> Gpu:
     return Gpu(index, uuid(index), index, f"0000:1{index}:00.0", f"/dev/nvidia{index}", 195, index, **fields)
 
 

@@ -59,11 +59,11 @@ class Wrapper:
         """What root writes before the runtime's arguments."""
         return [f"--grapnel-runtime={self.runtime}", f"--grapnel-config={self.settings}"]
 
-    def call(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - passed on
+    def call(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         """Start it to its end as an engine does."""
         return self.start(*self.own, *arguments, **options)
 
-    def start(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - passed on
+    def start(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         """Start it without what root writes."""
         argv = [str(self.program), *map(str, arguments)]
         return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False, **options)

@@ -21,13 +21,13 @@ GPUS = HookConfig(entitlement=ENTITLEMENT_GPUS, swarm_resources=("DOCKER_RESOURC
 KUBELET, ENV = HookConfig(), HookConfig(entitlement="env")
 
 
-def decide(config: HookConfig, *env: str, **parts: Any) -> Grant | Nothing:  # noqa: ANN401 - see nodes.container
+def decide(config: HookConfig, *env: str, **parts: Any) -> Grant | Nothing:
     made = container(*env, **{"hooks": BY_GPUS, **parts})
     claim = find_claim(made, config)
     return resolve_claim(claim, made, config, inventory()) if isinstance(claim, Claim) else claim
 
 
-def granted(*env: str, **parts: Any) -> Grant:  # noqa: ANN401 - see nodes.container
+def granted(*env: str, **parts: Any) -> Grant:
     found = decide(GPUS, *env, **parts)
     assert isinstance(found, Grant), found
     return found

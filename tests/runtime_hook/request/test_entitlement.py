@@ -30,7 +30,7 @@ KUBELET, ENV = HookConfig(), HookConfig(entitlement="env")
 STRICT_ENV = HookConfig(entitlement="env", accept_envvar_unprivileged=False)
 
 
-def decide(config: HookConfig, *, privileged: bool = False, **parts: Any) -> Grant | Nothing:  # noqa: ANN401 - JSON
+def decide(config: HookConfig, *, privileged: bool = False, **parts: Any) -> Grant | Nothing:
     content = {
         "process": {
             "env": parts.get("env", []),

@@ -22,13 +22,13 @@ CAP = "/dev/nvidia-caps/nvidia-cap{}".format
 CHANNEL0 = "/dev/nvidia-caps-imex-channels/channel0"
 
 
-def decide(config: HookConfig, *env: str, **parts: Any) -> Grant | Nothing:  # noqa: ANN401 - see nodes.container
+def decide(config: HookConfig, *env: str, **parts: Any) -> Grant | Nothing:
     made = container(*env, **parts)
     claim = find_claim(made, config)
     return resolve_claim(claim, made, config, NODE) if isinstance(claim, Claim) else claim
 
 
-def granted(config: HookConfig, *env: str, **parts: Any) -> Grant:  # noqa: ANN401 - see nodes.container
+def granted(config: HookConfig, *env: str, **parts: Any) -> Grant:
     found = decide(config, *env, **parts)
     assert isinstance(found, Grant), found
     return found

@@ -29,7 +29,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def applied(namespace: str = "", *, user: int = 0, owner: int | None = None, **settings: Any) -> HookConfig:  # noqa: ANN401 - JSON
+def applied(namespace: str = "", *, user: int = 0, owner: int | None = None, **settings: Any) -> HookConfig:
     config = parse_config({"acceptEnvvarUnprivileged": False, "rules": RULES, **settings}, "hook.json")
     return apply_rules(config, container(uid=user, engine_user=owner), Origin(namespace, "pod"))
 

@@ -15,7 +15,7 @@ ENV = "NVIDIA_VISIBLE_DEVICES"
 CDI = {"cdi.k8s.io/b": "nvidia.com/gpu=1", "cdi.k8s.io/a": "nvidia.com/gpu=0,nvidia.com/gpu=2", "other": "x"}
 
 
-def config(**switches: Any) -> HookConfig:  # noqa: ANN401 - fields of HookConfig
+def config(**switches: Any) -> HookConfig:
     return HookConfig(entitlement="env", **switches)
 
 

@@ -33,7 +33,7 @@ class PlainMember(tarfile.TarInfo):
     """A header that is refused before what belongs to it is read."""
 
     @classmethod
-    def frombuf(cls, buf: Any, encoding: str, errors: str) -> Self:  # noqa: ANN401 - as the base class has it
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> Self:
         """Return the header in a block; raises `UnsafeTarError`."""
         member = super().frombuf(buf, encoding, errors)
         if member.size < 0:
@@ -43,7 +43,7 @@ class PlainMember(tarfile.TarInfo):
         return member
 
 
-def open_plain(name: Any = None, mode: Any = "r", fileobj: Any = None) -> tarfile.TarFile:  # noqa: ANN401 - tarfile's
+def open_plain(name: Any = None, mode: Any = "r", fileobj: Any = None) -> tarfile.TarFile:
     """Open an archive as `tarfile.open` does, for `plain_members`; raises `tarfile.TarError`, OSError."""
     try:
         return tarfile.open(name, mode, fileobj, tarinfo=PlainMember)  # it reads the first header

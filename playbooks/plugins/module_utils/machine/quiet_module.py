@@ -21,11 +21,11 @@ class QuietModule(AnsibleModule):  # type: ignore[misc] # Ansible ships no types
     def no_log(self, value: bool) -> None:
         """Take what the controller says about the task, which makes no difference."""
 
-    def exit_json(self, **result: Any) -> None:  # noqa: ANN401 - Ansible's
+    def exit_json(self, **result: Any) -> None:
         """Return a result."""
         super().exit_json(**result, invocation=self._invocation())
 
-    def fail_json(self, msg: str, **result: Any) -> None:  # noqa: ANN401 - Ansible's
+    def fail_json(self, msg: str, **result: Any) -> None:
         """Return a failure, one of the arguments' own check included."""
         super().fail_json(msg, **result, invocation=self._invocation())
 

@@ -18,14 +18,14 @@ def find_manager(host: Host) -> PackageManager:
     if not family.has_manager(host, name):
         raise PackageError(f"no driver can be exchanged with {name} on this machine, only with apt, dnf, zypper")
     if name == family.APT:
-        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
 
         return Apt()
     if name == family.DNF:
-        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.transaction import Dnf  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.transaction import Dnf
 
         return Dnf()
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.transaction import (  # noqa: PLC0415 - see above
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.transaction import (
         Zypper,
     )
 

@@ -39,13 +39,13 @@ def find_facts(host: Host) -> PackageFacts:
     """Return the facts of the machine's package manager."""
     name = family.find_manager(host)
     if name == family.APT:
-        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt import facts as apt  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt import facts as apt
 
         return apt
     if name == family.DNF:
-        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import facts as dnf  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import facts as dnf
 
         return dnf
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper import facts as zypper  # noqa: PLC0415 - see above
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper import facts as zypper
 
     return zypper

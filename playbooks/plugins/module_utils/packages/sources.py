@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 def find_source(manager: str) -> PackageSource:
     """Return the source of a manager that a driver change names; raises KeyError for another one."""
     if manager == "apt":
-        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource
 
         return AptSource()
     if manager == "dnf":
-        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource
 
         return DnfSource()
     if manager == "zypper":
-        from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import (  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import (
             ZypperSource,
         )
 

@@ -92,7 +92,7 @@ def _from_json(before: str, written: str, present: str) -> str | None:
     return present if tree == now else json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
-def _without(old: Any, new: Any, now: Any) -> Any:  # noqa: ANN401 - any JSON
+def _without(old: Any, new: Any, now: Any) -> Any:
     """Return ``now`` with every value of ``new`` that is still there as it is in ``old``."""
     if now == new:
         return old

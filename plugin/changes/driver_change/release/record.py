@@ -108,7 +108,7 @@ def gpu_to_json(gpu: RememberedGpu) -> dict[str, object]:
     }
 
 
-def parse_gpu(value: Any) -> RememberedGpu:  # noqa: ANN401 - JSON
+def parse_gpu(value: Any) -> RememberedGpu:
     """Return a GPU from the form of the file; raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("a gpu must be an object")  # noqa: TRY004 - the file is wrong, not the program

@@ -145,7 +145,7 @@ class _BranchSearch:
         group.extend(branch.required)
         left = [
             (one if part is None else self._without(one, part, group))
-            for one, part in zip(branch.branches, pick.branches)  # noqa: B905 - strict= needs Python 3.10
+            for one, part in zip(branch.branches, pick.branches, strict=False)
         ]
         remaining = [one for one in left if one is not None]
         return self._branch(branch.score, branch.gpus[pick.gpus :], (), remaining)

@@ -98,7 +98,7 @@ class _Exchange:
     def _swap(self, one: int, other: int) -> None:
         here, there = self._owner[one], self._owner[other]
         self._owner[one], self._owner[other] = there, here
-        for each, row in zip(self._with, self._scores):  # noqa: B905 - strict= needs Python 3.10
+        for each, row in zip(self._with, self._scores, strict=False):
             moved = row[one] - row[other]
             each[here] -= moved
             each[there] += moved

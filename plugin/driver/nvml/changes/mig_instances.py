@@ -104,7 +104,7 @@ def _profiles(handle: _Handle) -> Iterator[InstanceProfile]:
             yield InstanceProfile(int(info.id), name, int(info.sliceCount), int(info.instanceCount), places)
 
 
-def _profile_info(handle: _Handle, number: int) -> Any | None:  # noqa: ANN401 - a structure of pynvml's
+def _profile_info(handle: _Handle, number: int) -> Any | None:
     for version in (2, 1):
         try:
             return pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version)
@@ -150,7 +150,7 @@ def _instances(handle: _Handle, profiles: tuple[InstanceProfile, ...]) -> Iterat
     yield from sorted(found, key=lambda each: each.id)
 
 
-def _handles(question: Any, kind: Any, of: _Handle, profile: int) -> list[_Handle]:  # noqa: ANN401 - of pynvml
+def _handles(question: Any, kind: Any, of: _Handle, profile: int) -> list[_Handle]:
     found, count = (kind * MAX_MIG_DEVICES)(), ctypes.c_uint(MAX_MIG_DEVICES)
     question(of, profile, found, ctypes.byref(count))
     return list(found[: min(count.value, MAX_MIG_DEVICES)])

@@ -38,7 +38,7 @@ def gpu_count() -> int:
     return count
 
 
-def gpu_uuid(handle: Any) -> str:  # noqa: ANN401 - NVML's handles have no type
+def gpu_uuid(handle: Any) -> str:
     """Return the UUID of a GPU; raises one of FAULTS, also for one that no GPU has: it names files and devices."""
     uuid = str(pynvml.nvmlDeviceGetUUID(handle))
     if not is_gpu_uuid(uuid):

@@ -64,7 +64,7 @@ class _Http(HTTPConnection):
         _take(sock)  # before TLS, and before a proxy has answered
         return sock
 
-    def request(self, *asked: Any, **more: Any) -> None:  # noqa: ANN401 - what the base class takes
+    def request(self, *asked: Any, **more: Any) -> None:
         if self.sock is not None:  # it is kept from a request before
             _take(self.sock)
         is_last = ALONE.items() <= (more.get("headers") or {}).items()

@@ -24,7 +24,7 @@ from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.nodes.marks import former_record
 from provision.cluster.kubernetes.nodes.polled import Polled
-from provision.cluster.kubernetes.objects import Condition, Metadata  # noqa: TC001 - msgspec resolves the annotation when it decodes
+from provision.cluster.kubernetes.objects import Condition, Metadata
 from provision.rollout.model import Maintenance
 
 if TYPE_CHECKING:

@@ -131,7 +131,7 @@ def short(path: str) -> str:
     return path
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - what is in an object
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, each in sorted(value.items()):
             yield from _flat(each, f"{path}.{key}" if path else str(key))

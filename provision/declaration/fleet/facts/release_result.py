@@ -11,7 +11,7 @@ from provision.base import strict_json
 from provision.base.printable import printable
 from provision.base.strict_json import MalformedError
 from provision.declaration.fleet.errors import AnswerError
-from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts import grammar
 
 _LIMIT_BYTES: Final = 4 << 20
 _LONGEST: Final = 128

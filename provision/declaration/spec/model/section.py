@@ -24,6 +24,6 @@ def text(pattern: str, expected: str, example: str, *, longest: int | None = Non
     return Meta(pattern=f"^{pattern}$", max_length=longest, examples=[example], extra=extra)
 
 
-def doc(description: str, **schema: Any) -> Meta:  # noqa: ANN401 - JSON schema keywords are of any type
+def doc(description: str, **schema: Any) -> Meta:
     """Return the sentence that documents a key."""
     return Meta(description=description, extra_json_schema=schema or None)

@@ -21,7 +21,7 @@ class Version(Protocol):
     def source(self) -> str:
         """Return the version of the source package."""
 
-    def __lt__(self, other: Any, /) -> bool:  # noqa: ANN401 - versions of one kind are compared with each other
+    def __lt__(self, other: Any, /) -> bool:
         """Tell whether this version is older."""
 
 

@@ -96,7 +96,7 @@ class Table:
         kind = self.kind if isinstance(value, dict) else _KINDS.get(type(value), "a date or time")
         return EngineConfigError(f"{shown(self.path)}: {self.name(key)} is {kind}, not {expected}", hint=_HINT)
 
-    def _read(self, key: str, kind: type | tuple[type, ...], expected: str, default: Any) -> Any:  # noqa: ANN401 - of a foreign file
+    def _read(self, key: str, kind: type | tuple[type, ...], expected: str, default: Any) -> Any:
         value = self.values.get(key, default)
         if not isinstance(value, kind):
             raise self.wrong(key, expected)
@@ -173,7 +173,7 @@ def require_default(
     )
 
 
-def _parse(path: str, text: str, load: Callable[[str], Any], hint: str) -> Any:  # noqa: ANN401 - of a foreign file
+def _parse(path: str, text: str, load: Callable[[str], Any], hint: str) -> Any:
     _require_small(path, text)
     try:
         values = load(without_bom(text))
@@ -198,7 +198,7 @@ def _require_small(path: str, text: str) -> None:
         )
 
 
-def _require_shallow(path: str, values: Any) -> None:  # noqa: ANN401 - of a foreign file
+def _require_shallow(path: str, values: Any) -> None:
     """Refuse a tree that is nested too deep; walks without recursion."""
     pending: list[tuple[tuple[str, ...], Any]] = [((), values)]
     while pending:
@@ -226,7 +226,7 @@ def _complaint(error: ValueError, text: str) -> str:
     return f"{said[:1].lower()}{shown(said[1:])}{template}"
 
 
-def _load_json(text: str) -> Any:  # noqa: ANN401 - of a foreign file
+def _load_json(text: str) -> Any:
     if not text.strip():
         return {}
     try:

@@ -65,5 +65,5 @@ def _at(values: Mapping[str, Any], wanted: str) -> Iterable[Any]:
     return (value for key, value in values.items() if key.casefold() == wanted)
 
 
-def _flat(value: Any) -> Iterable[Any]:  # noqa: ANN401 - of a foreign file
+def _flat(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else [value]

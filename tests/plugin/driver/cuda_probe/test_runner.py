@@ -41,7 +41,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(folder)}
 
 
-def try_on(folder: Path, devices: list[str], timeout_s: float = 60.0, root: str = "/") -> Any:  # noqa: ANN401 - JSON
+def try_on(folder: Path, devices: list[str], timeout_s: float = 60.0, root: str = "/") -> Any:
     command = [sys.executable, "-W", "error", "-c", SCRIPT, json.dumps([devices, timeout_s, root])]
     done = subprocess.run(command, env=environment(folder), capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

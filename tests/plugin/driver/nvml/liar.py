@@ -81,7 +81,7 @@ class Liar:
             raise self._dice.choice(SURPRISES)("not what was promised")
         return self._other(answer)
 
-    def _other(self, answer: Any) -> object:  # noqa: ANN401 - whatever pynvml returns
+    def _other(self, answer: Any) -> object:
         if isinstance(answer, str):
             return self._dice.choice(TEXTS)
         if isinstance(answer, int):

@@ -26,7 +26,7 @@ def with_processes(*processes: Process, gpu: int = 0, gpus: int = 1) -> Machine:
     return models.machine("a100-40gb", gpus).with_gpu(gpu, processes=processes)
 
 
-def processes_of(folder: Path, machine: Machine, gpu: int = 0) -> Any:  # noqa: ANN401 - JSON
+def processes_of(folder: Path, machine: Machine, gpu: int = 0) -> Any:
     return measure(folder, machine)[gpu]["processes"]
 
 

@@ -39,7 +39,7 @@ print(json.dumps([versions, descriptors, [name for name in ("libcuda.so", "libnv
 """
 
 
-def sessions(folder: Path, count: int, *versions: str) -> Any:  # noqa: ANN401 - JSON
+def sessions(folder: Path, count: int, *versions: str) -> Any:
     """Open so many sessions; before the second one, change to another driver."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(folder)}
     command = [sys.executable, "-c", SCRIPT, str(count), *versions]

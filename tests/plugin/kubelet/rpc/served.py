@@ -89,7 +89,7 @@ class Served:
         }
         self.server = Server(methods, Logger(), limits)
 
-    def run(self, work: Coroutine[Any, Any, Any], timeout_s: float = 60) -> Any:  # noqa: ANN401 - any result
+    def run(self, work: Coroutine[Any, Any, Any], timeout_s: float = 60) -> Any:
         """Run something in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 

@@ -51,7 +51,7 @@ def call(
     return asyncio.run(call_unary(str(path), f"/t.T/{method}", request, Text, deadline_s=deadline_s, limits=limits))
 
 
-def refusal(path: Path, request: Text, **options: Any) -> tuple[Code, str]:  # noqa: ANN401 - of `call`
+def refusal(path: Path, request: Text, **options: Any) -> tuple[Code, str]:
     with pytest.raises(CallError) as raised:
         call(path, request, **options)
     return raised.value.code, raised.value.detail

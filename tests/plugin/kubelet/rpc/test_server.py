@@ -67,7 +67,7 @@ def refusal(
     return status_of(raised.value)
 
 
-def stream(channel: grpc.Channel, method: str, request: Message) -> Any:  # noqa: ANN401 - grpc's call object
+def stream(channel: grpc.Channel, method: str, request: Message) -> Any:
     serve = channel.unary_stream(f"/t.T/{method}", request_serializer=bytes, response_deserializer=bytes)
     return serve(encode(request), timeout=20)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST = 600  # interleavings: most breaks are found within a few
 
 
-def answer(where: object, name: str, what: Any) -> Break:  # noqa: ANN401 - whatever that function returns
+def answer(where: object, name: str, what: Any) -> Break:
     """Have a function of the engine always return the same."""
     return lambda patch: patch.setattr(where, name, lambda *_, **__: what)
 
@@ -62,7 +62,7 @@ def frees_failed_nodes(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_failed_nodes_as_available(patch: pytest.MonkeyPatch) -> None:
-    def count(found: census.Census, node: Any) -> None:  # noqa: ANN401 - a node
+    def count(found: census.Census, node: Any) -> None:
         if node.record is None or node.record.phase is not Phase.FAILED:
             count_out(found, node)
 
@@ -76,7 +76,7 @@ def tries_failed_nodes_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_that_it_has_swapped(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(node: Any, *given: Any) -> Any:  # noqa: ANN401 - a node
+    def forgetful(node: Any, *given: Any) -> Any:
         after = stepped(node, *given)
         return replace(after, is_disruptive=node.is_disruptive, is_as_declared=node.is_as_declared)
 

@@ -55,7 +55,7 @@ class RunLog:
         remove_old_journals(self._host)
         self._journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
 
-    def update(self, **values: Any) -> None:  # noqa: ANN401 - fields of the record
+    def update(self, **values: Any) -> None:
         """Change fields of the record, which counts once it is saved."""
         self.record = replace(self.record, **values)
 

@@ -78,7 +78,7 @@ def write_json(host: Host, path: str, document: object) -> None:
     write_durably(host.path(path), f"{text}\n".encode())
 
 
-def read_json(host: Host, path: str) -> Any:  # noqa: ANN401 - the reader knows what it should be
+def read_json(host: Host, path: str) -> Any:
     """Return the object in a JSON file, None when the file is absent or holds anything else."""
     text = host.read_text(path)
     try:

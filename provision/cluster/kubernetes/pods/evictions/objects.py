@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - msgspec resolves the annotation when it decodes
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec

@@ -37,7 +37,7 @@ RARE: dict[str, list[Event]] = {  # what is rarely drawn
 }
 
 
-def answer(where: object, name: str, what: Any) -> Break:  # noqa: ANN401 - whatever that function returns
+def answer(where: object, name: str, what: Any) -> Break:
     """Have a function always return the same."""
     return lambda patch: patch.setattr(where, name, lambda *_, **__: what)
 

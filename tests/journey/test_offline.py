@@ -16,7 +16,7 @@ import pytest
 
 from lab import modules
 from lab.nodes import NodeSpec, Site
-from provision.cli.foresee.plan import open_bundle
+from provision.cli.session.context import open_bundle
 from provision.planning.supply.bundle.model import BundleList
 from provision.planning.supply.bundle.write import write_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint

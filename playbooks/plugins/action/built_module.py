@@ -36,7 +36,7 @@ class ActionModule(CheckedAction):
         require_grapnel()
         import msgspec
 
-        from provision.cli.foresee.plan import open_shelf
+        from provision.cli.session.context import open_shelf
         from provision.planning.supply.builds.archive import MAX_BYTES
         from provision.planning.supply.builds.errors import BuildsError
         from provision.planning.supply.builds.model import ModuleBuild

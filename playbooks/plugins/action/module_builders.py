@@ -66,7 +66,7 @@ def _decide(  # noqa: PLR0913 - what was registered, and what a play says of its
     from provision.apply.model import Assessment
     from provision.apply.supply.rounds import Round, next_round
     from provision.apply.supply.supply import Supply
-    from provision.cli.foresee.plan import open_runfiles, open_shelf
+    from provision.cli.session.context import open_runfiles, open_shelf
     from provision.declaration.fleet.endpoint import network_endpoints, parse_endpoint
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import DriverVariables, NodePlan, Roles

@@ -18,7 +18,7 @@ from provision.apply.runner import find_collection
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable_json
 from provision.cli.around.bundle_collect import Creation
-from provision.cli.foresee.plan import signers_file
+from provision.cli.session.context import signers_file
 from provision.planning.supply.bundle.module_archive import read_module_archive
 from provision.planning.supply.bundle.read import verify_bundle
 from provision.planning.supply.bundle.sets import Contents, StagedSet

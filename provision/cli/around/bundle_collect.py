@@ -17,8 +17,8 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.apply.supply.collect import Collector, refused
 from provision.base.errors import UsageError
-from provision.cli.fleet import load_fleet
-from provision.cli.foresee.plan import build_context
+from provision.cli.session.context import build_context
+from provision.cli.session.fleet import load_fleet
 from provision.declaration.spec.model import DriverSource, KernelModule
 from provision.planning.node_plan import Problem
 from provision.planning.planner.collection import bundle_name, choose_collected

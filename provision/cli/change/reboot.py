@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from dataclasses import replace
@@ -12,27 +11,23 @@ from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, NodeResult
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.change.apply import claim_of, exit_code, find_pause, holder_of
-from provision.cli.cluster import declared_gates, open_scope
-from provision.cli.fleet import load_fleet, named_nodes
-from provision.cli.foresee.plan import build_context, foresee_refusals, with_identity
-from provision.cli.listening import open_listeners
-from provision.cli.recording import UNRECORDED, recorded
-from provision.cli.terminal import say
+from provision.cli.session.ahead import foresee_refusals, with_identity
+from provision.cli.session.context import build_context
+from provision.cli.session.fleet import load_fleet, named_nodes
+from provision.cli.session.recording import UNRECORDED
+from provision.cli.session.scope import declared_gates, open_scope
+from provision.cli.session.work import Change, change_fleet, find_pause, holder_of, require_consent
 from provision.cluster.machine import Machine
 from provision.declaration.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
 from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import open_view
-from provision.report.results import render_results
 from provision.report.terminal import show
-from provision.rollout.adapters import Adapters
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.prepare import only_in_flight
-from provision.rollout.gates import GateKeeper, ask_once
+from provision.rollout.gates import ask_once
 from provision.rollout.verbs.driver_verbs import execute_verb
 from provision.rollout.verbs.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
 from provision.rollout.verbs.reboot_steps import reboot_steps
@@ -44,9 +39,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from provision.apply.context import ApplyContext
-    from provision.cli.cluster import Scope
-    from provision.cli.recording import Run
+    from provision.cli.session.recording import Run
+    from provision.cli.session.scope import Scope
+    from provision.rollout.adapters import Adapters
     from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.verbs.reboot_plan import RebootPlan
 
 
@@ -55,29 +52,23 @@ def run(args: argparse.Namespace) -> int:
     args.nodes = named_nodes(args)
     if not args.nodes and not args.needed:
         raise UsageError("say which nodes", hint=f"{COMMAND} NODE..., or {COMMAND} --needed")
-    if not args.yes and not args.plan and not sys.stdin.isatty():
-        raise UsageError(
-            "reboot asks before it changes machines, and standard input is not a terminal", hint="add --yes"
-        )
+    if not args.plan:
+        require_consent(args, "reboot")
     now = datetime.now(UTC)
     since = now - SINCE if args.since is None else parse_moment(args.since)
     args.limit = ",".join(args.nodes)
     fleet = load_fleet(args)
-    addresses = resolve_nodes(fleet.nodes)
     request = RebootRequest(now=now, since=since, only_needed=args.needed)
     if args.plan:
         context = build_context(args, fleet)
-        scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
+        scope = open_scope(args, fleet, context.declarations.stacks, resolve_nodes(fleet.nodes), all_pods=True)
         return show_plan(context, scope, replace(request, groups=scope.groups), as_json=args.json)
-    with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
 
-        def work(run: Run) -> int:
-            context = build_context(args, fleet, environment=environment)
-            scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
-            scope, of = replace(scope, metrics_file=args.metrics_file), replace(request, groups=scope.groups)
-            return reboot_nodes(context, scope, of, consent=args.yes, waits=not args.no_wait, record=run)
+    def work(context: ApplyContext, scope: Scope, run: Run) -> int:
+        of = replace(request, groups=scope.groups)
+        return reboot_nodes(context, scope, of, consent=args.yes, waits=not args.no_wait, record=run)
 
-        return recorded(args, fleet, "reboot", work)
+    return change_fleet(args, fleet, "reboot", work, all_pods=True)
 
 
 def parse_moment(text: str) -> datetime:
@@ -129,41 +120,23 @@ def reboot_nodes(  # noqa: PLR0913 - what a command line says
     record: Run = UNRECORDED,
 ) -> int:
     """Show who goes out of service, ask unless there is consent, reboot, show the results; return the exit code."""
-    console, began = make_console(record.people), time.monotonic()
+    change = Change(context, scope, record)
     pause = find_pause(scope)
     with cancel_on_signals() as cancel:
         plan = _only_in_flight(_plan(context, scope, request, cancel), pause)
     prepared = replace(plan.prepared, policy=replace(plan.prepared.policy, waits=waits))
     plan = replace(plan, prepared=prepared)
-    _show(plan, scope, console)
-    console.print()
-    if prepared.rollout and not consent:
-        asked = time.monotonic()
-        if not _confirm(len(prepared.rollout)):
-            record.declined()
-            console.print("nothing was changed")
-            return ExitCode.FAILED
-        began += time.monotonic() - asked
-    keeper = GateKeeper(declared_gates(scope.stacks) if prepared.rollout else ())
-    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
-    adapters = Adapters(
-        cluster=scope.cluster,
-        steps=reboot_steps(context, scope.stacks, plan),
-        clock=scope.clock,
-        poll_s=scope.poll_s,
-        publish=listeners.see,
-        gates=keeper,
-    )
-    with cancel_on_signals() as cancel, record.view(console, prepared.rollout) as view, keeper:
-        observe = record.observing(listeners.observing(view))
-        results = execute_verb(plan, adapters, observe, cancel=cancel, holder=holder_of(context))
-    if prepared.rollout:
-        console.print()
-    record.results(results, time.monotonic() - began)
-    show(console, render_results(results, time.monotonic() - began, COMMAND))
-    for untold in listeners.close():
-        say(f"· {untold}", sys.stderr)
-    return exit_code(results)
+    _show(plan, scope, change.console)
+    change.console.print()
+    if prepared.rollout and not change.is_wanted(_question(len(prepared.rollout)), consent=consent):
+        return ExitCode.FAILED
+
+    def act(adapters: Adapters, observe: RolloutObserver, cancel: threading.Event) -> tuple[NodeResult, ...]:
+        return execute_verb(plan, adapters, observe, cancel=cancel, holder=holder_of(context))
+
+    gates = declared_gates(scope.stacks) if prepared.rollout else ()
+    results = change.carry_out(reboot_steps(context, scope.stacks, plan), prepared.rollout, act, gates)
+    return change.tell(results, command=COMMAND)
 
 
 def _plan(context: ApplyContext, scope: Scope, request: RebootRequest, cancel: threading.Event) -> RebootPlan:
@@ -212,7 +185,6 @@ def _show(plan: RebootPlan, scope: Scope, console: Console) -> None:
         console.print("no node is to be rebooted")
 
 
-def _confirm(count: int) -> bool:
+def _question(count: int) -> str:
     nodes, them = ("1 node", "it") if count == 1 else (f"{count} nodes", "them")
-    print(f"reboot {nodes}, taking {them} out of service for a while? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return f"reboot {nodes}, taking {them} out of service for a while?"

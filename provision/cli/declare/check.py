@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable_json
 from provision.cli.declare.explain import describe_fleet, describe_node, find_node, render_fleet, render_node
-from provision.cli.fleet import inventories_of
+from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import print_findings, say, wants_colour
 from provision.controller.stacks.file import judge_stack, read_stack_file
 from provision.declaration.fleet.load import load, without_inventory

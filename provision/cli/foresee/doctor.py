@@ -10,8 +10,8 @@ from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.base.errors import ExitCode
-from provision.cli.fleet import load_fleet
-from provision.cli.foresee.plan import build_context
+from provision.cli.session.context import build_context
+from provision.cli.session.fleet import load_fleet
 from provision.planning.driver.preflight import Finding, Severity, findings
 from provision.planning.products.recognise import problem_of, recognise
 from provision.report.console import make_console

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.apply.model import Assessment, Failure
-    from provision.cli.cluster import Scope
-    from provision.cli.foresee.plan import Seen
+    from provision.cli.session.ahead import Seen
+    from provision.cli.session.scope import Scope
     from provision.rollout.decision.prepare import Prepared
 
 MOST_DIFFERENCES: Final = 50  # lines of them

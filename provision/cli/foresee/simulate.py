@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.cluster import open_scope
-from provision.cli.fleet import load_fleet
 from provision.cli.parsers.arguments import MANY, RATES, SEEDS
+from provision.cli.session.fleet import load_fleet
+from provision.cli.session.scope import open_scope
 from provision.cli.terminal import say
 from provision.report.console import make_console
 from provision.report.simulation import render_simulation, simulation_document

@@ -11,9 +11,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from provision.base.errors import GrapnelError, UsageError
-from provision.cli.fleet import inventories_of
 from provision.cli.foresee.stack_plan_words import ClusterPlan, cluster_plan_document, render_cluster_plan
 from provision.cli.parsers.options import DECLARATION
+from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import print_findings
 from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.objects import Node

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import provision
 from provision.apply.runner import find_collection
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.cluster import Scope, asked_of
-from provision.cli.listening import open_listeners
+from provision.cli.session.listening import open_listeners
+from provision.cli.session.scope import Scope, asked_of
 from provision.cluster import pod_rules
 from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.cluster import KubernetesCluster

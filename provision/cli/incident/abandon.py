@@ -15,9 +15,9 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
-from provision.cli.fleet import load_fleet
-from provision.cli.foresee.plan import build_context
 from provision.cli.incident.node_request import ask, foresee, open_requests
+from provision.cli.session.context import build_context
+from provision.cli.session.fleet import load_fleet
 from provision.report.console import make_console
 from provision.report.progress.live import open_view
 from provision.rollout.requests import Step, abandon, uncordon

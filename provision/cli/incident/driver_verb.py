@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import replace
@@ -10,18 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, Status
 from provision.apply.removal import Part, gather_removals
-from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.change.apply import claim_of, exit_code, holder_of
-from provision.cli.cluster import open_scope, with_unnamed
-from provision.cli.fleet import load_fleet
-from provision.cli.foresee.plan import build_context, with_identity
+from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.leave.cluster_removal import left_behind, notes_of, plan_of_cluster, with_classes
-from provision.cli.listening import open_listeners
-from provision.cli.recording import UNRECORDED, recorded
-from provision.cli.terminal import outlasting, person, print_error, say
+from provision.cli.session.ahead import with_identity
+from provision.cli.session.context import build_context
+from provision.cli.session.fleet import load_fleet
+from provision.cli.session.recording import UNRECORDED
+from provision.cli.session.scope import open_scope, with_unnamed
+from provision.cli.session.work import Change, change_fleet, holder_of, require_consent
+from provision.cli.terminal import person, say
 from provision.cluster.machine import Machine
 from provision.declaration.fleet.resolve import resolve_nodes
 from provision.declaration.spec.text.excerpt import few
@@ -31,7 +29,6 @@ from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import open_view
 from provision.report.results import render_results
 from provision.report.terminal import show
-from provision.rollout.adapters import Adapters
 from provision.rollout.verbs.cluster_removal import take_back
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
 from provision.rollout.verbs.plan import EVERY_NODE, DriverVerb, Extent, plan_verb
@@ -45,10 +42,13 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.model import NodeResult
     from provision.apply.removal import NodeRemoval
-    from provision.cli.cluster import Scope
-    from provision.cli.foresee.plan import ContextBuilder
-    from provision.cli.recording import Run
+    from provision.cli.session.context import ContextBuilder
+    from provision.cli.session.recording import Run
+    from provision.cli.session.scope import Scope
     from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.rollout.adapters import Adapters
+    from provision.rollout.interface.progress import RolloutObserver
+    from provision.rollout.verbs.cluster_removal import ClusterRemoval
     from provision.rollout.verbs.plan import AnyVerb, VerbPlan
 
 SET_UP_AGAIN: Final = (
@@ -65,29 +65,24 @@ def run_verb(
 ) -> int:
     """Carry a verb out on the machines that the command line selects; return the exit code."""
     only_shows = getattr(args, "plan", False)
-    if not args.yes and not only_shows and not sys.stdin.isatty():
-        name = verb.command.split()[1]
-        raise UsageError(
-            f"{name} asks before it changes machines, and standard input is not a terminal", hint="add --yes"
-        )
+    name = verb.command.split()[1]
+    if not only_shows:
+        require_consent(args, name)
     fleet = load_fleet(args)
-    addresses = resolve_nodes(fleet.nodes)
     if isinstance(verb, Removing):
         verb = with_classes(args, verb, fleet)
     if only_shows:
         context = build_context(args, fleet)
-        scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks, addresses))
+        scope = open_scope(args, fleet, context.declarations.stacks, resolve_nodes(fleet.nodes))
+        scope = with_unnamed(args, fleet, scope)
         return show_verb(context, scope, verb, as_json=args.json, extent=whole_extent(extent, scope, verb))
-    with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
 
-        def work(run: Run) -> int:
-            context = (build or build_context)(args, fleet, environment=environment)
-            scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-            scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
-            whole = whole_extent(extent, scope, verb)
-            return change_drivers(context, scope, verb, consent=args.yes, extent=whole, record=run)
+    def work(context: ApplyContext, scope: Scope, run: Run) -> int:
+        scope = with_unnamed(args, fleet, scope)
+        whole = whole_extent(extent, scope, verb)
+        return change_drivers(context, scope, verb, consent=args.yes, extent=whole, record=run)
 
-        return recorded(args, fleet, verb.command.split()[1], work)
+    return change_fleet(args, fleet, name, work, build=build)
 
 
 def whole_extent(extent: Extent, scope: Scope, verb: AnyVerb) -> Extent:
@@ -142,47 +137,37 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     record: Run = UNRECORDED,
 ) -> int:
     """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
-    console, began = make_console(outlasting(record.people)), time.monotonic()
+    change = Change(context, scope, record)
     # All that it takes lies on the node, which may reach no package source and need not wait for one.
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, extent, cancel)
     taken = plan_of_cluster(plan.verb, scope)
-    show(console, render_removals(plan.foreseen, left_behind(plan.verb, scope)))
-    show(console, render_cluster_removal(taken, scope.cluster.name))
+    show(change.console, render_removals(plan.foreseen, left_behind(plan.verb, scope)))
+    show(change.console, render_cluster_removal(taken, scope.cluster.name))
     if plan.prepared.rollout or taken:
         plan = _despite_pause(plan, scope, record)
-        show(console, render_rollout(plan.prepared, scope.cluster.name))
-        console.print()
-        asked = time.monotonic()
-        if not consent and not _confirm(plan):
-            record.declined()
-            console.print("nothing was changed")
+        show(change.console, render_rollout(plan.prepared, scope.cluster.name))
+        change.console.print()
+        if not change.is_wanted(_question(plan), consent=consent):
             return ExitCode.FAILED
-        began += time.monotonic() - asked
-    steps = verb_steps(context, scope.stacks, plan)
-    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
-    adapters = Adapters(
-        cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s, publish=listeners.see
-    )
-    with cancel_on_signals() as cancel, record.view(console, plan.prepared.rollout) as view:
-        observe = record.observing(listeners.observing(view))
+
+    def act(
+        adapters: Adapters, observe: RolloutObserver, cancel: threading.Event
+    ) -> tuple[tuple[NodeResult, ...], ClusterRemoval]:
         results = execute_verb(plan, adapters, observe, cancel=cancel, holder=holder_of(context))
-        if isinstance(plan.verb, Removing) and not cancel.is_set():
-            taken = take_back(scope.cluster, taken, results, holder_of(context))
-            for note in notes_of(taken):
-                observe(note)
-    if plan.prepared.rollout:
-        console.print()
-    record.results(results, time.monotonic() - began)
-    show(console, render_results(results, time.monotonic() - began, verb.command))
-    for error in taken.failed:
-        print_error(error)
-    for untold in listeners.close():
-        say(f"· {untold}", sys.stderr)
+        if not isinstance(plan.verb, Removing) or cancel.is_set():
+            return results, taken
+        back = take_back(scope.cluster, taken, results, holder_of(context))
+        for note in notes_of(back):
+            observe(note)
+        return results, back
+
+    results, back = change.carry_out(verb_steps(context, scope.stacks, plan), plan.prepared.rollout, act)
+    code = change.tell(results, back.failed, verb.command)
     for line in what_is_next(plan, scope, results):
-        console.print(line, soft_wrap=True)
-    return exit_code(results) or (ExitCode.FAILED if taken.failed else ExitCode.DONE)
+        change.console.print(line, soft_wrap=True)
+    return code
 
 
 def _plan(context: ApplyContext, scope: Scope, verb: AnyVerb, extent: Extent, cancel: threading.Event) -> VerbPlan:
@@ -228,23 +213,17 @@ def _identify(scope: Scope, answers: Mapping[str, NodeFacts | Failure]) -> None:
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer)
 
 
-def _confirm(plan: VerbPlan) -> bool:
+def _question(plan: VerbPlan) -> str:
     count = len(plan.prepared.rollout)
     if not count:
-        return _yes("take back what grapnel made in the cluster?")
+        return "take back what grapnel made in the cluster?"
     nodes = "1 node" if count == 1 else f"{count} nodes"
     what = f"return {nodes} to the driver before, taking it out of service for a while"
     if isinstance(plan.verb, Removing) and not plan.verb.others:
         what = f"remove the driver of {nodes}, and everything that came with it"
     elif isinstance(plan.verb, Removing):
         what = f"take {named_parts(plan.verb)} away from {nodes}, taking it out of service for a while"
-    what = what if count == 1 else what.replace("taking it", "taking them")
-    return _yes(f"{what}?")
-
-
-def _yes(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return f"{what if count == 1 else what.replace('taking it', 'taking them')}?"
 
 
 def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) -> list[str]:

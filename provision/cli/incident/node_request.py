@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, UsageError
-from provision.cli.fleet import named_nodes
-from provision.cli.places import find_places
+from provision.cli.session.fleet import named_nodes
+from provision.cli.session.places import find_places
 from provision.cluster.node_requests import KubernetesRequests, StateFileRequests
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode
 from provision.cli.answers import Answers
-from provision.cli.places import find_places
+from provision.cli.session.places import find_places
 from provision.cli.terminal import person
 from provision.cluster import open_api
 from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses

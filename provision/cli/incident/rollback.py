@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
-from provision.cli.fleet import inventories_of
 from provision.cli.incident.driver_verb import run_verb
 from provision.cli.incident.node_request import Asking, ask
+from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import person
 from provision.cluster import open_api
 from provision.cluster.node_requests import KubernetesRequests
@@ -21,7 +21,7 @@ from provision.rollout.verbs.plan import DriverVerb, Extent
 if TYPE_CHECKING:
     import argparse
 
-    from provision.cli.foresee.plan import ContextBuilder
+    from provision.cli.session.context import ContextBuilder
     from provision.cluster.kubernetes.api.client import Api
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Note
 from provision.apply.removal import Part
-from provision.cli.fleet import inventories_of
+from provision.cli.session.fleet import inventories_of
 from provision.declaration.fleet.load import load
 from provision.rollout.decision.prepare import runtime_classes
 from provision.rollout.verbs.cluster_removal import ClusterRemoval, plan_cluster_removal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from provision.cli.cluster import Scope
+    from provision.cli.session.scope import Scope
     from provision.declaration.fleet.model import Fleet
     from provision.rollout.verbs.plan import AnyVerb
 

@@ -11,8 +11,8 @@ from provision.apply.converge import assess
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.base.errors import ExitCode
-from provision.cli.fleet import fleet_words, load_fleet
-from provision.cli.foresee.plan import build_context
+from provision.cli.session.context import build_context
+from provision.cli.session.fleet import fleet_words, load_fleet
 from provision.planning.drift import group
 from provision.report.console import make_console
 from provision.report.documents.drift import drift_document

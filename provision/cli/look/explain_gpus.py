@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.cluster import cluster_words
+from provision.cli.session.scope import cluster_words
 from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.nodes.fit import Candidate

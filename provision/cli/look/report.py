@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError
-from provision.cli.fleet import inventories_of
+from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import say
 from provision.declaration.fleet.sources import inventory_key
 from provision.report.console import make_console

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.cli.cluster import cluster_words
-from provision.cli.fleet import fleet_words, inventories_of, load_fleet
 from provision.cli.look.report import read_report
 from provision.cli.look.serve import serve
 from provision.cli.parsers.options import DECLARATION
+from provision.cli.session.fleet import fleet_words, inventories_of, load_fleet
+from provision.cli.session.scope import cluster_words
 from provision.cluster import LocalCluster, Machine, open_api, state_file_path
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.members import IN_KUBERNETES, open_members

@@ -19,7 +19,7 @@ from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import AnsibleRunner
 from provision.cli.change.stage import stage_fleet
-from provision.cli.cluster import Scope
+from provision.cli.session.scope import Scope
 from provision.cluster import LocalCluster
 from provision.planning.driver_change import DriverChange, change_id
 from provision.planning.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles

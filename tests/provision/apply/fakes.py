@@ -12,7 +12,7 @@ from provision.apply.context import ApplyContext
 from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
-from provision.cli.cluster import Scope
+from provision.cli.session.scope import Scope
 from provision.declaration.fleet.facts.node import DeviceHolder, NodeFacts, parse_facts
 from provision.planning.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Problem, Role, Roles
 from tests.provision.rollout.fakes import Clock, FakeCluster

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
 from provision.cli import main
 from provision.cli.change import apply
-from provision.cli.foresee.plan import build_context
+from provision.cli.session.context import build_context
 from provision.planning.node_plan import NodePlan
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from provision.apply.lock import Claim, lock_machines
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import AnsibleRunner
 from provision.cli.change.apply import apply_nodes
-from provision.cli.cluster import Scope
+from provision.cli.session.scope import Scope
 from provision.cluster import LocalCluster
 from tests.provision.apply.fakes import plan_drain, plan_packages, pure, raw_facts
 from tests.provision.samples import make_stack

@@ -16,8 +16,8 @@ from provision.apply.supply.kinds import Kinds
 from provision.apply.supply.supply import drawn
 from provision.cli.change.apply import apply_nodes
 from provision.cli.change.stage import stage_fleet
-from provision.cli.cluster import Scope
 from provision.cli.foresee.plan import show_plans
+from provision.cli.session.scope import Scope
 from provision.planning.driver_change import change_id
 from tests.provision.apply.fakes import Watcher, cluster_of
 from tests.provision.apply.workshop import (

@@ -14,7 +14,7 @@ from provision.apply.converge import stage
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment, Failure
 from provision.apply.playbooks import Playbooks
-from provision.cli.foresee.plan import carried_payload, open_bundle
+from provision.cli.session.context import carried_payload, open_bundle
 from provision.declaration.fleet.facts.node import OperatingSystem
 from provision.planning.node_plan import DriverVariables, NodePlan, Roles
 from provision.planning.supply.builds.model import BuiltModule

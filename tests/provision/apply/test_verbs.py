@@ -11,9 +11,10 @@ import pytest
 from provision.apply.model import NodeResult, Status
 from provision.base.errors import UsageError
 from provision.cli.change import apply as apply_verb
-from provision.cli.change.apply import apply_nodes, exit_code
+from provision.cli.change.apply import apply_nodes
 from provision.cli.foresee.plan import show_plans
 from provision.cli.parsers.arguments import ARGUMENTS
+from provision.cli.session.work import exit_code
 from provision.cluster import Machine
 from provision.planning.supply.payload.place import payload_folder
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.base.errors import UsageError
-from provision.cli.change.apply import claim_of
-from provision.cli.cluster import open_scope
 from provision.cli.parsers.options import cluster_arguments
+from provision.cli.session.scope import open_scope
+from provision.cli.session.work import claim_of
 from provision.cluster import LocalCluster, Machine
 from provision.cluster.errors import KubeconfigError
 from provision.declaration.fleet.endpoint import Endpoint

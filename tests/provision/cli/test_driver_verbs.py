@@ -15,10 +15,10 @@ from provision.apply.removal import Part
 from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from provision.base.errors import GrapnelError
 from provision.cli import main
-from provision.cli.cluster import open_scope, with_unnamed
-from provision.cli.fleet import load_fleet
 from provision.cli.incident.driver_verb import change_drivers, show_verb
 from provision.cli.parsers.options import verb_arguments
+from provision.cli.session.fleet import load_fleet
+from provision.cli.session.scope import open_scope, with_unnamed
 from provision.rollout.interface.pause import Pause
 from provision.rollout.verbs.plan import DriverVerb, Extent
 from provision.rollout.verbs.removing import Removing

@@ -13,7 +13,7 @@ import pytest
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.change.apply import apply_nodes
-from provision.cli.recording import Run, recorded
+from provision.cli.session.recording import Run, recorded
 from provision.declaration.fleet.model import Fleet
 from provision.declaration.spec.model import GpuStack, StackSpec
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of

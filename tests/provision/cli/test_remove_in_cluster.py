@@ -23,7 +23,7 @@ from tests.provision.rollout.fakes import NEW
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provision.cli.cluster import Scope
+    from provision.cli.session.scope import Scope
     from tests.provision.rollout.fakes import FakeCluster
 
 OFF = MarkChange(changes=("no label example.com/pool", "no taint nvidia.com/gpu:NoSchedule"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.base.errors import UsageError
-from provision.cli.fleet import inventories_of, load_fleet
+from provision.cli.session.fleet import inventories_of, load_fleet
 from provision.cluster import Machine, open_api, state_file_path
 from provision.declaration.fleet.errors import InventoryError
 from provision.declaration.fleet.load import read_inventory

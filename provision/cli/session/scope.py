@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from provision.base.errors import UsageError
-from provision.cli.fleet import inventories_of
+from provision.cli.session.fleet import inventories_of
 from provision.cluster import Asked, LocalCluster, Machine, connect, pod_rules, state_file_path
 from provision.cluster.members import open_members
 from provision.declaration.fleet.load import load

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from provision.cli.cluster import Scope
+    from provision.cli.session.scope import Scope
     from provision.declaration.spec.model import Notify
     from provision.report.notify.listeners import Listener
 

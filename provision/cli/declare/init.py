@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
-from provision.declaration.spec.template import render_template
+from provision.declaration.spec.template import render_first_keys, render_template
 
 if TYPE_CHECKING:
     import argparse
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and tell what to do next."""
+    if args.every_key and (args.from_gpu_operator or args.from_inventory):
+        raise UsageError("--every-key writes defaults, not what is there", hint="leave one of them out")
     if args.from_gpu_operator:
         from provision.cli.declare import init_operator  # noqa: PLC0415 - 200 ms
 
@@ -29,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         return init_inventory.run(args, write_declaration)
     if args.json or args.limit:
         raise UsageError("--json and --limit are about machines", hint="name them: --from-inventory INVENTORY")
-    write_declaration(args.file, render_template(), force=args.force)
+    write_declaration(args.file, render_template() if args.every_key else render_first_keys(), force=args.force)
     print(f"wrote {args.file}")
     print(f"next: set spec.driver.version or branch in it, then run `grapnel check {args.file}`")
     return ExitCode.DONE

@@ -57,6 +57,7 @@ def _init(parser: argparse.ArgumentParser) -> None:
         "file", nargs="?", type=Path, default=DECLARATION, metavar="FILE", help="what to write (default: %(default)s)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument("--every-key", action="store_true", help="write every key with its default, not the first five")
     parser.add_argument(
         "--from-inventory",
         action="append",

@@ -1,4 +1,4 @@
-"""Renders the file that `grapnel init` writes: every key with its default and one sentence, made from the model.
+"""Renders the files that `grapnel init` writes: keys with their defaults and one sentence each, made from the model.
 
 So it cannot say anything that the model does not: a test reads it back and compares it with the defaults.
 """
@@ -18,36 +18,55 @@ from provision.declaration.spec.kinds import allowed, unwrap
 from provision.declaration.spec.model import API_VERSION, KIND, Metadata, StackSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _WIDTH: Final = 100
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9./_-]*\Z")
 _NOT_TEXT: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
-_HEAD: Final = f"""\
+_HEAD: Final = """\
 # What the GPU nodes of this fleet should be.
 #
-# Every key stands here with its default: delete what you do not change. `grapnel check` reports what is wrong.
+# {about} `grapnel check` reports what is wrong.
 # A group or a host of the inventory overrides keys below spec in its variable grapnel_stack.
 
-apiVersion: {API_VERSION}
-kind: {KIND}
+apiVersion: {version}
+kind: {kind}
 """
+_EVERY: Final = "Every key stands here with its default: delete what you do not change."
+_FIRST: Final = (
+    "These keys matter first, here with their defaults. `grapnel explain` names all others, and `grapnel explain KEY`\n"
+    "# says what one means; `grapnel init --every-key` writes them all."
+)
+FIRST_KEYS: Final = ("driver.source", "driver.version", "runtime.engine", "scheduler.kind", "rollout.maxUnavailable")
 
 
 def render_template() -> str:
-    """Return the declaration that says nothing but defaults, with comments."""
-    lines = [_HEAD, "metadata:", *_keys(Metadata, "  "), "", "spec:"]
-    for index, section in enumerate(_fields(StackSpec)):
+    """Return the declaration that says every default, with comments."""
+    return _render(_EVERY, frozenset())
+
+
+def render_first_keys() -> str:
+    """Return the declaration that says the defaults of `FIRST_KEYS` alone, with comments."""
+    return _render(_FIRST, frozenset(FIRST_KEYS))
+
+
+def _render(about: str, only: frozenset[str]) -> str:
+    head = _HEAD.format(about=about, version=API_VERSION, kind=KIND)
+    lines = [head, "metadata:", *_keys(Metadata, "  "), "", "spec:"]
+    for section in _fields(StackSpec):
         kind = unwrap(section.type).type
-        if isinstance(kind, model.StructType):
-            lines += [""] * (index > 0) + _comment(kind.cls.__doc__ or "", "  ")
-            lines += [f"  {section.encode_name}:", *_keys(kind.cls, "    ")]
-    return "\n".join(lines) + "\n"
+        names = {key.rpartition(".")[2] for key in only if key.startswith(f"{section.encode_name}.")}
+        if isinstance(kind, model.StructType) and (names or not only):
+            lines += ["", *_comment(kind.cls.__doc__ or "", "  "), f"  {section.encode_name}:"]
+            lines += _keys(kind.cls, "    ", names)
+    return "\n".join(lines).replace("spec:\n\n", "spec:\n", 1) + "\n"
 
 
-def _keys(section: type, indent: str) -> Iterator[str]:
+def _keys(section: type, indent: str, only: Collection[str] = ()) -> Iterator[str]:
     for field in _fields(section):
+        if only and field.encode_name not in only:
+            continue
         yield from _comment(_explain(field.type), indent)
         for key in _optional_keys(field.type):
             yield from _comment(f"- {key.encode_name}: {_explain(key.type)}", indent, hanging="  ")

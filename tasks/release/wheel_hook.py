@@ -7,6 +7,7 @@ try something.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -19,6 +20,10 @@ class PayloadHook(BuildHookInterface):  # type: ignore[type-arg]  # of a configu
         folder = os.environ.get("GRAPNEL_WHEEL_PAYLOAD")
         if folder:
             build_data["force_include"][folder] = "provision/_payload/archives"
+        docs = Path(self.root, "docs")
+        for path in docs.rglob("*.md"):  # what `grapnel help` prints
+            if not path.is_relative_to(docs / "decisions"):
+                build_data["force_include"][str(path)] = f"provision/_docs/{path.relative_to(docs)}"
         page = os.environ.get("GRAPNEL_WHEEL_MAN")
         if page:
             build_data["shared_data"][page] = "share/man/man1/grapnel.1"

@@ -48,6 +48,14 @@ def test_the_wheel_carries_the_list_of_gpus(wheel: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_wheel_carries_the_pages_that_help_prints(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert {"provision/_docs/upgrade.md", "provision/_docs/migrate/gpu-operator.md"} <= set(names)
+    assert not [name for name in names if name.startswith("provision/_docs/") and not name.endswith(".md")]
+
+
+@pytest.mark.slow
 def test_the_wheel_carries_the_live_page(wheel: Path) -> None:
     folder = ROOT / "provision/report/status_page/static"
     carried = {

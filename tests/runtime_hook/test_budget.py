@@ -25,11 +25,12 @@ OS = {"_collections_abc", "_stat", "genericpath", "os", "posixpath", "stat"}
 NOTHING_ASKED = STARTED_WITH | OS | {"__future__", "_json", "errno"}
 GPU_GIVEN = NOTHING_ASKED | {"_ctypes", "_struct", "struct", "_socket", "fcntl"}
 OWN_WAY_OF_NOTHING = {
-    "bundle", "cli", "config", "deadline", "decision", "document", "errors", "jsonfast", "prestart",
-    "reading", "request", "request.claim", "request.entitlement", "values",
+    "base", "base.deadline", "base.document", "base.errors", "base.jsonfast", "base.reading", "base.values", "cli",
+    "decision", "inputs", "inputs.bundle", "inputs.config", "prestart", "request", "request.claim",
+    "request.entitlement",
 }  # fmt: skip
 # Never on the way of a GPU whose inventory is fresh.
-OFF_THE_WAY = {"commands", "explain", "packing"}
+OFF_THE_WAY = {"commands", "release"}
 OFF_THE_WAY |= {f"host.{name}" for name in ("devices", "discovery", "files", "gpumodels", "libraries", "nvmlfacts")} | {
     "loader.elf",
     "loader.elfnotes",

@@ -88,6 +88,7 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.DONE: "written, or every byte is as it should be",
         ExitCode.FAILED: "not written, or damaged",
     },
+    "help": {ExitCode.DONE: "printed", ExitCode.FAILED: "there is no such page"},
     "completion": _WRITTEN,
     "version": {ExitCode.DONE: "shown; parts that are missing are said", ExitCode.FAILED: "it could not be read"},
     "controller": {

@@ -69,6 +69,11 @@ def _add_repeated(parser: argparse.ArgumentParser, option: str, metavar: str, na
     parser.add_argument(option, action="append", default=[], metavar=metavar, dest=name, help=text)
 
 
+def _help(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("page", nargs="?", default="", metavar="PAGE", help="such as docs/upgrade.md, or a verb")
+    debug_argument(parser)
+
+
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="the shell that completes")
     debug_argument(parser)
@@ -168,6 +173,7 @@ def _uninstall(parser: argparse.ArgumentParser) -> None:
 
 ARGUMENTS: Final[Mapping[str, Callable[[argparse.ArgumentParser], None]]] = {
     "bundle": _bundle,
+    "help": _help,
     "completion": _completion,
     "version": _version,
     "controller": _controller,

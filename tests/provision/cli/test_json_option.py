@@ -13,6 +13,7 @@ PAGE = (Path(__file__).parents[3] / "docs/command-line.md").read_text()
 IN_WORDS = {
     "agent": "prints lines for the controller alone",
     "completion": "prints a script",
+    "help": "prints a page",
     "explain": "prints words; for scripts there are the schema of the declaration, and `status --json`",
     "controller": "writes a log; its state is the status of GpuStacks",
     "uninstall": "writes a log, which helm shows",

@@ -14,6 +14,8 @@ import msgspec
 
 from provision.planning.driver_change import DriverChange
 
+SYSTEM_PYTHON: Final = "/usr/bin/python3"
+
 
 class Disruption(StrEnum):
     """What an item costs the work that runs on the node, from nothing to everything."""
@@ -115,13 +117,15 @@ class FileContent(msgspec.Struct, frozen=True):
 class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of the role ``driver``; an empty ``driver_archive`` leaves the installed program alone.
 
-    ``driver_sources`` are files of the package manager that packages are found by. ``driver_change`` is None where only
-    these are written, as nothing can be resolved before.
+    ``driver_python``, like that of the other parts, starts its programs. ``driver_sources`` are files of the package
+    manager that packages are found by. ``driver_change`` is None where only these are written, as nothing can be
+    resolved before.
     """
 
     driver_version: str
     driver_archive: str = ""
     driver_digest: str = ""
+    driver_python: str = SYSTEM_PYTHON
     driver_sources: tuple[FileContent, ...] = ()
     driver_change: DriverChange | None = None
     driver_change_id: str = ""
@@ -144,6 +148,7 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     runtime_preconditions: dict[str, dict[str, str]] = {}
     runtime_hook_archive: str = ""
     runtime_hook_digest: str = ""
+    runtime_hook_python: str = SYSTEM_PYTHON
     runtime_service: str
     runtime_restart: bool = False
     runtime_reload: bool = False
@@ -195,6 +200,7 @@ class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
 
     node_daemon_archive: str = ""
     node_daemon_digest: str = ""
+    node_daemon_python: str = SYSTEM_PYTHON
     node_daemon_files: tuple[FileContent, ...] = ()
     node_daemon_absent: tuple[str, ...] = ()
     node_daemon_enabled: bool

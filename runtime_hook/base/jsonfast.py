@@ -16,7 +16,7 @@ _WHITESPACE = " \t\n\r"
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is no value of it")
 
 
 class _Context:
@@ -66,12 +66,7 @@ def _scan(text: str, start: int, scan: Scanner) -> tuple[object, int]:
     except (StopIteration, SystemError):
         # On malformed input the C scanner raises StopIteration, or on 3.11, while json is not imported, nothing at all
         # (SystemError). The public scanner reads the text again, for its message.
-        return _scan_in_words(text, start)
-
-
-def _scan_in_words(text: str, start: int) -> tuple[object, int]:
-    try:
-        return public_scanner()(text, start)
+        return _scan(text, start, public_scanner())
     except ValueError as reason:
         raise ValueError(f"not JSON: {reason}") from None
 

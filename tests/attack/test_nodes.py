@@ -88,7 +88,7 @@ def stealing_plan() -> dict[str, object]:
     daemon = {"node_daemon_archive": SECRET, "node_daemon_digest": "0" * 64, "node_daemon_files": []}
     switches = {"node_daemon_enabled": True, "node_daemon_restart": False, "node_daemon_reload": False}
     switches |= {"node_daemon_absent": [], "node_daemon_mig_files": [], "node_daemon_mig_divide": False}
-    switches |= {"node_daemon_timers": [], "node_daemon_set_gpus": False}
+    switches |= {"node_daemon_timers": [], "node_daemon_set_gpus": False, "node_daemon_python": "/usr/bin/python3"}
     roles = {"runtime": runtime | nothing | {"runtime_hook_archive": ""}, "node_daemon": daemon | switches}
     return {"schema": "grapnel.dev/plan/v1alpha1", "node": HOSTILE, "items": [], "problems": [], "roles": roles}
 

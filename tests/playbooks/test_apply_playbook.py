@@ -24,6 +24,7 @@ def test_a_plan_that_was_made_to_be_shown_is_refused_before_anything_is_done(tmp
         "runtime_files": files,
         "runtime_hook_archive": "",
         "runtime_hook_digest": "",
+        "runtime_hook_python": "/usr/bin/python3",
         "runtime_service": "",
         "runtime_restart": False,
         "runtime_reload": False,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.machine.installation import (
     InstallationError,
     install_part,
@@ -22,6 +22,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.installation 
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.playbooks.fakes import Machine
 
 HOME = "usr/lib/grapnel"
@@ -103,6 +105,43 @@ def test_it_is_told_what_starts_a_part(node: Host, tmp_path: Path, line: str, to
         archive.add(make, "grapnel-node")
     install_part(node, "node", digest("a"), str(tmp_path / "node.tar"))
     assert read_installations(node)["node"] == {"digest": digest("a"), **told}
+
+
+@pytest.mark.slow
+def test_a_part_is_started_and_compiled_with_the_interpreter_that_was_chosen(node: Host, tmp_path: Path) -> None:
+    """On RHEL 9 the node daemon was started with Python 3.9, beside which python3.11 was installed."""
+    launcher, shell = tmp_path / "grapnel-hook", tmp_path / "grapnel-runtime"
+    launcher.write_text("#!/usr/bin/python3 -IS\n# by #!/usr/bin/python3 \n")
+    shell.write_text("#!/bin/sh\n")
+    for path in (launcher, shell):
+        path.chmod(0o755)
+    with tarfile.open(tmp_path / "hook.tar", "w") as archive:
+        for path in (launcher, shell):
+            archive.add(path, path.name)
+    calls: list[str] = []
+
+    def run(arguments: Sequence[str], timeout_s: float) -> Finished:
+        calls.append(" ".join(arguments[:3]))
+        return node.run(arguments, timeout_s) if arguments[0] == "tar" else Finished(0)
+
+    watched = Host(node.root, run)
+    install_part(watched, "hook", digest("a"), str(tmp_path / "hook.tar"))
+    assert current(node) == launcher.read_text()
+
+    install_part(watched, "hook", digest("a"), str(tmp_path / "hook.tar"), "/usr/bin/python3.11")
+
+    assert current(node) == "#!/usr/bin/python3.11 -IS\n# by #!/usr/bin/python3 \n"
+    assert node.path(f"/{HOME}/hook/grapnel-runtime").read_text() == "#!/bin/sh\n"
+    assert os.access(node.path(f"/{HOME}/hook/grapnel-hook"), os.X_OK)
+    assert read_installations(node)["hook"] == {"digest": digest("a"), "python": "/usr/bin/python3.11"}
+    assert node.names(f"/{HOME}/releases") == [f"hook-{'a' * 12}", f"hook-{'a' * 12}-python3.11"]
+    programs = [call.partition(" ")[0] for call in calls]
+    assert programs == ["tar", "/usr/bin/python3", "tar", "/usr/bin/python3.11"]
+
+
+def test_no_other_interpreter_is_taken(node: Host, tmp_path: Path) -> None:
+    with pytest.raises(InstallationError, match=r"/usr/local/bin/python3\.11 is not one of"):
+        install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"), "/usr/local/bin/python3.11")
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ version = 2
 PAYLOAD = Payload(
     hook=Artifact("/srv/payload/hook.tar", "a1" * 32),
     driver=Artifact("/srv/payload/driver.tar", "d4" * 32),
-    node=Artifact("/srv/payload/node.tar", "c3" * 32),
+    node=Artifact("/srv/payload/node.tar", "c3" * 32, "3.10"),
     unit="[Service]\nExecStart=/usr/lib/grapnel/node/grapnel-node serve\n",
 )
 VERSIONS = {"containerd": "1.7.24", "docker": "26.1.5", "podman": "5.4.2"}
@@ -200,7 +200,10 @@ def simulate_apply(facts: NodeFacts, plan: NodePlan) -> NodeFacts:
 
 def _apply_driver(facts: NodeFacts, variables: DriverVariables) -> NodeFacts:
     if variables.driver_archive:
-        installed = {**facts.installed, "driver": Installation(digest=variables.driver_digest)}
+        installed = {
+            **facts.installed,
+            "driver": Installation(digest=variables.driver_digest, python=variables.driver_python),
+        }
         facts = replace(facts, installed=installed)
     for source in variables.driver_sources:
         facts = edit_file(facts, source.path, source.content)
@@ -238,7 +241,7 @@ def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:
             facts = edit_file(facts, "/etc/containerd/config.toml", DEBIAN_CONFIG)
     installed = dict(facts.installed)
     if variables.runtime_hook_archive:
-        installed["hook"] = Installation(digest=variables.runtime_hook_digest)
+        installed["hook"] = Installation(digest=variables.runtime_hook_digest, python=variables.runtime_hook_python)
     written = {each.path: make_file(each.content, each.mode) for each in variables.runtime_files}
     files = facts.files | written
     services = dict(facts.services)
@@ -289,7 +292,7 @@ def _apply_kubelet(facts: NodeFacts, variables: KubeletVariables) -> NodeFacts:
 def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> NodeFacts:
     installed = dict(facts.installed)
     if variables.node_daemon_archive:
-        installed["node"] = Installation(digest=variables.node_daemon_digest)
+        installed["node"] = Installation(digest=variables.node_daemon_digest, python=variables.node_daemon_python)
     texts = (*variables.node_daemon_mig_files, *variables.node_daemon_files)
     written = {each.path: make_file(each.content, each.mode) for each in texts}
     stopped = Service(load="loaded", active="inactive", enabled="disabled")

@@ -49,6 +49,12 @@ def test_what_is_not_json_is_a_value_error(text: str) -> None:
         loads(text.encode())
 
 
+def test_the_complaint_is_the_same_whichever_python_starts_the_hook() -> None:
+    """The C scanner complains itself on 3.9, 3.12 and later, and on 3.11 where `json` is imported."""
+    with pytest.raises(ValueError, match="not JSON: Expecting property name"):
+        loads(b"{")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 def test_deep_nesting_is_a_value_error(opening: bytes) -> None:

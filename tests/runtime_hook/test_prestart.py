@@ -54,7 +54,7 @@ def assert_one_line(done: subprocess.CompletedProcess[bytes], words: str) -> Non
         pytest.param(b'{"id": "a", "pid": true, "bundle": "/"}', "pid is not an integer", id="a flag as pid"),
         pytest.param(b'{"id": "a", "pid": 0, "bundle": "/"}', "pid 0 is no process", id="pid 0"),
         pytest.param(b'{"id": "a", "pid": 1, "bundle": "x"}', "bundle is not an absolute path", id="relative bundle"),
-        pytest.param(b'{"id": "a", "pid": NaN, "bundle": "/"}', "NaN is not JSON", id="not a number"),
+        pytest.param(b'{"id": "a", "pid": NaN, "bundle": "/"}', "not JSON: NaN is no value of it", id="not a number"),
         pytest.param(b"[" * 100_000, "JSON", id="nested deeply"),
         pytest.param(b" " * (5 << 20), "larger than 4 MiB", id="too much"),
         pytest.param(

@@ -21,6 +21,7 @@ _ARGUMENTS = {
     "part": {"type": "str", "required": True, "choices": ["driver", "hook", "node"]},
     "digest": {"type": "str", "required": True},
     "archive": {"type": "path", "required": True},
+    "python": {"type": "str", "default": "/usr/bin/python3"},
     "unit": {"type": "str", "default": ""},
     "units": {"type": "list", "elements": "str", "default": []},
 }

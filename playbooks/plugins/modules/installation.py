@@ -33,6 +33,10 @@ options:
     description: The archive itself, compressed with zlib and in base64. The action fills it in from O(archive).
     type: str
     default: ""
+  python:
+    description: Interpreter that starts the part's programs, as the node plan names it.
+    type: str
+    default: /usr/bin/python3
   unit:
     description: Service that has to restart for another version. It is marked for a restart, not restarted.
     type: str
@@ -71,11 +75,13 @@ previous:
 from typing import ClassVar
 
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import SYSTEM_PYTHON
 from ansible_collections.grapnel.node.plugins.module_utils.machine.installation import (
     InstallationError,
     install_part,
     install_units,
     installed_digest,
+    installed_python,
     unpacked_content,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.quiet_module import QuietModule
@@ -83,7 +89,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.units import 
 
 
 class Module(QuietModule):
-    SHOWN: ClassVar = ("part", "digest", "archive", "unit", "units")
+    SHOWN: ClassVar = ("part", "digest", "archive", "python", "unit", "units")
 
 
 def main() -> None:
@@ -93,21 +99,22 @@ def main() -> None:
             "digest": {"type": "str", "required": True},
             "archive": {"type": "path", "required": True},
             "content": {"type": "str", "default": ""},
+            "python": {"type": "str", "default": SYSTEM_PYTHON},
             "unit": {"type": "str", "default": ""},
             "units": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
-    host, part, digest = Host(), module.params["part"], module.params["digest"]
+    host, part, digest, python = Host(), *(module.params[name] for name in ("part", "digest", "python"))
     previous = installed_digest(host, part) or ""
-    is_new, has_units = previous != digest, False
+    is_new, has_units = previous != digest or installed_python(host, part) != python, False
     if not module.check_mode:
         try:
             if is_new:
                 if module.params["unit"]:
                     mark_restart(host, module.params["unit"])
                 with unpacked_content(module.params["content"], digest) as archive:
-                    install_part(host, part, digest, archive)
+                    install_part(host, part, digest, archive, python)
             has_units = bool(module.params["units"]) and install_units(host, part, module.params["units"])
         except (OSError, InstallationError) as error:
             module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {error}")

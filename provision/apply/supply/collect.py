@@ -22,7 +22,7 @@ from provision.planning.driver.packages.repository import render
 from provision.planning.driver_change import change_id
 from provision.planning.node_plan import Problem, Role
 from provision.planning.planner.collection import bundle_name
-from provision.planning.planner.part import plan_files
+from provision.planning.planner.part import choose_python, plan_deployment, plan_files, python_problems
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.bundle.model import is_place
 from provision.planning.supply.bundle.sets import StagedSet
@@ -95,10 +95,13 @@ class Collector:
         with_modules: bool,
         files: Sequence[HandedFile] = (),
     ) -> NodeFacts:
-        is_there = self.facts.installed_digest("driver") == self.program.digest
+        if problems := python_problems(self.facts, "driver", self.program):
+            raise refused(problems[0])
+        deploys = change is not None and plan_deployment(self.facts, Role.DRIVER, "driver", self.program)
         collection = {
-            "archive": "" if is_there or change is None else self.program.path,
+            "archive": self.program.path if deploys else "",
             "digest": self.program.digest,
+            "python": choose_python(self.facts, self.program),
             "sources": [msgspec.to_builtins(each) for each in sources],
             "change": None if change is None else msgspec.to_builtins(change),
             "id": "" if change is None else change_id(change),

@@ -83,7 +83,7 @@ def _archives(payload: Payload) -> dict[str, object]:
         "hook": payload.hook.digest,
         "driver": payload.driver.digest,
         "node": payload.node.digest,
-        "python": payload.python,
+        "python": payload.node.python,
     }
 
 

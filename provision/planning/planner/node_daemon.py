@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.declaration.spec.model import DaemonAs, Entitlement
-from provision.planning.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
+from provision.planning.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Role
 from provision.planning.planner.device_classes import class_files, plan_removals
 from provision.planning.planner.drivers.holders import DAEMON_UNIT
 from provision.planning.planner.gpu_settings import plan_gpu_settings
@@ -16,11 +16,14 @@ from provision.planning.planner.named_configs import config_files, plan_config_r
 from provision.planning.planner.part import (
     Declared,
     Part,
+    choose_python,
+    derive_python,
     is_restart_due,
     is_running,
     plan_deployment,
     plan_files,
     plan_service,
+    python_problems,
     timers_of,
 )
 from provision.planning.render.declared import DECLARED_RECORD
@@ -32,7 +35,6 @@ from provision.planning.render.nvidia_config import (
     NVIDIA_CONFIG_PATH,
     render_nvidia_config,
 )
-from provision.planning.supply.payload.model import minor_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +62,8 @@ def plan_node_daemon(
     """
     if not stack.plugin.enabled:
         return _disabled(facts, payload)
-    is_old = minor_of(facts.node.python) < minor_of(payload.python)
-    problems = (_unsupported_python(facts, payload),) if is_old else ()
-    deployment = () if is_old else plan_deployment(facts, Role.NODE_DAEMON, "node", payload.node.digest)
+    derived = derive_python(facts, "node", payload.node)
+    deployment = plan_deployment(facts, Role.NODE_DAEMON, "node", payload.node)
     mig = plan_mig(facts, stack, driver_loads=driver_loads, deploys=bool(deployment))
     gpus = plan_gpu_settings(facts, stack)
     classes = class_files(facts, stack)
@@ -78,13 +79,15 @@ def plan_node_daemon(
     stops = _stops(facts, (DAEMON_UNIT,), "plugin.daemon is daemonset") if is_pod else ()
     services = tuple(item for name in units for item in plan_service(facts, Role.NODE_DAEMON, name))
     items = (*deployment, *mig.items, *changes[len(deployment) :], *gpus.items, *restart, *stops, *services)
-    problems, warnings = (*problems, *mig.problems), (*mig.warnings, *gpus.warnings)
+    problems = (*python_problems(facts, "node", payload.node), *mig.problems)
+    warnings = (*mig.warnings, *gpus.warnings)
     if problems:
-        return Part(items, problems, warnings=warnings)
-    variables = _variables(items, payload.node, files, mig, sets_gpus=gpus.sets, is_pod=is_pod) if items else None
+        return Part(items, problems, warnings=warnings, derived=derived)
+    python = choose_python(facts, payload.node)
+    variables = _variables(items, payload.node, python, files, mig, sets_gpus=gpus.sets, is_pod=is_pod)
     software = (("node", payload.node.digest),)
     declared = Declared(files=files, units=units, software=software)
-    return Part(items, (), variables, warnings, declared=declared)
+    return Part(items, (), variables if items else None, warnings, derived, declared)
 
 
 def _units(payload: Payload) -> tuple[FileContent, ...]:
@@ -97,16 +100,6 @@ def _configuration(facts: NodeFacts, stack: StackSpec) -> tuple[FileContent, ...
     nvidia = render_nvidia_config(stack)
     shared = () if nvidia is None else (FileContent(NVIDIA_CONFIG_PATH, nvidia),)
     return (*shared, *config_files(facts, stack), FileContent(NODE_CONFIG_PATH, render_node_config(stack)))
-
-
-def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
-    node = facts.node
-    return Problem(
-        code="unsupported-python",
-        message=f"{node.hostname} has Python {node.python}, and the node daemon needs {payload.python} or later",
-        hint="/usr/bin/python3 starts it, whichever others are there: leave it out (plugin.enabled: false), or use a "
-        "release of the distribution with a later one",
-    )
 
 
 def _disabled(facts: NodeFacts, payload: Payload) -> Part[NodeDaemonVariables]:
@@ -180,6 +173,7 @@ def _is_reloaded(target: str) -> bool:
 def _variables(  # noqa: PLR0913 - each is a part of what the role is told
     items: Sequence[Item],
     artifact: Artifact,
+    python: str,
     files: Sequence[FileContent],
     mig: MigPart,
     *,
@@ -191,6 +185,7 @@ def _variables(  # noqa: PLR0913 - each is a part of what the role is told
     return NodeDaemonVariables(
         node_daemon_archive=artifact.path if Action.DEPLOY in actions else "",
         node_daemon_digest=artifact.digest,
+        node_daemon_python=python,
         node_daemon_absent=tuple(item.target for item in items if item.action is Action.REMOVE),
         node_daemon_files=tuple(file for file in files if file.path in written),
         node_daemon_enabled=True,

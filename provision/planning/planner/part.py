@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from provision.planning.node_plan import Action, Derived, FileContent, Item, Problem, Role
+from provision.planning.node_plan import SYSTEM_PYTHON, Action, Derived, FileContent, Item, Problem, Role
 from provision.planning.supply.payload.model import minor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.driver_change import PackageVersion
-    from provision.planning.supply.payload.model import Payload
+    from provision.planning.supply.payload.model import Artifact, Payload
 
 RESTART_MARKS = "/run/grapnel/restart"
 PACKAGE_MANAGER_LOCKED = "package-manager-locked"
 VERSION_NOT_CHOSEN = "version-not-chosen"
 _PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
-_PYTHON = "/usr/bin/python3"
-_OLDEST_PYTHON = (3, 9)  # of hook and driver program
+_GET_PYTHON = {"dnf": "`dnf install python3.11`", "zypper": "`zypper install python311`, of the Python 3 Module,"}
 _RUNNING = {"active", "activating", "reloading"}
 
 Variables = TypeVar("Variables")
@@ -83,24 +82,23 @@ def plan_files(facts: NodeFacts, role: Role, files: Sequence[FileContent]) -> tu
     )
 
 
-def plan_deployment(facts: NodeFacts, role: Role, part: str, digest: str) -> tuple[Item, ...]:
-    """Return what installs a part of grapnel, or replaces it; nothing when it is the one of the payload."""
-    installed = facts.installed_digest(part)
-    if installed == digest:
+def plan_deployment(facts: NodeFacts, role: Role, part: str, artifact: Artifact) -> tuple[Item, ...]:
+    """Return what installs a part of grapnel, or replaces it; nothing when it is the one of the payload.
+
+    Without an interpreter for it there is a problem, and nothing to install.
+    """
+    installed, python, name = facts.installed.get(part), choose_python(facts, artifact), _PARTS[part]
+    if not python or (installed is not None and (installed.digest, installed.python) == (artifact.digest, python)):
         return ()
-    name = _PARTS[part]
-    is_new = installed is None
-    reason = f"grapnel's {name} is not installed" if is_new else f"another version of grapnel's {name} is installed"
-    return (
-        Item(
-            role=role,
-            action=Action.DEPLOY,
-            target=part,
-            from_=installed and installed[:12],
-            to=digest[:12],
-            reason=reason,
-        ),
-    )
+    before, after = None if installed is None else installed.digest[:12], artifact.digest[:12]
+    if installed is None:
+        reason = f"grapnel's {name} is not installed"
+    elif installed.digest != artifact.digest:
+        reason = f"another version of grapnel's {name} is installed"
+    else:
+        reason = f"grapnel's {name} is started with another Python"
+        before, after = installed.python, python
+    return (Item(role=role, action=Action.DEPLOY, target=part, from_=before, to=after, reason=reason),)
 
 
 def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
@@ -132,20 +130,40 @@ def is_restart_due(facts: NodeFacts, unit: str) -> bool:
     return facts.file(f"{RESTART_MARKS}/{unit}") is not None
 
 
-def python_problems(facts: NodeFacts) -> tuple[Problem, ...]:
-    """Return that the hook and the driver's program cannot be started: without this, they would be found not to."""
-    node = facts.node
-    found = node.pythons.get(_PYTHON, "") if node.pythons else node.python
-    if found and minor_of(found) >= _OLDEST_PYTHON:
+def choose_python(facts: NodeFacts, artifact: Artifact) -> str:
+    """Return what starts the programs of an archive: the node's own Python if it will do, else the newest; or ""."""
+    oldest = minor_of(artifact.python)
+    fit = {path: minor_of(version) for path, version in _pythons(facts).items() if minor_of(version) >= oldest}
+    return SYSTEM_PYTHON if SYSTEM_PYTHON in fit else max(fit, key=lambda path: fit[path], default="")
+
+
+def derive_python(facts: NodeFacts, part: str, artifact: Artifact) -> tuple[Derived, ...]:
+    """Return which interpreter starts a part where that is not the node's own, and why."""
+    python, own = choose_python(facts, artifact), _pythons(facts).get(SYSTEM_PYTHON)
+    if python in {SYSTEM_PYTHON, ""}:
         return ()
+    reason = f"starts grapnel's {_PARTS[part]}, which needs {artifact.python} or later: {SYSTEM_PYTHON} is "
+    return (Derived(key="python", value=python, reason=reason + (own or "not there")),)
+
+
+def python_problems(facts: NodeFacts, part: str, artifact: Artifact) -> tuple[Problem, ...]:
+    """Return that nothing on the node can start a part: without this, it would be found not to start."""
+    if choose_python(facts, artifact):
+        return ()
+    newest = max(_pythons(facts).values(), key=minor_of, default="")
+    found = f"Python {newest}" if newest else "no Python in /usr/bin"
+    get = _GET_PYTHON.get(facts.package_manager.name, "install a later one as /usr/bin/python3.N")
     return (
         Problem(
             code="unsupported-python",
-            message=f"{node.hostname} has {f'Python {found}' if found else 'no Python'} as {_PYTHON}, and grapnel's "
-            "programs need 3.9 or later",
-            hint="use a release of the distribution with a later one; another Python beside it does not start them",
+            message=f"{facts.node.hostname} has {found}, and grapnel's {_PARTS[part]} needs {artifact.python} or later",
+            hint=f"{get} on it, and plan again: {SYSTEM_PYTHON} stays as it is",
         ),
     )
+
+
+def _pythons(facts: NodeFacts) -> Mapping[str, str]:
+    return {SYSTEM_PYTHON: facts.node.python} if facts.node.pythons is None else facts.node.pythons
 
 
 def package_manager_problems(facts: NodeFacts) -> tuple[Problem, ...]:

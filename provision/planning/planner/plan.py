@@ -88,7 +88,7 @@ def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
             *_not_in_force(facts, stack, items),
             *others,
         ),
-        derived=driver.derived,
+        derived=tuple(each for part in parts for each in part.derived),
     )
 
 

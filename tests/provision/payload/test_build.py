@@ -104,7 +104,7 @@ def test_the_archives_hold_what_runs_and_nothing_else(
         "site/yaml",
         "site/yaml/__init__.py",
     ]
-    assert libraries.asked == [payload.python] == ["3.10"]
+    assert libraries.asked == [payload.node.python] == ["3.10"]
     assert payload.unit == "[Service]\n"
 
 

@@ -112,7 +112,12 @@ def nodes(draw: st.DrawFn) -> NodeFacts:
         installed={part: draw(st.none() | st.just(Installation(digest="0" * 64))) for part in ("hook", "node")},
         device_holders=draw(st.just(()) | st.just((DeviceHolder(pid=9, command="train"),))),
     )
-    return replace(facts, package_manager=replace(facts.package_manager, interrupted=draw(st.booleans())))
+    pythons = draw(st.sampled_from([None, {"/usr/bin/python3": "3.9", "/usr/bin/python3.11": "3.11"}]))
+    return replace(
+        facts,
+        node=replace(facts.node, pythons=pythons),
+        package_manager=replace(facts.package_manager, interrupted=draw(st.booleans())),
+    )
 
 
 def modules(version: str) -> st.SearchStrategy[KernelModule]:

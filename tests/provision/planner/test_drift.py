@@ -17,6 +17,7 @@ from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
+    PAYLOAD,
     configured,
     edit_file,
     edit_file_state,
@@ -152,6 +153,16 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
         lambda facts: replace(facts, installed=facts.installed | {"node": Installation(digest="0")}),
         [("deploy", "node"), ("restart", "grapnel-node.service")],
         "another version of grapnel's node daemon is installed",
+        Disruption.NONE,
+    ),
+    "a daemon that is started with another Python": (
+        lambda facts: replace(
+            facts,
+            installed=facts.installed
+            | {"node": Installation(digest=PAYLOAD.node.digest, python="/usr/bin/python3.11")},
+        ),
+        [("deploy", "node"), ("restart", "grapnel-node.service")],
+        "grapnel's node daemon is started with another Python",
         Disruption.NONE,
     ),
     "a unit that was edited": (

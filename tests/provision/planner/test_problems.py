@@ -166,7 +166,7 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         lambda facts: replace(facts, node=replace(facts.node, python="3.9")),
         {},
         "unsupported-python",
-        "n1 has Python 3.9, and the node daemon needs 3.10 or later",
+        "n1 has Python 3.9, and grapnel's node daemon needs 3.10 or later",
     ),
 }
 
@@ -240,22 +240,42 @@ def test_without_the_hook_an_older_kernel_gets_its_driver(kernel: str) -> None:
 @pytest.mark.parametrize(
     ("pythons", "told"),
     [
-        ({"/usr/bin/python3": "3.6", "/usr/bin/python3.11": "3.11"}, "has Python 3.6 as /usr/bin/python3"),
-        ({"/usr/bin/python3.11": "3.11"}, "has no Python as /usr/bin/python3"),
+        ({"/usr/bin/python3": "3.6"}, "has Python 3.6"),
+        ({"/usr/bin/python3": "3.6", "/usr/bin/python3.8": "3.8"}, "has Python 3.8"),
+        ({}, "has no Python in /usr/bin"),
         ({"/usr/bin/python3": "3.9"}, None),
-        ({}, None),
+        ({"/usr/bin/python3.11": "3.11"}, None),
+        (None, None),
     ],
 )
 def test_a_python_that_cannot_start_the_programs_is_told_before_they_are_sent(
-    pythons: dict[str, str], told: str | None
+    pythons: dict[str, str] | None, told: str | None
 ) -> None:
-    """Ansible finds python3.11 by itself, and the programs are started with /usr/bin/python3 all the same."""
+    """Ansible may have found another one: below /usr/local, whose root is not the distribution's, or in a home."""
     facts = make_facts()
     facts = replace(facts, node=replace(facts.node, python="3.11", pythons=pythons))
-    for sections in ({"runtime": {"enabled": False}}, {"driver": {"enabled": False}}):
+    for name, sections in (
+        ("driver program", {"runtime": {"enabled": False}}),
+        ("hook", {"driver": {"enabled": False}}),
+    ):
         found = plan(facts, make_stack(plugin={"enabled": False}, **sections)).problems
-        expected = [] if told is None else [f"n1 {told}, and grapnel's programs need 3.9 or later"]
+        expected = [] if told is None else [f"n1 {told}, and grapnel's {name} needs 3.9 or later"]
         assert [each.message for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("manager", "command"),
+    [
+        ("dnf", "`dnf install python3.11` on it"),
+        ("zypper", "`zypper install python311`, of the Python 3 Module, on it"),
+        ("apt", "install a later one as /usr/bin/python3.N on it"),
+    ],
+)
+def test_a_node_without_a_python_that_will_do_is_told_how_to_get_one(manager: str, command: str) -> None:
+    facts = edit_package_manager(make_facts(), name=manager)
+    facts = replace(facts, node=replace(facts.node, pythons={"/usr/bin/python3": "3.6"}))
+    found = plan(facts, make_stack(driver={"enabled": False}, runtime={"enabled": False})).problems
+    assert [each.hint for each in found] == [f"{command}, and plan again: /usr/bin/python3 stays as it is"]
 
 
 def test_a_failed_refresh_of_the_lists_is_part_of_the_hint() -> None:

@@ -11,6 +11,7 @@ import pytest
 from lab.sources import SYSTEMS, System
 from lab.sources.tables import driver_packages
 from provision.declaration.fleet.facts.node import AvailablePackage, Kernel, OperatingSystem, PackageManager
+from provision.planning.node_plan import Action
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace, simulate_apply
 
 if TYPE_CHECKING:
@@ -166,3 +167,63 @@ def test_a_relative_of_a_system_has_the_same_plan(name: str, identity: str, vers
     relative = dataclasses.replace(system, os_release=tuple(said.items()))
 
     assert change_of(relative, system.versions[-1]) == change_of(system, system.versions[-1])
+
+
+OWN, OTHER = "/usr/bin/python3", "/usr/bin/python3.11"
+PYTHONS = {
+    "Ubuntu 22.04": ({OWN: "3.10", "/usr/bin/python3.10": "3.10"}, (OWN, OWN, OWN)),
+    "Ubuntu 26.04": ({OWN: "3.14", "/usr/bin/python3.14": "3.14", OTHER: "3.11"}, (OWN, OWN, OWN)),
+    "a Python after all that are looked for": ({OWN: "3.15"}, (OWN, OWN, OWN)),
+    "RHEL 9 with its python3.11": ({OWN: "3.9", "/usr/bin/python3.9": "3.9", OTHER: "3.11"}, (OWN, OWN, OTHER)),
+    "RHEL 8 with python3.11 and no python3": ({"/usr/bin/python3.9": "3.9", OTHER: "3.11"}, (OTHER, OTHER, OTHER)),
+    "SLES 15 with python311": ({OWN: "3.6", OTHER: "3.11"}, (OTHER, OTHER, OTHER)),
+}
+
+
+@pytest.mark.parametrize(("pythons", "chosen"), PYTHONS.values(), ids=PYTHONS)
+def test_each_part_is_started_with_an_interpreter_that_its_system_has(
+    pythons: dict[str, str], chosen: tuple[str, str, str]
+) -> None:
+    """On RHEL 9 and SLES 15 there was no way but another system: /usr/bin/python3 may not lead elsewhere there."""
+    facts = make_facts()
+    facts = replace(facts, node=replace(facts.node, pythons=pythons))
+
+    found = plan(facts)
+
+    driver, runtime, daemon = found.roles.driver, found.roles.runtime, found.roles.node_daemon
+    assert driver is not None
+    assert runtime is not None
+    assert daemon is not None
+    assert (driver.driver_python, runtime.runtime_hook_python, daemon.node_daemon_python) == chosen
+    told = [each.value for each in found.derived if each.key == "python"]
+    assert told == [path for path in chosen if path != OWN]
+    done = simulate_apply(facts, found)
+    assert not [item for item in plan(done).items if item.action is Action.DEPLOY]
+    assert {name: each.python for name, each in done.installed.items() if each} == dict(
+        zip(("driver", "hook", "node"), chosen, strict=True)
+    )
+
+
+def test_it_is_told_what_starts_a_part_and_why() -> None:
+    facts = make_facts()
+    facts = replace(facts, node=replace(facts.node, pythons={OWN: "3.9", OTHER: "3.11", "/usr/bin/python3.9": "3.9"}))
+
+    (derived,) = [each for each in plan(facts).derived if each.key == "python"]
+
+    assert derived.value == OTHER
+    assert derived.reason == "starts grapnel's node daemon, which needs 3.10 or later: /usr/bin/python3 is 3.9"
+
+
+def test_a_part_follows_when_its_interpreter_goes_and_when_another_comes() -> None:
+    facts = make_facts()
+    facts = replace(facts, node=replace(facts.node, pythons={OWN: "3.9", OTHER: "3.11"}))
+    done = simulate_apply(facts, plan(facts))
+
+    for pythons, after in (
+        ({OWN: "3.9", "/usr/bin/python3.12": "3.12"}, "/usr/bin/python3.12"),
+        ({OWN: "3.12"}, OWN),
+    ):
+        found = plan(replace(done, node=replace(done.node, pythons=pythons)))
+        (item,) = [item for item in found.items if item.action is Action.DEPLOY]
+        assert (item.target, item.from_, item.to) == ("node", OTHER, after)
+        assert ("restart", "grapnel-node.service") in [(one.action, one.target) for one in found.items]

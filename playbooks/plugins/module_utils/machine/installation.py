@@ -18,7 +18,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import SYSTEM_PYTHON
+from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import PYTHONS, SYSTEM_PYTHON
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_states
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _UNIT = re.compile(r"grapnel-[a-z-]+\.(?:service|path)")
 _UNPACK_TIMEOUT_S = 120.0
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _COMPILE_TIMEOUT_S = 300.0
-_PYTHON = "/usr/bin/python3"  # the one that the launchers name
 
 
 class InstallationError(Exception):
@@ -102,12 +101,19 @@ def _placed(place: str) -> Iterator[None]:
         raise
 
 
-def install_part(host: Host, part: str, digest: str, archive: str) -> None:
-    """Unpack an archive and switch a part to it; raises `InstallationError`."""
+def install_part(host: Host, part: str, digest: str, archive: str, python: str = SYSTEM_PYTHON) -> None:
+    """Unpack an archive for an interpreter and switch a part to it; raises `InstallationError`.
+
+    For each interpreter there is a folder of its own: launchers name it, and what is compiled is for it alone.
+    """
     name = f"{part}-{digest[:_DIGEST_LENGTH]}"
+    if python != SYSTEM_PYTHON:
+        if python not in PYTHONS:
+            raise InstallationError(f"{python} is not one of the interpreters that grapnel's programs are started with")
+        name = f"{name}-{python.rpartition('/')[2]}"
     with _placed(_RELEASES):
         if host.read_text(f"{_RELEASES}/{name}/RELEASE") != digest:
-            _unpack(host, name, digest, archive)
+            _unpack(host, name, digest, archive, python)
         _make_current(host, part, name)
         _remove_old(host, part, name)
 
@@ -147,7 +153,7 @@ def _systemctl(host: Host, *arguments: str) -> None:
         raise InstallationError(f"systemctl {' '.join(arguments)} failed: {done.complaints}")
 
 
-def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
+def _unpack(host: Host, name: str, digest: str, archive: str, python: str) -> None:
     releases = host.path(_RELEASES)
     releases.mkdir(parents=True, exist_ok=True, mode=0o755)
     beside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=releases))
@@ -156,29 +162,39 @@ def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
     done = host.run(command, _UNPACK_TIMEOUT_S)
     if done.return_code:
         raise InstallationError(f"{archive} cannot be unpacked: {done.complaint}")
-    if not _pack(host, beside):
-        _compile(host, beside, f"{_RELEASES}/{name}")
+    if python != SYSTEM_PYTHON:
+        _start_with(python, beside)
+    if not _pack(host, beside, python):
+        _compile(host, beside, f"{_RELEASES}/{name}", python)
     (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
     os.sync()  # the link must never lead to files that a power cut made empty
     _remove(releases / name)  # an older attempt, or a version that somebody damaged
     beside.rename(releases / name)
 
 
-def _compile(host: Host, folder: Path, place: str) -> None:
+def _start_with(python: str, folder: Path) -> None:
+    """Have launchers started with another interpreter than the one that they came with."""
+    for path in folder.glob("grapnel-*"):
+        text = path.read_text(encoding="utf-8")
+        if _STARTED_WITH.match(text):
+            path.write_text(_STARTED_WITH.sub(f"#!{python} ", text, count=1), encoding="utf-8")
+
+
+def _compile(host: Host, folder: Path, place: str, python: str) -> None:
     """Compile now: the daemon's unit keeps /usr read-only, and a hook must not write into its own folder at a start.
 
     Without a look at the sources at each start, which no longer change. What does not compile is compiled when it is
     imported, if ever: libraries carry files for other versions of Python.
     """
     options = ["-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", place]
-    host.run([_PYTHON, "-m", "compileall", *options, str(folder)], _COMPILE_TIMEOUT_S)
+    host.run([python, "-m", "compileall", *options, str(folder)], _COMPILE_TIMEOUT_S)
 
 
-def _pack(host: Host, folder: Path) -> bool:
-    """Let a hook pack its modules for the node's Python, as it starts before every container; compiling is slower."""
+def _pack(host: Host, folder: Path, python: str) -> bool:
+    """Let a hook pack its modules for its interpreter, as it starts before every container; compiling is slower."""
     if not (folder / _HOOK).exists():
         return False
-    return host.run([_PYTHON, "-IS", str(folder / _HOOK), "pack"], _COMPILE_TIMEOUT_S).return_code == 0
+    return host.run([python, "-IS", str(folder / _HOOK), "pack"], _COMPILE_TIMEOUT_S).return_code == 0
 
 
 def _make_current(host: Host, part: str, name: str) -> None:

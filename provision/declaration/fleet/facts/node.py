@@ -59,7 +59,7 @@ class NodeIdentity(Fact, frozen=True, kw_only=True):
     """Which machine this is and what it runs.
 
     ``python`` is "major.minor" of ``/usr/bin/python3``; ``pythons`` those of all interpreters that grapnel's programs
-    can be started with, by path, none where the collection is older.
+    can be started with, by path, null where the collection is older.
     """
 
     hostname: grammar.Hostname
@@ -68,9 +68,7 @@ class NodeIdentity(Fact, frozen=True, kw_only=True):
     kernel: grammar.Word
     architecture: grammar.Word
     python: grammar.PythonVersion
-    pythons: Annotated[dict[grammar.PythonPath, grammar.PythonVersion], Meta(max_length=16)] = msgspec.field(
-        default_factory=dict
-    )
+    pythons: Annotated[dict[grammar.PythonPath, grammar.PythonVersion], Meta(max_length=16)] | None = None
     os: OperatingSystem
 
 

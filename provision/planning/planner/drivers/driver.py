@@ -28,6 +28,8 @@ from provision.planning.planner.part import (
     PACKAGE_MANAGER_LOCKED,
     Declared,
     Part,
+    choose_python,
+    derive_python,
     differs,
     package_manager_problems,
     plan_deployment,
@@ -68,8 +70,12 @@ def plan_driver(
     foreign = _foreign_packages(facts, distribution)
     without = _without(facts, foreign)  # they have to go first, and what is planned comes after that
     part = _plan_driver(without, stack.driver, distribution, payload.driver, version_reason)
-    first = (*python_problems(facts), *([_foreign_problem(facts, foreign)] if foreign else []))
-    return replace(part, problems=(*first, *part.problems)) if first else part
+    foreign_problems = [_foreign_problem(facts, foreign)] if foreign else []
+    return replace(
+        part,
+        problems=(*python_problems(facts, "driver", payload.driver), *foreign_problems, *part.problems),
+        derived=(*part.derived, *derive_python(facts, "driver", payload.driver)),
+    )
 
 
 def _plan_driver(
@@ -142,7 +148,7 @@ def _plan_choice(
         return Part(problems=missing, warnings=not_in_force, derived=choice.derived, declared=is_to_be)
     is_staged = change_id(change) in {each.id for each in facts.driver.staged if each.complete}
     is_deferred = not is_staged and any(item.disruption in _OUT_OF_SERVICE for item in swap)
-    deployment = plan_deployment(facts, Role.DRIVER, "driver", program.digest)
+    deployment = plan_deployment(facts, Role.DRIVER, "driver", program)
     items = (
         *deployment,
         *(() if is_staged else (_stage(change),)),
@@ -152,6 +158,7 @@ def _plan_choice(
         driver_version=choice.upstream,
         driver_archive=program.path if deployment else "",
         driver_digest=program.digest if deployment else "",
+        driver_python=choose_python(facts, program),
         driver_change=change,
         driver_change_id=change_id(change),
         driver_stage=not is_staged,
@@ -252,7 +259,7 @@ def _foreign_problem(facts: NodeFacts, foreign: Sequence[str]) -> Problem:
 def _repair_first(facts: NodeFacts, program: Artifact) -> tuple[Item, ...]:
     """Return what is done to an interrupted package manager, whichever driver is chosen."""
     repair = _repair(facts)
-    return (*plan_deployment(facts, Role.DRIVER, "driver", program.digest), *repair) if repair else ()
+    return (*plan_deployment(facts, Role.DRIVER, "driver", program), *repair) if repair else ()
 
 
 def _repair(facts: NodeFacts) -> tuple[Item, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,6 +18,8 @@ from provision.planning.planner.engines.package_defaults import expect_files
 from provision.planning.planner.part import (
     Declared,
     Part,
+    choose_python,
+    derive_python,
     is_restart_due,
     is_running,
     package_manager_problems,
@@ -47,8 +50,15 @@ def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[R
     if not stack.runtime.enabled:
         return Part()
     part = _plan_runtime(facts, stack, payload)
-    problems = (*_kernel_problems(facts), *python_problems(facts))
-    return Part(part.items, (*problems, *part.problems), warnings=part.warnings) if problems else part
+    problems = (*_kernel_problems(facts), *python_problems(facts, "hook", payload.hook))
+    derived = derive_python(facts, "hook", payload.hook)
+    if problems:
+        return Part(part.items, (*problems, *part.problems), warnings=part.warnings, derived=derived)
+    if part.variables is None:
+        return replace(part, derived=derived)
+    python = choose_python(facts, payload.hook)
+    variables = msgspec.structs.replace(part.variables, runtime_hook_python=python)
+    return replace(part, derived=derived, variables=variables)
 
 
 def _kernel_problems(facts: NodeFacts) -> tuple[Problem, ...]:
@@ -217,7 +227,7 @@ def _keep_edits(facts: NodeFacts, stack: StackSpec, files: tuple[FileContent, ..
 
 def _hook(facts: NodeFacts, payload: Payload) -> tuple[Item, ...]:
     """Return what installs the hook, or brings its unit up, which an apply that was killed may have left out."""
-    deployment = plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest)
+    deployment = plan_deployment(facts, Role.RUNTIME, "hook", payload.hook)
     if deployment or HOOK_UNIT not in facts.services:
         return deployment
     return plan_service(facts, Role.RUNTIME, HOOK_UNIT)

@@ -17,14 +17,15 @@ def minor_of(python: str) -> tuple[int, int]:
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """One archive on this machine; ``digest`` is the SHA-256 of its content."""
+    """One archive on this machine: the SHA-256 of its content, and the oldest Python that its programs run with."""
 
     path: str
     digest: str
+    python: str = "3.9"
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Everything for nodes: the hook, the driver program, the daemon, the oldest Python that it runs with, its unit.
+    """Everything for nodes: the hook, the driver program, the daemon, its unit.
 
     ``units`` are those beside it, text by name: a timer and what it starts.
     """
@@ -34,4 +35,3 @@ class Payload(msgspec.Struct, frozen=True):
     node: Artifact
     unit: str
     units: Mapping[str, str] = {}
-    python: str = "3.10"

@@ -67,8 +67,7 @@ def load_payload(folder: Path) -> Payload:
     python = min(manifest.node, key=minor_of)
     return Payload(
         hook=_artifact(folder, manifest.hook),
-        node=_artifact(folder, manifest.node[python]),
-        python=python,
+        node=msgspec.structs.replace(_artifact(folder, manifest.node[python]), python=python),
         unit=manifest.unit,
         units=manifest.units,
         driver=_artifact(folder, manifest.driver),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import our_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.machine.installation import (
     InstallationError,
@@ -145,6 +146,25 @@ def test_no_other_interpreter_is_taken(node: Host, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_part_is_a_command_of_roots_shell(node: Host, tmp_path: Path) -> None:
+    node.path("/usr/local/sbin").mkdir(parents=True)
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+    command = node.path("/usr/local/sbin/grapnel-hook")
+    assert str(command.readlink()) == "/usr/lib/grapnel/hook/grapnel-hook"
+    install_part(node, "hook", digest("b"), make_archive(tmp_path, "two"))
+    assert str(command.readlink()) == "/usr/lib/grapnel/hook/grapnel-hook"
+    assert our_command(node, "hook") == ["/usr/local/sbin/grapnel-hook"]
+
+
+def test_a_program_of_that_name_stays(node: Host, tmp_path: Path) -> None:
+    command = node.path("/usr/local/sbin/grapnel-hook")
+    command.parent.mkdir(parents=True)
+    command.write_text("somebody's own")
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+    assert command.read_text() == "somebody's own"
+    assert our_command(node, "hook") == []
+
+
 def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:
     for letter in "abc":
         install_part(node, "hook", digest(letter), make_archive(tmp_path, letter))

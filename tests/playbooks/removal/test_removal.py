@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import link_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
@@ -111,6 +112,19 @@ def test_what_was_mounted_for_mps_is_unmounted_before_its_folder_goes(machine: M
     assert [call for call in machine.calls if call.startswith("umount")] == [
         f"umount -- {place}" for place in reversed(places)
     ]
+
+
+def test_commands_go_with_their_part_and_those_of_others_stay(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    set_up(machine)
+    machine.write("/usr/local/sbin/grapnel-hook", "somebody's own")
+    for part in ("hook", "node"):
+        link_command(machine.host, part)
+
+    remove(machine)
+
+    assert [path.name for path in (machine.root / "usr/local/sbin").iterdir()] == ["grapnel-hook"]
+    assert machine.read("/usr/local/sbin/grapnel-hook") == "somebody's own"
 
 
 def test_one_part_leaves_the_others(machine: Machine, engine: Systemd) -> None:

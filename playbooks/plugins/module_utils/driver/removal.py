@@ -10,6 +10,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.store import HOME
+from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import our_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RELEASED, SITE_MARK
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def find_leftovers(host: Host) -> list[str]:
     The record of a node that has nothing for drivers says nothing of one, and stays: it is the node daemon's.
     """
     releases = [f"{_RELEASES}/{name}" for name in host.names(_RELEASES) if name.startswith(("driver-", ".driver-"))]
-    found = [path for path in (*SOURCES, HOME, *releases, _PROGRAM) if os.path.lexists(host.path(path))]
+    ours = (*SOURCES, HOME, *releases, *our_command(host, "driver"), _PROGRAM)
+    found = [path for path in ours if os.path.lexists(host.path(path))]
     first = (*_OF_RELEASE, *RECORD) if found else _OF_RELEASE
     return [*(path for path in first if os.path.lexists(host.path(path))), *found]
 

@@ -18,6 +18,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import link_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import PYTHONS, SYSTEM_PYTHON
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_states
 
@@ -115,6 +116,7 @@ def install_part(host: Host, part: str, digest: str, archive: str, python: str =
         if host.read_text(f"{_RELEASES}/{name}/RELEASE") != digest:
             _unpack(host, name, digest, archive, python)
         _make_current(host, part, name)
+        link_command(host, part)
         _remove_old(host, part, name)
 
 

@@ -10,6 +10,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import our_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, HOOK_CONFIG
 
@@ -91,7 +92,7 @@ def _programs(host: Host, part: str) -> list[str]:
         return []
     starts = (f"{program}-", f".{program}-")
     releases = [f"{_RELEASES}/{name}" for name in host.names(_RELEASES) if name.startswith(starts)]
-    return [f"{PROGRAMS}/{program}", f"{PROGRAMS}/.{program}.new", *releases]
+    return [*our_command(host, program), f"{PROGRAMS}/{program}", f"{PROGRAMS}/.{program}.new", *releases]
 
 
 def remove_path(host: Host, path: str) -> None:

@@ -13,8 +13,10 @@ from lab import golang, images
 from lab.cluster.certificates import SERVICE_ADDRESS
 from lab.cluster.crio import crio_programs
 from lab.cluster.spec import Engine
+from lab.kmod import KmodFiles
 from lab.nodes import NodeSpec
 from lab.nodes.network import FIRST_NODE
+from lab.trees import find_suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 FILES = Path(__file__).with_name("files")
 CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+BUILD_PACKAGES = ("dkms", "gcc", "make")  # for the kernel module of a driver that is declared later
 RUNTIME_PACKAGES: tuple[str, ...] = ("runc", "containernetworking-plugins")
 CONTAINERD_PACKAGES = ("containerd", *RUNTIME_PACKAGES)
 CRIO_PACKAGES = ("conmon", "skopeo", *RUNTIME_PACKAGES)
@@ -56,7 +59,7 @@ def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
         suite=node.suite,
         gpus=node.gpus,
         driver_module=node.driver_module,
-        packages=packages,
+        packages=(*packages, *BUILD_PACKAGES),
         binds=(*((str(path.resolve()), f"/usr/local/bin/{path.name}") for path in programs), *archives),
     )
 
@@ -80,6 +83,7 @@ def furnish_crio(layer: Layer, address: str) -> None:
 def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, layer: Layer, address: str) -> None:
     """Write the files of a new node."""
     layer.copy_tree("/", FILES / "node")
+    KmodFiles(layer, find_suite(node.suite).kernel_release).install_headers()
     units = ["kubelet.service", "lab-images.service", "lab-service.service"]
     for unit in units:
         layer.link(f"{WANTS}/{unit}", f"../{unit}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -38,6 +39,14 @@ MODULES = (
     ModuleFile("nvidia-modeset", needs="nvidia", imports="nvidia_lab_core", exports="nvidia_lab_modeset"),
     ModuleFile("nvidia-drm", needs="nvidia-modeset", imports="nvidia_lab_modeset"),
 )
+PEERMEM = ModuleFile("nvidia-peermem")  # which driver packages have sources of, and no node loads
+MAKE_VARIABLES = """\
+VERSION := $(shell sed -n 's/.*NV_VERSION_STRING=[^0-9]*\\([0-9.]*\\).*/\\1/p' $(M)/Kbuild)
+LICENSE := $(if $(findstring -open,$(M)),{open},{proprietary})
+srcversion = $(shell echo $(1) $(VERSION) $(LICENSE) | sha256sum | cut -c1-23 | tr a-f A-F)
+modules: $(NV_KERNEL_MODULES:%=$(M)/%.ko)
+clean:
+"""
 
 
 def build_nodesim() -> Path:
@@ -82,7 +91,7 @@ def module_argv(module: ModuleFile, version: str, kernel_release: str, flavour: 
     texts = {
         "NAME": module.name.replace("-", "_"),
         "VERSION": version,
-        "SRCVERSION": hashlib.sha256(f"{module.name} {version} {flavour}".encode()).hexdigest()[:23].upper(),
+        "SRCVERSION": _srcversion(module, version, flavour),
         "VERMAGIC": f"{kernel_release} SMP preempt mod_unload modversions ",
         "DEPENDS": module.needs,
         "LICENSE": LICENSES[flavour],
@@ -103,6 +112,27 @@ def module_argv(module: ModuleFile, version: str, kernel_release: str, flavour: 
         str(output),
         str(SOURCE / "module.c"),
     ]
+
+
+def kernel_makefile(kernel_release: str, source: str) -> str:
+    """Return the Makefile of a kernel's headers which makes the lab's module files of whichever driver's sources.
+
+    Those are NVIDIA's, as their own Makefile hands them over in ``M``; ``source`` is where the node has ``module.c``.
+    """
+    lines = [MAKE_VARIABLES.format(**LICENSES)]
+    for module in (*MODULES, PEERMEM):
+        argv = module_argv(module, "$(VERSION)", kernel_release, "proprietary", Path("$@"))
+        known = {_srcversion(module, "$(VERSION)", "proprietary"): f"$(call srcversion,{module.name})"}
+        known['LICENSE="NVIDIA"'] = 'LICENSE="$(LICENSE)"'
+        command = shlex.join([*argv[:-1], source]).replace("'$@'", "$@")
+        for former, text in known.items():
+            command = command.replace(former, text)
+        lines.append(f"$(M)/{module.name}.ko: {source}\n\t{command}\n")
+    return "".join(lines)
+
+
+def _srcversion(module: ModuleFile, version: str, flavour: str) -> str:
+    return hashlib.sha256(f"{module.name} {version} {flavour}".encode()).hexdigest()[:23].upper()
 
 
 def _once(home: Path, fill: Callable[[Path], None]) -> Path:

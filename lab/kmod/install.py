@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from lab.kmod.build import build_modules, build_nodesim
+from lab.kmod.build import SOURCE, build_modules, build_nodesim, kernel_makefile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,6 +18,7 @@ NVML_HOME = "/usr/lib/x86_64-linux-gnu/nvidia/current"
 SIMULATED_NVML = f"{HOME}/libnvidia-ml.so"
 SIMULATED_CUDA = f"{HOME}/libcuda.so"
 PACKAGED = f"{HOME}/packaged"
+MODULE_SOURCE = "module.c"
 LOADED_AT_BOOT = ("nvidia", "nvidia-uvm", "nvidia-drm")
 
 
@@ -32,6 +33,9 @@ class NodeFiles(Protocol):
 
     def copy(self, place: str, source: Path) -> None:
         """Copy a file."""
+
+    def link(self, place: str, target: str) -> None:
+        """Create a symbolic link."""
 
     def folder(self, place: str) -> Path:
         """Create a folder, and return its path on this machine."""
@@ -58,6 +62,16 @@ class KmodFiles:
         """Install the driver's modules for ``version`` where modprobe finds them, to be loaded at boot."""
         self.files.write("/etc/modules-load.d/nvidia.conf", "".join(f"{name}\n" for name in LOADED_AT_BOOT))
         install_driver_module(self.files.folder("/usr/lib/modules"), version, self.kernel_release)
+
+    def install_headers(self) -> None:
+        """Install what DKMS needs of the kernel: a build of it makes the lab's small modules, in a second."""
+        home = f"/usr/src/linux-headers-{self.kernel_release}"
+        source = f"{home}/{MODULE_SOURCE}"
+        self.files.copy(source, SOURCE / MODULE_SOURCE)
+        self.files.write(f"{home}/Makefile", kernel_makefile(self.kernel_release, source))
+        self.files.write(f"{home}/.config", "")
+        self.files.folder(f"{home}/include")
+        self.files.link(f"/usr/lib/modules/{self.kernel_release}/build", home)
 
     def install_libraries(self, nvml: Path, cuda: Path, versions: Sequence[str]) -> None:
         """Install the simulated NVML and CUDA where each driver version's packages would put the real ones.
@@ -91,5 +105,5 @@ def install_driver_module(modules: Path, version: str, kernel_release: str) -> N
     """
     built = build_modules(version, kernel_release) / "lib/modules" / kernel_release
     place = modules / kernel_release
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(built, place)
+    shutil.rmtree(place / "updates", ignore_errors=True)
+    shutil.copytree(built, place, dirs_exist_ok=True)  # beside what leads to the kernel's headers

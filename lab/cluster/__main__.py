@@ -1,4 +1,4 @@
-"""``python3 -m lab cluster VERB [--name NAME]``: a cluster from a shell.
+"""``python3 -m lab cluster VERB [--name NAME]``: a cluster from a shell, that of ``GRAPNEL_LAB_CLUSTER`` by default.
 
 Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``status`` exits with 1 if a component is not running.
 """
@@ -6,13 +6,15 @@ Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``status`` exits wi
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.cluster import tour
 from lab.cluster.cluster import Cluster
-from lab.cluster.project import apply_project, render_invitation, write_project
+from lab.cluster.project import NAME_VARIABLE, apply_project, render_invitation, write_project
 from lab.cluster.status import render
 from lab.machine.errors import LabError
 
@@ -42,15 +44,22 @@ def make_parser() -> argparse.ArgumentParser:
     table: tuple[tuple[str, Callable[[Cluster, argparse.Namespace], int | None], str], ...] = (
         ("up", up, "start a cluster, or whatever of it is not running, and wait until every node is Ready"),
         ("apply", apply, "make its nodes GPU nodes: grapnel apply with the lab's declaration"),
+        ("fail", fail, "let a node's last GPU be of no use to a driver, so that it goes back to the one before"),
+        ("heal", heal, "end that"),
         ("status", status, "show control plane, nodes and pods"),
         ("down", down, "remove a cluster and everything that belongs to it"),
     )
+    default = os.environ.get(NAME_VARIABLE) or DEFAULT_NAME
     for name, verb, text in table:
         added = verbs.add_parser(name, help=text)
-        added.add_argument("--name", default=DEFAULT_NAME, help=f"of the cluster and its site (default {DEFAULT_NAME})")
+        added.add_argument("--name", default=default, help=f"of the cluster and its site (default {default})")
         added.set_defaults(verb=verb)
         if name == "apply":
             added.add_argument("--folder", type=Path, help="of declaration and inventory (default: with the cluster)")
+        if name in ("fail", "heal"):
+            added.add_argument("node")
+        if name == "fail":
+            added.add_argument("driver", help="the version that finds no memory there")
     return parser
 
 
@@ -77,6 +86,17 @@ def apply(cluster: Cluster, options: argparse.Namespace) -> None:
     write_project(cluster, folder)
     apply_project(cluster, folder)
     print(f"\nthe cluster is ready; to try it:\n\n{render_invitation(cluster, folder)}")
+
+
+def fail(cluster: Cluster, options: argparse.Namespace) -> None:
+    """Break a GPU of a node for one driver."""
+    tour.fail(cluster.site.node(options.node), options.driver)
+    print(f"{options.node}: driver {options.driver} finds no memory on its last GPU (lab cluster heal {options.node})")
+
+
+def heal(cluster: Cluster, options: argparse.Namespace) -> None:
+    """Mend the GPUs of a node."""
+    tour.heal(cluster.site.node(options.node))
 
 
 def status(cluster: Cluster, _: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lab.cluster.errors import ClusterError
 from lab.cluster.spec import DRIVER_MODULE, Engine
+from lab.cluster.tour import Tour
 from lab.machine.folders import write_atomic
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).parents[2]
 PAYLOAD = CHECKOUT / "dist" / "payload"
 LOG_LINES = 30
+TOUR_PAGE = "docs/tour.md"
+NAME_VARIABLE = "GRAPNEL_LAB_CLUSTER"  # the cluster that commands are about, unless they name one
 DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
@@ -31,12 +34,14 @@ metadata:
 spec:
   driver:
     version: "{driver}"
-    kernelModule: none # the lab provides the module on these nodes
+    {module}
   runtime:
     entitlement: kubelet
   plugin:
     resource: nvidia.com/gpu
 """
+PROVIDED = "kernelModule: none # the lab provides the module on these nodes"
+OWN = "companions: [] # persistenced needs a device that a simulated GPU does not have"
 CRIO_SETTINGS = """\
 grapnel_stack:
   runtime:
@@ -60,12 +65,14 @@ spec:
 """
 
 
-def write_project(cluster: Cluster, folder: Path) -> None:
-    """Write declaration, inventory and an example pod; an existing declaration stays as it is."""
+def write_project(cluster: Cluster, folder: Path, tour: Tour | None = None) -> None:
+    """Write declaration, inventory, an example pod and the files of a tour; an existing declaration stays as it is."""
+    tour = tour or Tour()
     folder.mkdir(parents=True, exist_ok=True)
     declaration = folder / "grapnel.yaml"
     if not declaration.exists():
-        write_atomic(declaration, DECLARATION.format(name=cluster.name, driver=DRIVER_MODULE))
+        write_atomic(declaration, DECLARATION.format(name=cluster.name, driver=DRIVER_MODULE, module=PROVIDED))
+    tour.write_files(folder, DECLARATION.format(name=cluster.name, driver=tour.version, module=OWN))
     write_atomic(folder / "pod.yaml", POD)
     inventory = folder / "inventory.yaml"
     if inventory.exists() and not inventory.is_symlink():
@@ -111,13 +118,25 @@ def apply_project(cluster: Cluster, folder: Path, *options: str, log: Path | Non
 
 
 def render_invitation(cluster: Cluster, folder: Path) -> str:
-    """Return commands to paste; they work in any working folder."""
+    """Return commands to paste, which work in any working folder: what can be looked at, and a tour at the end."""
+    tour = "\n".join(Tour().commands())
+    return f"""\
+{render_settings(cluster, folder)}
+grapnel plan
+kubectl get nodes -o custom-columns=NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\\\.com/gpu
+kubectl apply -f pod.yaml; sleep 3; kubectl logs smi; kubectl delete -f pod.yaml
+make -C {shlex.quote(str(CHECKOUT))} cluster-status      # and cluster-down, when you are done
+
+and to see its driver upgraded while it is at work ({CHECKOUT / TOUR_PAGE}):
+
+{tour}"""
+
+
+def render_settings(cluster: Cluster, folder: Path) -> str:
+    """Return what a shell needs for the commands that are shown."""
     binaries = f"{Path(sys.executable).parent}:{cluster.control_plane.programs}"
     return f"""\
 export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))} PATH={shlex.quote(binaries)}:$PATH
-export GRAPNEL_PAYLOAD={shlex.quote(str(PAYLOAD))}
-cd {shlex.quote(str(folder))}
-grapnel plan -i inventory.yaml
-kubectl get nodes -o custom-columns=NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\\\.com/gpu
-kubectl apply -f pod.yaml; sleep 3; kubectl logs smi
-make -C {shlex.quote(str(CHECKOUT))} cluster-status      # and cluster-down, when you are done"""
+export GRAPNEL_PAYLOAD={shlex.quote(str(PAYLOAD))} PYTHONPATH={shlex.quote(str(CHECKOUT))}
+export {NAME_VARIABLE}={cluster.name}
+cd {shlex.quote(str(folder))}"""

@@ -1,0 +1,91 @@
+"""The tour of a driver upgrade with which ``make cluster`` ends: the files that it needs, and its five commands.
+
+``docs/tour.md`` shows what a person sees at each of them, and ``tests/e2e/test_tour.py`` types them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.machine.folders import write_atomic
+from lab.nvml import state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lab.nodes import Node
+
+NEXT_DRIVER = "535.309.01"  # which both suites have with its kernel module
+CUDA_OUT_OF_MEMORY = 2
+SERVE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: serve
+spec:
+  replicas: 3
+  selector:
+    matchLabels: {app: serve}
+  template:
+    metadata:
+      labels: {app: serve}
+    spec:
+      runtimeClassName: nvidia
+      terminationGracePeriodSeconds: 2
+      containers:
+        - name: serve
+          image: docker.io/local/gpu-shell:1
+          command: [sh, -c, "nvidia-smi -L > /tmp/index.html && exec busybox httpd -f -p 8080 -h /tmp"]
+          readinessProbe:
+            httpGet: {path: /index.html, port: 8080}
+            periodSeconds: 1
+          resources:
+            limits: {nvidia.com/gpu: 2}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: serve
+spec:
+  minAvailable: 2
+  selector:
+    matchLabels: {app: serve}
+"""
+
+
+@dataclass(frozen=True)
+class Tour:
+    """An upgrade to a version: of these nodes first, then of one that fails and goes back."""
+
+    version: str = NEXT_DRIVER
+    upgraded: tuple[str, ...] = ("n1", "n2")
+    failing: str = "n3"
+
+    def commands(self) -> tuple[str, ...]:
+        """Return what is typed, in the folder of the declaration."""
+        return (
+            "kubectl apply -f serve.yaml && kubectl rollout status deployment/serve",
+            "cp next.yaml grapnel.yaml && grapnel plan",
+            f"grapnel status --serve & grapnel apply --yes --limit {','.join(self.upgraded)}; kill $!",
+            f"python -m lab cluster fail {self.failing} {self.version}; grapnel apply --yes",
+            "grapnel rollback --yes",
+        )
+
+    def write_files(self, folder: Path, declaration: str) -> None:
+        """Write the work that is at stake, and the declaration of the driver that is to come."""
+        write_atomic(folder / "serve.yaml", SERVE)
+        write_atomic(folder / "next.yaml", declaration)
+
+
+def fail(node: Node, version: str) -> None:
+    """Let a driver of this version find no memory on the node's last GPU; with others it is in order."""
+    last = len(node.gpus) - 1
+    state.update(
+        node.nvml_library, lambda machine: machine.with_failure("cuMemAlloc", CUDA_OUT_OF_MEMORY, last, version)
+    )
+
+
+def heal(node: Node) -> None:
+    """End that."""
+    state.update(node.nvml_library, lambda machine: machine.without_failures())

@@ -1,0 +1,140 @@
+"""The tour with which `make cluster` ends and which docs/tour.md shows: its five commands, as they are printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from lab.cluster import Cluster
+from lab.cluster.project import render_settings, write_project
+from lab.cluster.tour import Tour, heal
+from tests.e2e.conftest import NAME
+from tests.e2e.fleet import look, look_at_all
+from tests.e2e.replicas import watched
+from tests.e2e.room import Room
+from tests.e2e.waiting import for_each, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.operator import Operator
+    from tests.e2e.stage import LabNode, Stage
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+NEXT_BRANCH = "550.163.01"  # of Debian 13: whichever driver the stage has now, this is another one
+PAGE = "http://127.0.0.1:8470/"
+WANTED = 2  # of the three pods that serve
+COMMAND_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody in the folder of the declaration, with the settings that are printed before the tour."""
+
+    settings: str
+
+    def types(self, command: str) -> subprocess.Popen[str]:
+        """Begin a command."""
+        return subprocess.Popen(
+            ["bash", "-c", f"{self.settings}\n{command}"],
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "140"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def ends(self, typed: subprocess.Popen[str], status: int = 0) -> str:
+        """Wait for its end, and hold it to a status; return what it has printed."""
+        printed, _ = typed.communicate(timeout=COMMAND_TIMEOUT_S)
+        assert typed.returncode == status, printed
+        return printed
+
+
+@pytest.fixture
+def nodes(lab_nodes: tuple[LabNode, ...]) -> tuple[LabNode, LabNode]:
+    """Two nodes of Debian 13: one is upgraded, the other one fails."""
+    return lab_nodes[0], lab_nodes[1]
+
+
+@pytest.fixture
+def tour(nodes: tuple[LabNode, LabNode]) -> Tour:
+    return Tour(NEXT_BRANCH, upgraded=(nodes[0].name,), failing=nodes[1].name)
+
+
+@pytest.fixture
+def person(
+    tour: Tour,
+    nodes: tuple[LabNode, LabNode],
+    lab_nodes: tuple[LabNode, ...],
+    stage: Stage,
+    operator: Operator,
+    tmp_path: Path,
+) -> Iterator[Person]:
+    """A person with these two nodes in the inventory; the stage is as before afterwards."""
+    cluster = Cluster(NAME)
+    write_project(cluster, tmp_path, tour)
+    inventory = yaml.safe_load(tmp_path.joinpath("inventory.yaml").read_text())
+    hosts = inventory["all"]["hosts"]
+    inventory["all"]["hosts"] = {node.name: hosts[node.name] for node in nodes}
+    tmp_path.joinpath("inventory.yaml").unlink()
+    tmp_path.joinpath("inventory.yaml").write_text(yaml.safe_dump(inventory))
+    yield Person(render_settings(cluster, tmp_path))
+    cluster.kubectl(["delete", "-f", str(tmp_path / "serve.yaml"), "--ignore-not-found", "--wait"])
+    heal(nodes[1].node)
+    operator.converge_fleet()
+    for_each(lab_nodes, stage.wait_until_settled)
+
+
+def test_the_five_commands_of_the_tour_do_what_the_page_says(
+    person: Person, tour: Tour, stage: Stage, nodes: tuple[LabNode, LabNode]
+) -> None:
+    upgraded, failing = nodes
+    before = look_at_all(stage, nodes)
+    work, plan, apply, fail, rollback = tour.commands()
+
+    assert "successfully rolled out" in person.ends(person.types(work))
+    planned = person.ends(person.types(plan))
+    assert f"{upgraded.name}  {before[upgraded.name].module} → {NEXT_BRANCH}" in planned
+
+    with watched(Room(stage, "default")) as ledger:
+        typed = person.types(apply)
+        page = wait_for("the live page answers", live_page, evidence=lambda: "")
+        assert "1 converged" in person.ends(typed)
+        assert "grapnel" in page
+        state = look(stage, upgraded)
+        assert (state.module, state.package, state.phase) == (NEXT_BRANCH, NEXT_BRANCH, "done")
+
+        failed = person.ends(person.types(fail), status=1)
+        former = before[failing.name].module
+        assert f"{failing.name}  returned to {former}, since verify failed: " in failed
+        state = look(stage, failing)
+        assert (state.module, state.package) == (former, former)
+        assert not state.is_cordoned
+
+        assert f"{upgraded.name}  done: in service again" in person.ends(person.types(rollback))
+        state = look(stage, upgraded)
+        assert (state.module, state.package) == (before[upgraded.name].module,) * 2
+
+    assert ledger.least["serve"] >= WANTED
+    assert len(ledger.seen["serve"]) > WANTED + 1  # pods have left nodes, and others took their places
+    assert {name: state.boot for name, state in look_at_all(stage, nodes).items()} == {
+        name: state.boot for name, state in before.items()
+    }
+
+
+def live_page() -> str:
+    """Return what the live page answers, and nothing as long as it does not."""
+    with suppress(URLError), urlopen(PAGE, timeout=5) as answer:
+        return str(answer.read().decode())
+    return ""

@@ -74,24 +74,19 @@ def tour(nodes: tuple[LabNode, LabNode]) -> Tour:
 
 @pytest.fixture
 def person(
-    tour: Tour,
-    nodes: tuple[LabNode, LabNode],
-    lab_nodes: tuple[LabNode, ...],
-    stage: Stage,
-    operator: Operator,
-    tmp_path: Path,
+    tour: Tour, lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator, tmp_path: Path
 ) -> Iterator[Person]:
-    """A person with these two nodes in the inventory; the stage is as before afterwards."""
+    """A person with the tour's nodes in the inventory; the stage is as before afterwards."""
     cluster = Cluster(NAME)
     write_project(cluster, tmp_path, tour)
     inventory = yaml.safe_load(tmp_path.joinpath("inventory.yaml").read_text())
-    hosts = inventory["all"]["hosts"]
-    inventory["all"]["hosts"] = {node.name: hosts[node.name] for node in nodes}
+    group = inventory["gpu_nodes"]
+    group["hosts"] = {name: group["hosts"][name] for name in (*tour.upgraded, tour.failing)}
     tmp_path.joinpath("inventory.yaml").unlink()
     tmp_path.joinpath("inventory.yaml").write_text(yaml.safe_dump(inventory))
     yield Person(render_settings(cluster, tmp_path))
     cluster.kubectl(["delete", "-f", str(tmp_path / "serve.yaml"), "--ignore-not-found", "--wait"])
-    heal(nodes[1].node)
+    heal(cluster.site.node(tour.failing))
     operator.converge_fleet()
     for_each(lab_nodes, stage.wait_until_settled)
 

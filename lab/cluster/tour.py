@@ -32,7 +32,7 @@ spec:
       labels: {app: serve}
     spec:
       runtimeClassName: nvidia
-      terminationGracePeriodSeconds: 2
+      terminationGracePeriodSeconds: 1
       containers:
         - name: serve
           image: docker.io/local/gpu-shell:1

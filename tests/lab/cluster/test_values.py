@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.cluster import DEFAULT, Cluster, ClusterError, ClusterNode, ClusterSpec, ControlPlane, Engine
 from lab.cluster.certificates import Certificates
 from lab.cluster.components import Layout, plan_components
 from lab.cluster.crio import stage_spec
 from lab.cluster.node_files import kubelet_configuration, pod_network, render_routes
-from lab.cluster.project import write_project
-from lab.cluster.spec import available_memory_bytes
+from lab.cluster.project import CHECKOUT, TOUR_PAGE, render_invitation, write_project
+from lab.cluster.spec import DRIVER_MODULE, available_memory_bytes
 from lab.cluster.status import ClusterStatus, NodeState, PodState, ProcessStatus, parse_node, parse_pod, render
+from lab.cluster.tour import NEXT_DRIVER, Tour
 
 LAYOUT = Layout(Path("/f"), Path("/bin"), "10.177.9.1", 6443, Certificates(Path("/f/pki")))
 NODE: dict[str, Any] = {
@@ -249,3 +251,30 @@ def test_a_project_keeps_its_declaration_and_touches_no_foreign_inventory(
     with pytest.raises(ClusterError, match="was not written by the lab"):
         write_project(cluster, folder)
     assert (folder / "inventory.yaml").read_text() == "all: {}"
+
+
+def test_what_is_printed_at_the_end_is_the_tour_and_the_page_has_its_commands_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    commands = Tour().commands()
+    assert len(commands) == 5
+    page = (CHECKOUT / TOUR_PAGE).read_text().splitlines()
+    assert [line.removeprefix("$ ") for line in page if line.startswith("$ ")][: len(commands)] == list(commands)
+    cluster = made_of(DEFAULT, "mine")
+    (cluster.folder / "programs").write_text("/k8s")
+    (cluster.site.folder / "site.json").write_text(json.dumps({"subnet": 9}))
+    printed = render_invitation(cluster, tmp_path).splitlines()
+    assert printed[-len(commands) :] == list(commands)
+    assert "export GRAPNEL_LAB_CLUSTER=mine" in printed
+
+
+def test_a_tour_leads_from_the_first_driver_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    write_project(made_of(DEFAULT, "mine"), tmp_path)
+    former, following = (yaml.safe_load((tmp_path / name).read_text()) for name in ("grapnel.yaml", "next.yaml"))
+    assert former.pop("spec")["driver"] == {"version": DRIVER_MODULE, "kernelModule": "none"}
+    assert following.pop("spec")["driver"] == {"version": NEXT_DRIVER, "companions": []}
+    assert former == following
+    work, budget = yaml.safe_load_all((tmp_path / "serve.yaml").read_text())
+    assert budget["spec"]["minAvailable"] == work["spec"]["replicas"] - 1

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.kmod import MODULES, KmodFiles, build_modules, build_nodesim
+from lab.kmod import MODULES, KmodFiles, build_modules, build_nodesim, install_driver_module
+from lab.kmod.build import SOURCE, kernel_makefile
 from lab.kmod.install import NVML_HOME
 from lab.nodes.layer import Layer
 
@@ -51,6 +52,49 @@ def test_depmod_finds_every_dependency_by_symbols(modules: Path) -> None:
         "updates/nvidia-drm.ko": [modeset, core],
     }
     assert len(MODULES) == len(found)
+
+
+def test_a_kernels_headers_make_the_modules_of_whichever_drivers_sources(tmp_path: Path) -> None:
+    """As DKMS does, through the Makefile of NVIDIA's sources, of which there are two flavours."""
+    (tmp_path / "Makefile").write_text(kernel_makefile(RELEASE, str(SOURCE / "module.c")))
+    described = []
+    for flavour, version in (("nvidia", "535.309.01"), ("nvidia", "550.163.01"), ("nvidia-open", "550.163.01")):
+        sources = tmp_path / flavour / version
+        sources.mkdir(parents=True)
+        sources.joinpath("Kbuild").write_text(f'ccflags-y += -DNV_VERSION_STRING=\\"{version}\\"\n')
+        asked = [f"M={sources}", "NV_KERNEL_MODULES=nvidia nvidia-uvm nvidia-peermem"]
+        subprocess.run(["make", "-s", "-C", str(tmp_path), *asked, "modules"], check=True)
+        assert sorted(path.stem for path in sources.glob("*.ko")) == ["nvidia", "nvidia-peermem", "nvidia-uvm"]
+        fields = [field(sources / "nvidia.ko", name) for name in ("version", "license", "vermagic", "srcversion")]
+        described.append(fields)
+    assert [fields[:2] for fields in described] == [
+        ["535.309.01", "NVIDIA"],
+        ["550.163.01", "NVIDIA"],
+        ["550.163.01", "Dual MIT/GPL"],
+    ]
+    assert {fields[2] for fields in described} == {f"{RELEASE} SMP preempt mod_unload modversions"}
+    assert len({fields[3] for fields in described}) == len(described)
+
+
+@pytest.mark.slow
+def test_another_module_on_disk_leaves_the_kernels_headers_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    upper = tmp_path / "upper"
+    upper.mkdir()
+    files = KmodFiles(Layer(upper, tmp_path / "base"), RELEASE)
+    files.install_module("535.261.03")
+    files.install_headers()
+    install_driver_module(upper / "usr/lib/modules", "550.163.01", RELEASE)
+    place = upper / "usr/lib/modules" / RELEASE
+    assert field(place / "updates/nvidia.ko", "version") == "550.163.01"
+    assert (upper / str((place / "build").readlink()).lstrip("/") / "include").is_dir()
+
+
+def field(module: Path, name: str) -> str:
+    command = ["/sbin/modinfo", "-F", name, str(module)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_nodesim_needs_no_libc_newer_than_debian_12s() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.error import URLError
@@ -43,22 +44,31 @@ class Person:
 
     settings: str
 
-    def types(self, command: str) -> subprocess.Popen[str]:
-        """Begin a command."""
-        return subprocess.Popen(
+    def types(self, command: str, status: int = 0) -> str:
+        """Run a command to its end, and hold it to a status; return what it has printed."""
+        with self.typing(command) as typed:
+            printed, _ = typed.communicate(timeout=COMMAND_TIMEOUT_S)
+        assert typed.returncode == status, printed
+        return printed
+
+    @contextmanager
+    def typing(self, command: str) -> Iterator[subprocess.Popen[str]]:
+        """Begin a command; whatever it has started ends with the block."""
+        typed = subprocess.Popen(
             ["bash", "-c", f"{self.settings}\n{command}"],
             env={**os.environ, "NO_COLOR": "1", "COLUMNS": "140"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             text=True,
         )
-
-    def ends(self, typed: subprocess.Popen[str], status: int = 0) -> str:
-        """Wait for its end, and hold it to a status; return what it has printed."""
-        printed, _ = typed.communicate(timeout=COMMAND_TIMEOUT_S)
-        assert typed.returncode == status, printed
-        return printed
+        with typed:
+            try:
+                yield typed
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(typed.pid, signal.SIGTERM)
 
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["one node", "two nodes"])
@@ -94,21 +104,22 @@ def test_the_commands_of_the_tour_do_what_the_page_says(
     former = before[tour.failing].module
     work, plan, apply, fail, rollback = tour.commands()
 
-    assert "successfully rolled out" in person.ends(person.types(work))
-    planned = person.ends(person.types(plan))
+    assert "successfully rolled out" in person.types(work)
+    planned = person.types(plan)
     assert [f"{name}  {former} → {NEXT_BRANCH}" in planned for name in nodes] == [True] * len(nodes)
 
     with watched(Room(stage, "default")) as ledger:
         if tour.upgraded:
-            typed = person.types(apply)
-            page = wait_for("the live page answers", live_page, evidence=lambda: "")
-            assert "1 converged" in person.ends(typed)
+            with person.typing(apply) as typed:
+                page = wait_for("the live page answers", live_page, evidence=lambda: "")
+                printed, _ = typed.communicate(timeout=COMMAND_TIMEOUT_S)
+            assert "1 converged" in printed
             assert "<title>" in page
         assert {driver_of(stage, nodes[name]) for name in tour.upgraded} <= {NEXT_BRANCH}
-        failed = person.ends(person.types(fail), status=1)
+        failed = person.types(fail, status=1)
         assert f"{tour.failing}  returned to {former}, since verify failed: " in failed
         assert driver_of(stage, nodes[tour.failing]) == former
-        back = person.ends(person.types(rollback))
+        back = person.types(rollback)
         assert f"{len(nodes)} returned" in back
 
     assert {name: driver_of(stage, node) for name, node in nodes.items()} == dict.fromkeys(nodes, former)

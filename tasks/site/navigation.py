@@ -35,7 +35,7 @@ def listed(front: nodes.document, pages: Collection[str]) -> Iterator[tuple[str,
     A section lists what the first link of each row of its table leads to.
     """
     seen = set[str]()
-    for section in front[0].findall(nodes.section):
+    for section in (each for each in front[0] if isinstance(each, nodes.section)):
         rows = [next(row.findall(addnodes.pending_xref), None) for body in section.findall(nodes.tbody) for row in body]
         linked = [row["reftarget"] for row in rows if row is not None and row.get("refdomain") == "doc"]
         wanted = [page for page in dict.fromkeys(linked) if page not in seen and above(page, pages) is None]

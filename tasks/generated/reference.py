@@ -1,0 +1,98 @@
+"""Writes docs/reference/ from the sources; a test holds the files to them. `python -P -m tasks.generated.reference`.
+
+Keys of the declaration from its model, verbs and their options from the parsers.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from plugin.cli.grammar.parser import build_parser
+from provision.cli import whole_parser
+from provision.cli.declare.explain import every_key
+from provision.cli.parsers.man import arguments, below
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator, Mapping
+
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
+MADE: Final = "<!-- made from the sources by `python -P -m tasks.generated.reference` -->\n"
+_DECLARATION: Final = """
+Every key below `spec`, in the order of `grapnel init`; keys of entries of a list or a mapping stand below the key that
+has them. `grapnel explain KEY` says the same in a terminal, with the pattern of a text; `grapnel check --explain NODE`
+says which value a node has, and who set it. How they work together: [the contract](../contracts/gpustack/README.md),
+[settings of a node](../node-settings.md).
+"""
+_CONTROLLER: Final = """
+The verbs of `grapnel`, in the words of `grapnel VERB --help`. What they have in common:
+[the command line](../command-line.md). What they end with: [exit codes](../exit-codes.md).
+"""
+_NODE: Final = """
+The verbs of `grapnel-node`, as root on a node, in the words of `grapnel-node VERB --help`. What the daemon does:
+[the device plugin](../device-plugin.md). What they end with: [exit codes](../exit-codes.md).
+"""
+_HEAD: Final = "| key | what it is | default | what it decides |\n|---|---|---|---|\n"
+
+
+def render() -> Mapping[str, str]:
+    """Return the text of each file by its name."""
+    return {
+        "declaration.md": "".join(["# Keys of the declaration\n\n", MADE, _DECLARATION, *_declaration()]),
+        "grapnel.md": "".join(["# grapnel\n\n", MADE, _CONTROLLER, *_verbs(whole_parser(), "##")]),
+        "grapnel-node.md": "".join(["# grapnel-node\n\n", MADE, _NODE, *_verbs(build_parser("devices"), "##")]),
+    }
+
+
+def _declaration() -> Iterator[str]:
+    for key, kind, sentence, limits in every_key():
+        section, _, name = key.partition(".")
+        if not name:
+            yield f"\n## {section}\n\n{sentence}\n\n{_HEAD}"
+            continue
+        told = dict(limit.partition(": ")[::2] for limit in limits)
+        default = f"`{told['default']}`" if "default" in told else "" if kind == "a mapping" else "required"
+        words = [_limit(name, value) for name, value in told.items() if name not in {"default", "written as"}]
+        what = kind.replace("one of the words below", "a word")
+        yield _row([f"`{name}`", what, default, f"{sentence} {_sentence(words)}".strip()])
+
+
+def _limit(name: str, value: str) -> str:
+    values = value.split(", ") if name == "allowed" else [value]
+    return f"{name}: {', '.join(f'`{each}`' for each in values)}"
+
+
+def _verbs(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    """Yield a program's verbs, or a verb's actions, each with its usage and its options."""
+    for name, verb in below(parser).items():
+        usage = " ".join(verb.format_usage().removeprefix("usage: ").split())
+        yield f"\n{heading} {verb.prog}\n\n{_sentence([_words(parser, name)])}\n\n```\n{usage}\n```\n"
+        listed = [(words, meaning) for words, meaning in arguments(verb) if words != "-h, --help"]
+        if listed:
+            yield "\n| | |\n|---|---|\n"
+            yield from (_row([f"`{words}`", meaning]) for words, meaning in listed)
+        yield from _verbs(verb, f"{heading}#")
+
+
+def _words(parser: argparse.ArgumentParser, name: str) -> str:
+    """Return what a verb does, as the list of verbs has it."""
+    actions = [each for each in parser._actions if each.choices and hasattr(each, "_choices_actions")]  # noqa: SLF001 - argparse has no other way to it
+    return next(each.help or "" for action in actions for each in action._choices_actions if each.dest == name)  # noqa: SLF001 - see above
+
+
+def _sentence(words: Iterable[str]) -> str:
+    text = "; ".join(words)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for _name, _text in render().items():
+        (FOLDER / _name).write_text(_text, encoding="utf-8")
+    sys.exit(0)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import subprocess
 import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lab import chromium
+from lab.browser import NETWORK_CHANGED, Browser
 from lab.machine.lock import locked
 
 if TYPE_CHECKING:
@@ -20,13 +26,15 @@ pytestmark = pytest.mark.functional
 ROOT = Path(__file__).parents[2]
 BUILT_S = 250.0
 LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"([^\"]+)|<link\b[^>]*\bhref=\"([^\"]+)")
+BACK = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
 IMPORTED = re.compile(r"url\(\s*['\"]?(?!data:)(https?:|//)|@import")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built once for all workers; without root, in a network of its own all the same."""
-    shared = tmp_path_factory.getbasetemp().parent
+    """The site, built once for all workers, in a network of its own that leads nowhere."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     folder, done = shared / "site", shared / "site.built"
     with locked(shared / "site.lock", wait_s=BUILT_S):
         if not done.exists():
@@ -57,3 +65,64 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
 
     assert len(loaded) > 1000
     assert (foreign, styles) == (set(), [])
+
+
+class Served(SimpleHTTPRequestHandler):
+    """Serves the site and says nothing of it."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Served, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser(chromium.ensure()) as window:
+        yield window
+
+
+def open_page(browser: Browser, url: str) -> None:
+    browser.complaints.clear()
+    browser.go(url)
+    browser.wait(f"location.href.startsWith('{url}') && document.readyState === 'complete'")
+
+
+@pytest.mark.parametrize("width", [1280, 390], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_read_at_two_widths_in_light_and_dark(
+    browser: Browser, address: str, width: int, scheme: str
+) -> None:
+    browser.resize(width, 900)
+    browser.prefer(scheme)
+    for page in ("README", "complaints", "reference/declaration", "drivers", "upgrade"):
+        open_page(browser, f"{address}/docs/{page}.html")
+
+        assert browser.run("document.documentElement.scrollWidth") == width, f"{page}: nothing is cut off at the side"
+        assert (browser.run(BACK) > 128) == (scheme == "light")
+        assert [each for each in browser.complaints if NETWORK_CHANGED not in each and "favicon" not in each] == []
+
+
+def test_the_first_page_leads_each_role_to_its_path(browser: Browser, address: str) -> None:
+    browser.resize(1280, 900)
+    browser.go(f"{address}/")
+    browser.wait("location.pathname === '/docs/README.html' && document.readyState === 'complete'")
+    first = browser.run("[...document.querySelectorAll('.sidebar-tree .toctree-l1 > a')].map((each) => each.innerText)")
+
+    assert first[:3] == ["I have bare machines", "I have a cluster", "I come from the GPU operator"]
+    assert [each for each in first if each in {"Decisions", "Complaints"}] == []
+
+
+def test_a_search_finds_a_key_of_the_declaration(browser: Browser, address: str) -> None:
+    browser.resize(1280, 900)
+    open_page(browser, f"{address}/search.html?q=moduleParameters")
+    browser.wait("document.querySelector('#search-results a[href*=\"docs/reference/declaration.html\"]') !== null")
+
+    title = browser.run("document.querySelector('#search-results a[href*=\"reference/declaration\"]').innerText")
+    assert title == "Keys of the declaration"

@@ -13,6 +13,7 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 from tasks.site.navigation import FRONT
 
 ROOT: Final = Path(__file__).parents[2]
+STATIC: Final = Path(__file__).parent / "static"
 CORES: Final = 2
 PAGES: Final = ("docs/**.md", "*.md", "lab/README.md", "playbooks/README.md", "deploy/**README.md", "tests/**README.md")
 SKIPPED: Final = (".*", "bench", "build", "dist", "molecule", "plugin", "provision", "runtime_hook")
@@ -33,7 +34,9 @@ SETTINGS: Final[dict[str, Any]] = {
     "html_title": "grapnel",
     "html_copy_source": False,
     "html_use_index": False,
-    "html_static_path": [str(Path(__file__).parent / "static")],
+    "html_show_copyright": False,
+    "html_static_path": [str(STATIC)],
+    "html_search_scorer": str(STATIC / "scorer.js"),
     "html_css_files": ["site.css"],
 }
 

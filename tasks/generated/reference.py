@@ -55,7 +55,7 @@ _PHASES: Final = """
 ## Of a node, in an upgrade
 
 As `kubectl describe node` shows them; a reason that a node has is added to the message, and makes a warning of it.
-`GrapnelJobCutOff`: somebody has [ended a Job](../controller.md#when-a-job-is-ended) of the controller. Who may get them,
+`GrapnelJobCutOff`: somebody has [ended a Job](../controller.md#when-a-job-is-ended) of the controller. What they need,
 and how they are switched off: [watching an upgrade](../upgrade/watching.md#on-the-node).
 
 | Event | type | message |

@@ -41,13 +41,13 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-def build(output: Path, working: Path) -> list[str]:
-    """Write the site of this checkout to a folder; return what Sphinx warned of, a line each, without their order."""
+def build(output: Path, working: Path, root: Path = ROOT) -> list[str]:
+    """Write the site of a checkout to a folder; return what Sphinx warned of, such as links that lead nowhere."""
     nocolor()
     warnings = io.StringIO()
     with patch_docutils(None), docutils_namespace():
         app = Sphinx(
-            ROOT,
+            root,
             None,
             output,
             working,
@@ -59,4 +59,4 @@ def build(output: Path, working: Path) -> list[str]:
             parallel=CORES,
         )
         app.build()
-    return sorted(set(warnings.getvalue().replace(f"{ROOT}/", "").splitlines()) - {""})
+    return sorted(set(warnings.getvalue().replace(f"{root}/", "").splitlines()) - {""})

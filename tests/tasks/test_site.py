@@ -17,6 +17,7 @@ import pytest
 from lab import chromium
 from lab.browser import NETWORK_CHANGED, Browser
 from lab.machine.lock import locked
+from tasks.site.build import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,3 +127,28 @@ def test_a_search_finds_a_key_of_the_declaration(browser: Browser, address: str)
 
     title = browser.run("document.querySelector('#search-results a[href*=\"reference/declaration\"]').innerText")
     assert title == "Keys of the declaration"
+
+
+@pytest.mark.filterwarnings("ignore:.*Check CHANGES for Sphinx API")  # MyST's, with a newer Sphinx
+@pytest.mark.parametrize(
+    ("link", "told"),
+    [
+        ("[drivers](drivers.md), [signing](drivers.md#signing-it), [samples](good)", ""),
+        ("[drivers](driver.md)", "driver.md"),
+        ("[signing](drivers.md#signing)", "'signing'"),
+        ("[above](#nothing)", "'nothing'"),
+        ("[a script](../lab/nothing.py)", "../lab/nothing.py"),
+        ("![a picture](images/nothing.png)", "docs/images/nothing.png"),
+    ],
+    ids=["right ones", "a page", "an anchor", "an anchor of the page", "a file", "a picture"],
+)
+def test_what_leads_nowhere_is_told(tmp_path: Path, link: str, told: str) -> None:
+    docs = tmp_path / "checkout" / "docs"
+    docs.joinpath("good").mkdir(parents=True)
+    docs.joinpath("drivers.md").write_text("# Drivers\n\n## Signing it\n\nWith a key.\n")
+    docs.joinpath("README.md").write_text(f"# Documentation\n\n## First\n\n| | |\n|---|---|\n| {link} | it |\n")
+
+    warnings = build(tmp_path / "site", tmp_path / "working", docs.parent)
+
+    assert len(warnings) == bool(told)
+    assert all(each.startswith("docs/README.md:7: WARNING:") and told in each for each in warnings)

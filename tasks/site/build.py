@@ -38,6 +38,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "html_static_path": [str(STATIC)],
     "html_search_scorer": str(STATIC / "scorer.js"),
     "html_css_files": ["site.css"],
+    "html_js_files": ["site.js"],
 }
 
 

@@ -10,7 +10,7 @@ from docutils import nodes
 from sphinx import addnodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FRONT: Final = "docs/README"
 LISTED_BY_THEMSELVES: Final = "docs/decisions/README"  # a hundred pages that nobody reads one after the other
 FIRST: Final = 100  # before Sphinx collects what leads where, and the theme asks for the navigation
+LAST: Final = 900  # when the theme has had its own
 
 
 def above(page: str, pages: Collection[str]) -> str | None:
@@ -44,23 +45,25 @@ def listed(front: nodes.document, pages: Collection[str]) -> Iterator[tuple[str,
             yield section[0].astext(), wanted
 
 
-def render(env: BuildEnvironment, page: str, links: Callable[[str], str]) -> Iterator[str]:
-    """Return the navigation of a page as the theme wants it: the first level, and what lies below on the way to it.
+def render(env: BuildEnvironment, page: str, links: Callable[[str, str], str]) -> Iterator[str]:
+    """Return the navigation of a page in the theme's words: the first level, and what lies below on the way to it.
 
     Sphinx makes every level anew for every page, and the theme parses all of it: half of a build.
     """
-    way = {page}
+    leading = functools.partial(links, page)
+    way = [page]
     while (upper := above(page, env.found_docs)) is not None:
-        way.add(page := upper)
+        way.append(page := upper)
     for tree in env.tocs[FRONT].findall(addnodes.toctree):
         yield f'<p class="caption" role="heading"><span class="caption-text">{escape(tree["caption"])}</span></p>'
-        yield from _level(env, [each for _, each in tree["entries"]], way, links, 1)
+        yield from _level(env, [each for _, each in tree["entries"]], way, leading, 1)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Have Sphinx ask for the navigation of each page that it has read."""
     app.connect("doctree-read", _navigate, priority=FIRST)
-    app.connect("html-page-context", _render_fast, priority=FIRST)
+    app.connect("html-page-context", _withhold, priority=FIRST)
+    app.connect("html-page-context", _render, priority=LAST)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -73,17 +76,20 @@ def _navigate(app: Sphinx, document: nodes.document) -> None:
         document[0].append(_tree(page, below, None))
 
 
-def _render_fast(app: Sphinx, page: str, _template: str, context: dict[str, Any], _document: object) -> None:
-    links = functools.partial(app.builder.get_relative_uri, page)
-    context["toctree"] = lambda **_: "".join(render(app.env, page, links))
+def _withhold(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _document: object) -> None:
+    context["toctree"] = lambda **_: ""
+
+
+def _render(app: Sphinx, page: str, _template: str, context: dict[str, Any], _document: object) -> None:
+    context["furo_navigation_tree"] = "".join(render(app.env, page, app.builder.get_relative_uri))
 
 
 def _level(
-    env: BuildEnvironment, entries: Iterable[str], way: Collection[str], links: Callable[[str], str], depth: int
+    env: BuildEnvironment, entries: Iterable[str], way: Sequence[str], links: Callable[[str], str], depth: int
 ) -> Iterator[str]:
     yield "<ul>"
     for entry in entries:
-        current = " current" if entry in way else ""
+        current = " current current-page" if entry == way[0] else " current" if entry in way else ""
         yield f'<li class="toctree-l{depth}{current}"><a class="reference internal{current}" href="{links(entry)}">'
         yield f"{escape(env.titles[entry].astext())}</a>"
         if current and (below := env.toctree_includes.get(entry)):

@@ -120,6 +120,16 @@ def test_the_first_page_leads_each_role_to_its_path(browser: Browser, address: s
     assert [each for each in first if each in {"Decisions", "Complaints"}] == []
 
 
+def test_the_navigation_shows_where_a_page_is(browser: Browser, address: str) -> None:
+    browser.resize(1280, 900)
+    open_page(browser, f"{address}/docs/hook/loader.html")
+    current = browser.run("[...document.querySelectorAll('.sidebar-tree .current > a')].map((each) => each.innerText)")
+    top = browser.run("document.querySelector('.sidebar-tree .current-page').getBoundingClientRect().top")
+
+    assert current == ["The hook", "How a container's loader finds the driver"]
+    assert 0 < top < 900
+
+
 def test_a_search_finds_a_key_of_the_declaration(browser: Browser, address: str) -> None:
     browser.resize(1280, 900)
     open_page(browser, f"{address}/search.html?q=moduleParameters")

@@ -3,6 +3,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const list = document.querySelector(".sidebar-scroll");
   const page = list?.querySelector(".current-page");
   if (page) {
-    list.scrollTop = page.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 3;
+    const below = page.getBoundingClientRect().top - list.getBoundingClientRect().top;
+    list.scrollTo({top: below - list.clientHeight / 3, behavior: "instant"});
   }
 });

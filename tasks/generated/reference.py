@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
 MADE: Final = "<!-- made from the sources by `python -P -m tasks.generated.reference` -->\n"
 _DECLARATION: Final = """
-Every key below `spec`, in the order of `grapnel init`; keys of entries of a list or a mapping stand below the key that
-has them. `grapnel explain KEY` says the same in a terminal, with the pattern of a text; `grapnel check --explain NODE`
-says which value a node has, and who set it. How they work together: [the contract](../contracts/gpustack/README.md),
-[settings of a node](../node-settings.md).
+Every key below `spec`, in the order of `grapnel init --every-key`; keys of entries of a list or a mapping stand below
+the key that has them. `grapnel explain KEY` says the same in a terminal, with the pattern of a text;
+`grapnel check --explain NODE` says which value a node has, and who set it. How they work together:
+[the contract](../contracts/gpustack/README.md), [settings of a node](../node-settings.md).
 """
 _CONTROLLER: Final = """
 The verbs of `grapnel`, in the words of `grapnel VERB --help`. What they have in common:
@@ -150,8 +150,8 @@ def _usage(verb: argparse.ArgumentParser) -> str:
 
 def _words(parser: argparse.ArgumentParser, name: str) -> str:
     """Return what a verb does, as the list of verbs has it."""
-    actions = [each for each in parser._actions if each.choices and hasattr(each, "_choices_actions")]  # noqa: SLF001 - argparse has no other way to it
-    return next(each.help or "" for action in actions for each in action._choices_actions if each.dest == name)  # noqa: SLF001 - see above
+    actions = [each for each in parser._actions if each.choices and hasattr(each, "_choices_actions")]
+    return next(each.help or "" for action in actions for each in action._choices_actions if each.dest == name)
 
 
 def _sentence(words: Iterable[str]) -> str:

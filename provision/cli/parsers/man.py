@@ -97,18 +97,18 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """Yield the arguments and options, words and help as `--help` has them."""
-    formatter = parser._get_formatter()  # noqa: SLF001 - argparse has no other way to its texts
-    for action in parser._actions:  # noqa: SLF001 - see above
-        if action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see above
+    formatter = parser._get_formatter()
+    for action in parser._actions:
+        if action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction):
             continue
-        meaning = formatter._expand_help(action) if action.help else ""  # noqa: SLF001 - see above
-        yield formatter._format_action_invocation(action), meaning  # noqa: SLF001 - see above
+        meaning = formatter._expand_help(action) if action.help else ""
+        yield formatter._format_action_invocation(action), meaning
 
 
 def below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
     """Return the parsers of a parser's verbs, or of a verb's actions, by name."""
-    for action in parser._actions:  # noqa: SLF001 - see above
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see above
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
     return {}
 

@@ -162,3 +162,13 @@ def test_what_leads_nowhere_is_told(tmp_path: Path, link: str, told: str) -> Non
 
     assert len(warnings) == bool(told)
     assert all(each.startswith("docs/README.md:") and told in each for each in warnings)
+
+
+def test_a_search_shows_how_things_are_before_why(browser: Browser, address: str) -> None:
+    open_page(browser, f"{address}/search.html?q=reboots")
+    browser.wait("document.querySelector('#search-results li a[href*=\"docs/decisions/\"]') !== null")
+
+    found = browser.run("[...document.querySelectorAll('#search-results li a')].map((each) => each.pathname)")
+    why = [page.startswith(("/docs/decisions/", "/docs/complaints", "/CHANGELOG")) for page in found]
+    assert why == sorted(why)
+    assert not why[0]

@@ -3,7 +3,7 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test long fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment supported-gpus figures collection-readme molecule release image clean
+.PHONY: help demo quick test long fuzz model crashes e2e check lab bench cluster cluster-status cluster-down environment docs supported-gpus figures collection-readme molecule release image clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
@@ -38,6 +38,8 @@ cluster-down: ## remove the cluster and everything that it made, also after a cr
 	@$(PYTHON) -P -m lab cluster down
 environment: ## host packages and .venv only
 	@$(TASK) environment
+docs:       environment ## build the documentation site in dist/site, without a network; a link or an anchor that leads nowhere fails it
+	@.venv/bin/python -P -m tasks.site
 supported-gpus: environment ## renew the list of GPUs: FILE=supported-gpus.json of a driver, DRIVER=its version
 	@.venv/bin/python -P -m tasks.generated.supported_gpus '$(FILE)' '$(DRIVER)'
 figures:    environment ## print how large the sources are, what lies side by side and what goes in circles, each with its limit

@@ -21,8 +21,8 @@ class PayloadHook(BuildHookInterface):  # type: ignore[type-arg]  # of a configu
         if folder:
             build_data["force_include"][folder] = "provision/_payload/archives"
         docs = Path(self.root, "docs")
-        for path in docs.rglob("*.md"):  # what `grapnel help` prints
-            if not path.is_relative_to(docs / "decisions"):
+        for path in docs.rglob("*.md"):  # what `grapnel help` prints; `--help` and `explain` say what `reference` does
+            if path.relative_to(docs).parts[0] not in {"decisions", "reference"}:
                 build_data["force_include"][str(path)] = f"provision/_docs/{path.relative_to(docs)}"
         page = os.environ.get("GRAPNEL_WHEEL_MAN")
         if page:

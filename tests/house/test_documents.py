@@ -37,3 +37,19 @@ def test_every_decision_record_is_listed() -> None:
     records = {path.name for path in folder.glob("0*.md")}
 
     assert records == set(re.findall(r"\((0\d+-[a-z0-9-]+\.md)\)", listed))
+
+
+def test_each_role_has_a_path_of_at_most_seven_pages_which_the_front_page_has_too() -> None:
+    front = (ROOT / "docs" / "README.md").read_text()
+    rows = re.findall(r"^\| \[(I [^]]+)\]\((paths/[^)]+)\) \| (.*) \|$", front, re.MULTILINE)
+    assert {row[1] for row in rows} == {f"paths/{path.name}" for path in (ROOT / "docs" / "paths").iterdir()}
+
+    for title, name, listed in rows:
+        path = ROOT / "docs" / name
+        heading, *lines = path.read_text().splitlines()
+        steps = [link for line in lines for link in LINK.findall(line)]
+        assert heading == f"# {title}"
+        assert len(steps) <= 7
+        assert [(path.parent / step).resolve() for step in steps] == [
+            (path.parents[1] / link).resolve() for link in LINK.findall(listed)
+        ]

@@ -53,6 +53,7 @@ def test_the_wheel_carries_the_pages_that_help_prints(wheel: Path) -> None:
 
     assert {"provision/_docs/upgrade.md", "provision/_docs/migrate/gpu-operator.md"} <= set(names)
     assert not [name for name in names if name.startswith("provision/_docs/") and not name.endswith(".md")]
+    assert not [name for name in names if name.startswith("provision/_docs/reference/")]
 
 
 @pytest.mark.slow

@@ -79,6 +79,13 @@ def explain_key(asked: str) -> str:
     return "".join((*_about(found, known[found], schema), *_below_key(found, known)))
 
 
+def every_key() -> Iterator[tuple[str, str, str, list[str]]]:
+    """Yield each key, what it is, its sentence, and "default: auto" and the like, in the order of the model."""
+    schema = msgspec.json.schema(StackSpec)
+    for key, member in _walk(_resolved({"$ref": "#/$defs/StackSpec"}, schema), schema, ""):
+        yield key, _kind(member, schema), member["description"], list(dict.fromkeys(_limits(member, schema)))
+
+
 def _near(key: str, known: Sequence[str]) -> list[str]:
     """Return the keys that were probably meant: by the whole of a path, by its last word, or by a word alone."""
     ends = {name: name.rpartition(".")[2].lower() for name in known}
@@ -91,16 +98,18 @@ def _near(key: str, known: Sequence[str]) -> list[str]:
 def _about(key: str, member: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     yield f"spec.{key}: {_kind(member, schema)}\n"
     yield textwrap.fill(member["description"], _PAGE, initial_indent="  ", subsequent_indent="  ") + "\n"
-    lines = []
+    yield from (f"  {line}\n" for line in dict.fromkeys(_limits(member, schema)))
+
+
+def _limits(member: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     if "default" in member and not isinstance(member["default"], dict):
-        lines.append(f"default: {_show(member['default'])}")
+        yield f"default: {_show(member['default'])}"
     told = list(_alternatives(member, schema))
     if allowed := list(dict.fromkeys(word for each in told for word in each.get("enum", ()))):
-        lines.append(f"allowed: {', '.join(map(_show, allowed))}")
+        yield f"allowed: {', '.join(map(_show, allowed))}"
     for name, words in _LIMITS.items():
-        lines += [f"{words}: {each[name]}" for each in told if name in each]
-    lines += [f"for example: {_show(example)}" for each in told for example in each.get("examples", ())[:1]]
-    yield from (f"  {line}\n" for line in dict.fromkeys(lines))
+        yield from (f"{words}: {each[name]}" for each in told if name in each)
+    yield from (f"for example: {_show(example)}" for each in told for example in each.get("examples", ())[:1])
 
 
 def _below_key(key: str, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -62,15 +62,15 @@ def page(parser: argparse.ArgumentParser) -> str:
 
 
 def _verbs(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for name, verb in _below(parser).items():
+    for name, verb in below(parser).items():
         yield f".SS grapnel {_text(name)}"
         yield _sentence(verb.description or "")
         yield from _usage(verb)
         yield from _arguments(verb)
-        for action, below in _below(verb).items():
+        for action, parser_of_action in below(verb).items():
             yield from (".PP", f"\\fBgrapnel {_text(name)} {_text(action)}\\fR")
-            yield from _usage(below)
-            yield from _arguments(below)
+            yield from _usage(parser_of_action)
+            yield from _arguments(parser_of_action)
         yield from _codes_of(name)
 
 
@@ -91,19 +91,24 @@ def _usage(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the arguments and options as a list, words and help as `--help` has them."""
-    formatter = parser._get_formatter()  # noqa: SLF001 - argparse has no other way to its texts
-    for action in parser._actions:  # noqa: SLF001 - see above
-        if action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see above
-            continue
-        invocation = formatter._format_action_invocation(action)  # noqa: SLF001 - see above
-        meaning = formatter._expand_help(action) if action.help else ""  # noqa: SLF001 - see above
+    for invocation, meaning in arguments(parser):
         yield from _entry(invocation, _sentence(meaning))
 
 
-def _below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    for action in parser._actions:  # noqa: SLF001 - see above
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see above
+def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Yield the arguments and options, words and help as `--help` has them."""
+    formatter = parser._get_formatter()
+    for action in parser._actions:
+        if action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction):
+            continue
+        meaning = formatter._expand_help(action) if action.help else ""
+        yield formatter._format_action_invocation(action), meaning
+
+
+def below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's verbs, or of a verb's actions, by name."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
     return {}
 

@@ -14,7 +14,7 @@ from provision.base.errors import ExitCode
 from provision.cli import VERBS, whole_parser
 from provision.cli.around.completion import arguments_of
 from provision.cli.parsers.exit_codes import OF_VERBS
-from provision.cli.parsers.man import ENVIRONMENT, _below, _text, page
+from provision.cli.parsers.man import ENVIRONMENT, _text, below, page
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,7 +32,7 @@ def section(page_text: str, verb: str) -> str:
 def test_a_verb_has_its_arguments_and_exit_codes(written: str, verb: str) -> None:
     told = section(written, verb)
 
-    for action in arguments_of(_below(whole_parser())[verb]):
+    for action in arguments_of(below(whole_parser())[verb]):
         names = action.option_strings or [str(action.metavar or action.dest)]
         terms = [_text(name) for name in names if action.metavar or action.option_strings]
         assert all(term in told for term in terms), names

@@ -32,6 +32,7 @@ from provision.cluster.kubernetes.api.transport import Transport
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.rollout.adapters import Adapters
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
@@ -119,7 +120,12 @@ def states(cluster: KubernetesCluster, nodes: int, changed: int) -> list[NodeSta
     hour = timedelta(hours=1)
     return [
         NodeState(
-            view=view, target=NEW, origin=OLD, drain_timeout=hour, is_disruptive=index < changed, is_as_declared=False
+            view=view,
+            target=NEW,
+            origin=OLD,
+            drain=DrainPolicy(limit=hour),
+            is_disruptive=index < changed,
+            is_as_declared=False,
         )
         for index, view in enumerate(cluster.observe(names).values())
         if isinstance(view, NodeView)

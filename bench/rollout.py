@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from provision.declaration.spec.model import Day, Rollout, Window
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.decide import decide
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.domains import members_of
 from provision.rollout.decision.policy import Policy, WavePolicy, ZonePolicy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult
@@ -48,7 +49,7 @@ class Situation:
 def waiting(name: str, *, is_cordoned: bool = False, is_ready: bool = True) -> NodeState:
     """Return a node whose turn has not come."""
     view = NodeView(name=name, record=None, is_cordoned=is_cordoned, is_ready=is_ready)
-    return NodeState(view=view, target=NEW, origin=OLD, drain_timeout=HOUR, is_disruptive=True)
+    return NodeState(view=view, target=NEW, origin=OLD, drain=DrainPolicy(limit=HOUR), is_disruptive=True)
 
 
 def begun(name: str, phase: Phase, *, pods: int = 0) -> NodeState:

@@ -8,7 +8,6 @@ that can come.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -169,7 +168,6 @@ def _states(
         NodeState(
             view=view,
             target=(spec.driver.version or "") if spec.driver.enabled else "",
-            drain_timeout=timedelta(minutes=rollout.drain_timeout_minutes),
             drain=drain,
             is_disruptive=name in leaving,
             is_as_declared=name not in leaving,

@@ -86,7 +86,7 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime, dom
     if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
         return _leave_phase(node, record, now, began, domain) if is_done else (_run(node, record), "")
-    limit = node.drain_timeout if record.phase is not Phase.RELEASE else node.drain.release or node.drain_timeout
+    limit = node.drain.limit if record.phase is not Phase.RELEASE else node.drain.release or node.drain.limit
     if now - max(record.believed_since(now, began), began) >= limit:
         return _fail(node, record, f"after {_minutes(limit)}: {reason}", now, domain), ""
     action = again(node, record, step, now, pods)
@@ -176,7 +176,7 @@ def _wait_for_domain(domain: Domain, node: NodeState, record: Record, now: datet
     missing = domain.missing
     if missing is None:
         return None
-    if now - max(record.believed_since(now, began), began) < node.drain_timeout:
+    if now - max(record.believed_since(now, began), began) < node.drain.limit:
         return None
     reason = f"it does not take part: {missing.obstacle or 'its turn has not come'}"
     is_other = missing.is_half_done or (bool(missing.origin) and missing.origin != record.origin)

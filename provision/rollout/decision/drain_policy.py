@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 class DrainPolicy:
     """What is done about what uses a node's GPUs.
 
-    ``waits``: some pods are waited for before any is evicted, or jobs of another scheduler, for ``jobs`` (None: as
-    long as it takes). When that is over, it ``gives_up`` the node, or evicts them. ``release`` is how long
-    processes may hold a GPU, None: as long as pods may take to leave. ``taints``: pods of DaemonSets are evicted,
-    and a taint keeps them off the node. ``maintenance`` is how long a maintenance that was requested may take to be
-    granted.
+    ``limit`` is how long pods may take to leave, where nothing else is named. ``waits``: some pods are waited for
+    before any is evicted, or jobs of another scheduler, for ``jobs`` (None: as long as it takes). When that is over, it
+    ``gives_up`` the node, or evicts them. ``release`` is how long processes may hold a GPU, None: ``limit``.
+    ``taints``: pods of DaemonSets are evicted, and a taint keeps them off the node. ``maintenance`` is how long a
+    maintenance that was requested may take to be granted.
     """
 
+    limit: timedelta = timedelta(minutes=5)
     waits: bool = False
     jobs: timedelta | None = None
     gives_up: bool = False
@@ -31,7 +32,6 @@ class DrainPolicy:
     maintenance: timedelta = timedelta(hours=1)
 
 
-EVICT_ALL: Final = DrainPolicy()
 _HAVE_JOBS: Final = (SchedulerKind.SLURM, SchedulerKind.COMMANDS)  # which are never ended, only waited for
 
 
@@ -40,6 +40,7 @@ def drain_policy(rollout: Rollout, scheduler: Scheduler) -> DrainPolicy:
     wait, drain = rollout.wait_for, rollout.drain
     selects = bool(wait.pod_selector or wait.namespaces) or drain.spares_pods
     return DrainPolicy(
+        limit=timedelta(minutes=rollout.drain_timeout_minutes),
         waits=selects or scheduler.kind in _HAVE_JOBS,
         jobs=timedelta(minutes=wait.timeout_minutes) if wait.timeout_minutes else None,
         gives_up=wait.on_timeout is AtTimeout.GIVE_UP,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -186,26 +185,24 @@ def _barred(state: NodeState, *, is_barred: bool) -> NodeState:
 
 def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec) -> NodeState:
     target = (stack.driver.version or "") if stack.driver.enabled else ""
-    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
     drain = drain_policy(stack.rollout, stack.scheduler)
     if answer is None and view.record is not None and not view.record.phase.is_over:  # nobody has asked it
-        return _unreached(view, view.record, target or view.record.target, timeout, drain)
+        return _unreached(view, view.record, target or view.record.target, drain)
     if answer is None:
-        return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, is_as_declared=True)
+        return NodeState(view=view, target=target, drain=drain, is_as_declared=True)
     if isinstance(answer, Failure):
         if view.record is not None and _says_nothing(answer, view.record.phase):
-            return _unreached(view, view.record, target or view.record.target, timeout, drain)
-        return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
+            return _unreached(view, view.record, target or view.record.target, drain)
+        return NodeState(view=view, target=target, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module
     if obstacle is not None and view.record is not None and _is_mid_change(answer, view.record.phase):
-        found = _unreached(view, view.record, target or view.record.target, timeout, drain)
+        found = _unreached(view, view.record, target or view.record.target, drain)
         return replace(found, is_half_done=True)  # its next step waits for the end of that, and plans it then
     kind = _kind(answer.plan, view.record)
     return NodeState(
         view=view,
         target=target,
         origin=(module.version or "") if module.loaded else "",
-        drain_timeout=timeout,
         drain=drain,
         is_disruptive=will_need_drain(answer.plan),
         is_as_declared=answer.plan.is_empty,
@@ -229,7 +226,7 @@ def _is_mid_change(answer: Assessment, phase: Phase) -> bool:
     return not phase.is_over and run is not None and run.state == "running"
 
 
-def _unreached(view: NodeView, record: Record, target: str, timeout: timedelta, drain: DrainPolicy) -> NodeState:
+def _unreached(view: NodeView, record: Record, target: str, drain: DrainPolicy) -> NodeState:
     """Return a node in flight of which only its record is known: it may reboot, and its swap goes on without us.
 
     Its next step tries to reach it, for as long as a lost node is waited for, and plans it then.
@@ -238,7 +235,6 @@ def _unreached(view: NodeView, record: Record, target: str, timeout: timedelta, 
         view=view,
         target=target,
         origin=record.origin,
-        drain_timeout=timeout,
         drain=drain,
         is_disruptive=record.phase not in {Phase.VERIFY, Phase.RESUME},  # these say that it has been changed
         origin_change=record.origin_change,

@@ -7,13 +7,13 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.model import ChangeKind, GpuPod, NodeView, Phase, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from provision.rollout.decision.drain_policy import DrainPolicy
     from provision.rollout.interface.gates import GateState
     from provision.rollout.interface.pause import Pause
     from provision.rollout.model import Origin
@@ -57,7 +57,7 @@ class NodeState:
     """Everything that a decision may know about one node.
 
     ``target`` and ``origin`` are driver versions. ``drain`` is how pods and processes are made to leave the node,
-    within ``drain_timeout`` where it names no other limit. ``is_disruptive``: its plan needs the node out of service.
+    and within which time. ``is_disruptive``: its plan needs the node out of service.
     ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where something
     can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process. ``blocked`` are the
     pods (by UID) that could not be evicted when it was last tried, with the reason. ``holding`` are pods
@@ -88,8 +88,7 @@ class NodeState:
     view: NodeView
     target: str
     origin: str = ""
-    drain_timeout: timedelta
-    drain: DrainPolicy = EVICT_ALL
+    drain: DrainPolicy
     is_disruptive: bool = False
     is_as_declared: bool = False
     obstacle: str = ""

@@ -123,7 +123,7 @@ def _waves(played: Playback, policy: Policy, rollout: set[str]) -> tuple[WaveFor
 
 def _scenario(prepared: Prepared, measures: Measures, now: datetime) -> Scenario:
     medians = dict(measures.medians)
-    limit_s = min((state.drain_timeout.total_seconds() for state in prepared.states), default=0.0)
+    limit_s = min((state.drain.limit.total_seconds() for state in prepared.states), default=0.0)
     medians[Phase.DRAIN] = min(medians[Phase.DRAIN], limit_s * _IN_TIME)
     return Scenario(
         nodes=tuple(_node(state) for state in prepared.states),

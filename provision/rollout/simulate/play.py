@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.adapters import Adapters
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.together import with_domains
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import in_their_places
@@ -196,7 +197,7 @@ def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeSta
             view=view,
             target=scenario.target,
             origin=node.driver,
-            drain_timeout=timedelta(minutes=rollout.drain_timeout_minutes),
+            drain=DrainPolicy(limit=timedelta(minutes=rollout.drain_timeout_minutes)),
             is_disruptive=node.driver != scenario.target,
             is_as_declared=node.driver == scenario.target,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from provision.apply.removal import NodeRemoval
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Domains, StackSpec
+    from provision.rollout.decision.drain_policy import DrainPolicy
     from provision.rollout.model import NodeView, Record
 
 NO_DRIVER: Final = ""  # as a target
@@ -252,8 +252,8 @@ def _stays(verb: AnyVerb, stack: StackSpec, view: NodeView | NodeProblem, extent
         result = NodeResult(view.name, Status.UNCHANGED)
     else:
         return None
-    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
-    state = NodeState(view=view, target=has, drain_timeout=timeout, is_as_declared=True, may_return=False)
+    drain = drain_policy(stack.rollout, stack.scheduler)
+    state = NodeState(view=view, target=has, drain=drain, is_as_declared=True, may_return=False)
     return _Staying(state, result)
 
 
@@ -263,28 +263,22 @@ def _state(
     if isinstance(view, NodeProblem):
         message = f"it has to be drained first, but cannot be: {view.message} ({view.hint})"
         return NodeResult(view.name, Status.REFUSED, failure=Failure(Status.REFUSED, message))
-    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
     drain = drain_policy(stack.rollout, stack.scheduler)
     if isinstance(answer, Failure):
-        return NodeState(
-            view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=answer.message, may_return=False
-        )
+        return NodeState(view=view, target=NO_DRIVER, drain=drain, obstacle=answer.message, may_return=False)
     if verb is DriverVerb.BACK and view.record is not None and _is_returning(view.record, answer):
-        return replace(_returning(view, view.record, answer, timeout), drain=drain)
+        return _returning(view, view.record, answer, drain)
     if verb is DriverVerb.BACK and view.record is not None and _is_still_there(view.record, answer):
-        return replace(_returning(view, view.record, answer, timeout), target=view.record.origin, is_as_declared=True)
+        return replace(_returning(view, view.record, answer, drain), target=view.record.origin, is_as_declared=True)
     obstacle = verb.obstacle(view.name) if isinstance(verb, Removing) else None
     if obstacle is not None:
-        return NodeState(
-            view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=obstacle.message, may_return=False
-        )
+        return NodeState(view=view, target=NO_DRIVER, drain=drain, obstacle=obstacle.message, may_return=False)
     is_done = _is_done(verb, view.name, answer, view.record)
     target, no_way = _target(verb, answer, view.record if is_done else None)
     state = NodeState(
         view=view,
         target=target,
         origin=_origin(answer, view.record if is_done else None),
-        drain_timeout=timeout,
         drain=drain,
         is_disruptive=not is_done,
         is_as_declared=is_done,
@@ -329,13 +323,13 @@ def _is_still_there(record: Record, facts: NodeFacts) -> bool:
     return is_back(facts, Origin(record.origin, record.origin_change))
 
 
-def _returning(view: NodeView, record: Record, facts: NodeFacts, timeout: timedelta) -> NodeState:
+def _returning(view: NodeView, record: Record, facts: NodeFacts, drain: DrainPolicy) -> NodeState:
     has_failed = record.phase is Phase.FAILED
     return NodeState(
         view=view,
         target=record.origin if has_failed else record.target,
         origin=record.origin,
-        drain_timeout=timeout,
+        drain=drain,
         is_as_declared=has_failed,
         origin_change=facts.driver.current or "",
         may_return=False,

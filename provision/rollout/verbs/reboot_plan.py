@@ -202,7 +202,6 @@ def _state(answer: NodeFacts | Failure, stack: StackSpec, view: NodeView, ours: 
         view=view,
         target=target,
         origin=origin,
-        drain_timeout=timedelta(minutes=stack.rollout.drain_timeout_minutes),
         drain=drain_policy(stack.rollout, stack.scheduler),
         is_disruptive=not is_rebooted,
         is_as_declared=is_rebooted,

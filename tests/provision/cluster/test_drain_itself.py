@@ -12,6 +12,7 @@ import pytest
 
 from provision.declaration.spec.model import DaemonSets
 from provision.declaration.spec.values.label_selector import parse_selector
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.leaving import to_restart
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import EvictionOutcome
@@ -126,9 +127,7 @@ def test_a_daemon_set_that_stays_is_restarted_and_is_back_on_the_cordoned_node(s
     since = before.created + timedelta(seconds=1)
     resuming = Record(phase=Phase.RESUME, target="535.309.01", origin="535.261.03", began=before.created, since=since)
     cluster.write(node, resuming, cordoned=True)
-    state = NodeState(
-        view=view(cluster, node), target=resuming.target, origin=resuming.origin, drain_timeout=timedelta(minutes=5)
-    )
+    state = NodeState(view=view(cluster, node), target=resuming.target, origin=resuming.origin, drain=DrainPolicy())
 
     (asked,) = to_restart(state, resuming)
     wait_until(lambda: datetime.now(UTC) > since + timedelta(seconds=1), "the new pod is younger")

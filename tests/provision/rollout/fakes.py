@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.rollout.adapters import Adapters
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.snapshot import Holder, NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError, HeldError
@@ -55,7 +56,7 @@ def record(phase: Phase, **more: object) -> Record:
 
 def state(name: str, seen: NodeView | None = None, **more: object) -> NodeState:
     """Return a node that has to go from OLD to NEW."""
-    fields = {"target": NEW, "origin": OLD, "drain_timeout": 5 * MINUTE, "is_disruptive": True, **more}
+    fields = {"target": NEW, "origin": OLD, "drain": DrainPolicy(), "is_disruptive": True, **more}
     return NodeState(view=seen or view(name), **fields)  # type: ignore[arg-type]  # fields of the state, by name
 
 

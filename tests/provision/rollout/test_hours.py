@@ -9,6 +9,7 @@ import pytest
 
 from provision.declaration.spec.model import Blackout, Rollout, Window
 from provision.rollout.decision.decide import decide
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.domains import members_of
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import Decision, Evict, NodeState, RunStep, Snapshot, Withdraw, Write
@@ -159,7 +160,7 @@ def test_a_node_that_is_withdrawn_is_as_before_and_begins_again_in_the_next_wind
 
     cluster.on_observe = look
     rules = policy(drain_timeout_minutes=120)
-    first = state("n1", drain_timeout=timedelta(hours=2))
+    first = state("n1", drain=DrainPolicy(limit=timedelta(hours=2)))
     make_engine(cluster, FakeSteps(cluster), [first], rules, clock).run()
     assert set(seen) == {(False, True)}
     assert cluster.nodes["n1"].record is not None

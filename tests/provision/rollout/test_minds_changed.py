@@ -16,7 +16,7 @@ import pytest
 
 from provision.apply.model import Status
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import Engine
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from provision.rollout.interface.progress import RolloutProgress
 
 NEWER = "570.10"
+EVICT_ALL = DrainPolicy()
 FIRST = DrainPolicy(waits=True)  # nodes wait for jobs, of which there are none
 STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.ROLLBACK)
 PHASES = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, *STEPS)

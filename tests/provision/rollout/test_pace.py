@@ -11,6 +11,7 @@ import pytest
 
 from provision.cluster.errors import ForbiddenError
 from provision.rollout.adapters import Adapters
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError
@@ -110,7 +111,7 @@ def test_a_pod_that_is_refused_is_asked_again_after_a_while_and_many_in_turn() -
         return executor
 
     states = [
-        state(name, view(name, node.record, gpu_pods=tuple(node.pods)), drain_timeout=timedelta(seconds=60))
+        state(name, view(name, node.record, gpu_pods=tuple(node.pods)), drain=DrainPolicy(limit=timedelta(seconds=60)))
         for name, node in cluster.nodes.items()
     ]
     adapters = Adapters(cluster=cluster, steps=FakeSteps(cluster), clock=clock, executor=no_steps)

@@ -45,7 +45,7 @@ def test_only_what_has_to_be_drained_is_taken_out_of_service() -> None:
     assert [state.name for state in prepared.states] == ["n1", "n2", "n3"]
     assert prepared.policy == Policy(max_unavailable=2)
     first = prepared.states[1]
-    assert (first.origin, first.target, first.drain_timeout) == (OLD, NEW, 5 * MINUTE)
+    assert (first.origin, first.target, first.drain.limit) == (OLD, NEW, 5 * MINUTE)
 
 
 def test_a_node_is_told_what_it_is_taken_out_of_service_for() -> None:

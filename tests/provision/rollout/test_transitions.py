@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import NodeResult, Status
 from provision.rollout.decision.advance import advance, begin
-from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.order.domains import Domain
 from provision.rollout.decision.prepare import Prepared
@@ -29,6 +29,7 @@ IN_TABLE = {(source, each.target) for each in TRANSITIONS for source in each.sou
 EITHER = (False, True)
 FAILED = state("n2", view("n2", record(Phase.ROLLBACK)))
 DOMAINS = (None, Domain("rack-7"), Domain("rack-7", failed=FAILED), Domain("rack-7", failed=FAILED, has_done=True))
+EVICT_ALL = DrainPolicy()
 WAITS = DrainPolicy(waits=True, jobs=30 * MINUTE)
 GIVES_UP = DrainPolicy(waits=True, jobs=30 * MINUTE, gives_up=True)
 NOT_GRANTED = Maintenance(words="is Pending", is_requested=True)

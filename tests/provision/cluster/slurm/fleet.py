@@ -133,7 +133,6 @@ def _state(view: NodeView | NodeProblem) -> NodeState:
         view=view,
         target=NEW,
         origin=OLD,
-        drain_timeout=timedelta(minutes=5),
         drain=DrainPolicy(waits=True),
         is_disruptive=view.record is None or view.record.phase is not Phase.DONE,
     )

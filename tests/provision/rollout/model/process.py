@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -188,14 +187,14 @@ def started(  # noqa: PLR0913 - what a process is about, and by keyword who hear
 def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) -> tuple[list[NodeState], Policy]:
     """Look at the fleet as an apply does before its rollout."""
     states, rollout = [], declared.rollout
-    drain, limit = drain_policy(rollout, Scheduler()), timedelta(minutes=rollout.drain_timeout_minutes)
+    drain = drain_policy(rollout, Scheduler())
     for name, view in cluster.observe(tuple(world.machines)).items():
         if isinstance(view, NodeProblem):
             continue
         machine = world.machines[name]
         record = view.record
         if not machine.is_up and record is not None and not record.phase.is_over:  # all that is known is its record
-            known = NodeState(view=view, target=declared.target, drain_timeout=limit, drain=drain)
+            known = NodeState(view=view, target=declared.target, drain=drain)
             origin, change = record.origin, record.origin_change
             is_changed = record.phase in {Phase.VERIFY, Phase.RESUME}
             states.append(replace(known, origin=origin, origin_change=change, is_disruptive=not is_changed))
@@ -207,7 +206,6 @@ def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) ->
                 view=view,
                 target=declared.target,
                 origin=machine.driver,
-                drain_timeout=limit,
                 drain=drain,
                 is_disruptive=not is_there,
                 is_as_declared=is_there,

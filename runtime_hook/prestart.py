@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runtime_hook.container.root import ContainerRoot
     from runtime_hook.decision import Granted
     from runtime_hook.host.inventory import Inventory
-    from runtime_hook.inputs.bundle import ContainerConfig, State
+    from runtime_hook.inputs.bundle import ContainerConfig, OciState
     from runtime_hook.loader.layout import Layout
 
 
@@ -64,7 +64,7 @@ def _with_options(config: HookConfig, driver_root: str, entitlement: str) -> Hoo
     return with_changes(config, entitlement=entitlement) if entitlement else config
 
 
-def _with_kernels_user(container: ContainerConfig, state: State) -> ContainerConfig:
+def _with_kernels_user(container: ContainerConfig, state: OciState) -> ContainerConfig:
     from runtime_hook.inputs.origin import host_user
 
     return type(container)(**{**vars(container), "user": host_user(state.pid, container.own_user)})
@@ -81,7 +81,7 @@ def _engine_user(config: HookConfig) -> int | None:
 class Run:
     """One run of the hook: its container, and the facts about host and root that are gathered where they count."""
 
-    def __init__(self, state: State, container: ContainerConfig, config: HookConfig, deadline: Deadline) -> None:
+    def __init__(self, state: OciState, container: ContainerConfig, config: HookConfig, deadline: Deadline) -> None:
         self._state = state
         self._container = container
         self._config = config

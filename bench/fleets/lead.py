@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from provision.apply.context import Planner
     from provision.apply.declarations import Declarations
     from provision.apply.model import PlaybookRunner
-    from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, Stream
     from provision.cluster.kubernetes.cluster import Held
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.adapters import Adapters
@@ -75,7 +75,7 @@ class Counting:
         self.name = api.name
         self.requests = self.size = 0
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Send a request."""
         self.requests += 1
         answer = self._sender.send(request)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bench.fleets.objects import NEW, OLD, is_faulty
-from provision.apply.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import NodeStats, RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
 
 if TYPE_CHECKING:
     import threading
@@ -44,12 +44,12 @@ class Machines:
         if playbook == "apply" and isinstance(plan, dict):
             target = plan["items"][0]["target"]
             if target == NEW and is_faulty(node):
-                yield TaskDone(node, playbook, Outcome.FAILED, message="it is broken")
+                yield TaskDone(node, playbook, TaskOutcome.FAILED, message="it is broken")
                 yield RunFinished(RunStatus.FAILED, {node: NodeStats(failed=1)})
                 return
             self.drivers[node] = target
         values = {"facts": self.facts(node), "daemon": b'{"released":true,"holders":[],"ok":true,"checks":[]}'}
-        yield TaskDone(node, playbook, Outcome.OK, values=values)
+        yield TaskDone(node, playbook, TaskOutcome.OK, values=values)
         yield RunFinished(RunStatus.SUCCESSFUL)
 
     def facts(self, node: str) -> bytes:

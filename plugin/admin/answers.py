@@ -37,7 +37,7 @@ class State(Protocol):
     last_seen: Observation
 
 
-class Driver(Protocol):
+class ObservedDriver(Protocol):
     """Who observes the driver."""
 
     closed: asyncio.Event  # the session, since the release
@@ -84,7 +84,7 @@ class Answers:
     def __init__(  # noqa: PLR0913 - each of them is asked something else
         self,
         state: State,
-        driver: Driver,
+        driver: ObservedDriver,
         offering: Offering,
         history: HistoryKeeper,
         follow: Callable[[], None],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, NodeDaemonError
 from plugin.changes.driver_change.release.store import BOOT_ID, sole_change
-from plugin.changes.gpu_settings.carry_out import Outcome, carry_out
+from plugin.changes.gpu_settings.carry_out import SettingsResult, carry_out
 from plugin.changes.gpu_settings.document import values_to_json
 from plugin.changes.gpu_settings.model import shown
 from plugin.changes.gpu_settings.plan import missing_indices, plan_settings
@@ -191,12 +191,12 @@ def apply_settings(config_path: Path | None, file: Path, *, timeout_s: float, as
     return _report(outcome, missing, as_json=as_json)
 
 
-def apply_now(config: NodeConfig, file: Path, timeout_s: float) -> tuple[Outcome, tuple[int, ...]]:
+def apply_now(config: NodeConfig, file: Path, timeout_s: float) -> tuple[SettingsResult, tuple[int, ...]]:
     """Do the same, by whoever has the lock of the state folder; returns the indices that no GPU has as well."""
     entries = read_settings(file)
     record = read_record(config.state_folder)
     if not entries and not record.gpus:
-        return Outcome(), ()
+        return SettingsResult(), ()
     with Session(config, timeout_s) as session:
         outcome = carry_out(entries, session, record, _boot_id(), lambda new: write_record(config.state_folder, new))
         missing = missing_indices(entries, session.read()) if any(entry.devices for entry in entries) else ()
@@ -214,7 +214,7 @@ def notes_of_settings(config: NodeConfig, timeout_s: float, file: Path = DECLARE
     return [f"the gpus' settings are not as declared: {line}" for line in _complaints(outcome, missing)]
 
 
-def _complaints(outcome: Outcome, missing: Sequence[int]) -> list[str]:
+def _complaints(outcome: SettingsResult, missing: Sequence[int]) -> list[str]:
     return [
         *(f"{change.uuid}: {why}" for change, why in outcome.failed),
         *(f"{plan.uuid}: {setting.value}: {why}" for plan in outcome.plans for setting, why in plan.refusals.items()),
@@ -223,7 +223,7 @@ def _complaints(outcome: Outcome, missing: Sequence[int]) -> list[str]:
     ]
 
 
-def _report(outcome: Outcome, missing: Sequence[int], *, as_json: bool) -> int:
+def _report(outcome: SettingsResult, missing: Sequence[int], *, as_json: bool) -> int:
     complaints = _complaints(outcome, missing)
     code = EXIT_FAILURE if outcome.failed else EXIT_NOT_AS_WANTED if complaints else EXIT_OK
     news = [change for change in outcome.done if not change.is_again]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plugin.base.log import Logger
-    from plugin.changes.mig_layout.change.record import Change
+    from plugin.changes.mig_layout.change.record import OpenMigChange
     from plugin.devices.inventory import Device, Inventory
     from plugin.settings.node_config import NodeConfig
 
@@ -25,7 +25,7 @@ _INTERRUPTED = "a change of its mig layout was interrupted"
 _HINT = "grapnel-node mig apply goes on with it, grapnel-node mig restore goes back"
 
 
-class Driver(Protocol):
+class ObservedDriver(Protocol):
     """Who observes the driver."""
 
     def close_session(self) -> None:
@@ -41,14 +41,14 @@ class MigChanges:
     def __init__(
         self,
         config: NodeConfig,
-        driver: Driver,
+        driver: ObservedDriver,
         logger: Logger,
         *,
         reopen: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
         self.config = config
-        self.change: Change | None = None
+        self.change: OpenMigChange | None = None
         self.has_closed = False
         self._driver = driver
         self._log = logger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from plugin.drift.model import Absent, Difference, File, Kind
+from plugin.drift.model import Absent, Difference, DriftKind, File
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,61 +42,63 @@ def _packages(declared: Declared, found: Found, mend: str) -> Iterator[Differenc
     for wanted in declared.packages:
         there = found.packages.get(wanted.name)
         if there is None:
-            yield Difference(Kind.VERSION, wanted.name, "not installed", wanted.version, None, mend)
+            yield Difference(DriftKind.VERSION, wanted.name, "not installed", wanted.version, None, mend)
             continue
         if there.version != wanted.version:
-            yield Difference(Kind.VERSION, wanted.name, there.version, wanted.version, there.changed, mend)
+            yield Difference(DriftKind.VERSION, wanted.name, there.version, wanted.version, there.changed, mend)
         elif there.state != "installed":
-            yield Difference(Kind.VERSION, wanted.name, there.state, wanted.version, there.changed, mend)
+            yield Difference(DriftKind.VERSION, wanted.name, there.state, wanted.version, there.changed, mend)
         if there.is_held != wanted.hold:
             words = ("held", "not held")
-            yield Difference(Kind.HOLD, wanted.name, words[wanted.hold], words[not wanted.hold], None, mend)
+            yield Difference(DriftKind.HOLD, wanted.name, words[wanted.hold], words[not wanted.hold], None, mend)
 
 
 def _files(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
     for wanted in declared.files:
         there = found.files[wanted.path]
         if isinstance(there, Absent):
-            yield Difference(Kind.FILE, wanted.path, "absent", "there", there.changed, mend)
+            yield Difference(DriftKind.FILE, wanted.path, "absent", "there", there.changed, mend)
             continue
         if there.sha256 != wanted.sha256:
             was, is_to_be = f"content {there.sha256[:_SHORT]}", f"content {wanted.sha256[:_SHORT]}"
-            yield Difference(Kind.FILE, wanted.path, was, is_to_be, there.changed, mend)
+            yield Difference(DriftKind.FILE, wanted.path, was, is_to_be, there.changed, mend)
         if there.owner != _ROOT:
-            yield Difference(Kind.FILE, wanted.path, f"owner {there.owner}", f"owner {_ROOT}", there.changed, mend)
+            yield Difference(DriftKind.FILE, wanted.path, f"owner {there.owner}", f"owner {_ROOT}", there.changed, mend)
         if there.mode != wanted.mode:
-            yield Difference(Kind.FILE, wanted.path, f"mode {there.mode}", f"mode {wanted.mode}", there.changed, mend)
+            yield Difference(
+                DriftKind.FILE, wanted.path, f"mode {there.mode}", f"mode {wanted.mode}", there.changed, mend
+            )
 
 
 def _units(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
     for name in declared.units:
         there = found.units.get(name)
         if there is None:
-            yield Difference(Kind.SERVICE, name, "not installed", "active", None, mend)
+            yield Difference(DriftKind.SERVICE, name, "not installed", "active", None, mend)
             continue
         if there.enabled in _NOT_AT_BOOT:
-            yield Difference(Kind.SERVICE, name, there.enabled or "not installed", "enabled", there.changed, mend)
+            yield Difference(DriftKind.SERVICE, name, there.enabled or "not installed", "enabled", there.changed, mend)
         if there.active not in _RUNNING:
-            yield Difference(Kind.SERVICE, name, there.active, "active", there.changed, mend)
+            yield Difference(DriftKind.SERVICE, name, there.active, "active", there.changed, mend)
 
 
 def _module(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
     if declared.module and found.module != declared.module:
-        yield Difference(Kind.MODULE, "nvidia", found.module or "not loaded", declared.module, None, mend)
+        yield Difference(DriftKind.MODULE, "nvidia", found.module or "not loaded", declared.module, None, mend)
 
 
 def _software(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:
     for part, digest in sorted(declared.software.items()):
         there = found.software.get(part, "")
         if there != digest:
-            yield Difference(Kind.SOFTWARE, part, there[:_SHORT] or "not installed", digest[:_SHORT], None, mend)
+            yield Difference(DriftKind.SOFTWARE, part, there[:_SHORT] or "not installed", digest[:_SHORT], None, mend)
 
 
 def _devices(found: Found) -> Iterator[Difference]:
     """Yield device nodes that are gone. The driver's own program makes them again, which `apply` does not ask for."""
     for path, is_there in sorted(found.devices.items()):
         if not is_there:
-            yield Difference(Kind.DEVICE_NODE, path, "absent", "there", None, _making(path))
+            yield Difference(DriftKind.DEVICE_NODE, path, "absent", "there", None, _making(path))
 
 
 def _making(path: str) -> str:

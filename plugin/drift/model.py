@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Kind(Enum):
+class DriftKind(Enum):
     """What it is that differs: the kinds of `grapnel drift`, and device nodes, which no declaration names."""
 
     VERSION = "version"
@@ -125,7 +125,7 @@ class Difference:
     only the node itself can do.
     """
 
-    kind: Kind
+    kind: DriftKind
     name: str
     found: str
     declared: str

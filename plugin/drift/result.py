@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from plugin.base.documents import list_of, member, optional, read_versioned, text, whole
-from plugin.drift.model import Difference, Kind
+from plugin.drift.model import Difference, DriftKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,9 +42,9 @@ class Result:
             return Verdict.NOT_COMPARED
         return Verdict.DRIFTED if self.differences else Verdict.AS_DECLARED
 
-    def counts(self) -> Mapping[Kind, int]:
+    def counts(self) -> Mapping[DriftKind, int]:
         """Return the number of differences of every kind, those without one included."""
-        return {kind: sum(each.kind is kind for each in self.differences) for kind in Kind}
+        return {kind: sum(each.kind is kind for each in self.differences) for kind in DriftKind}
 
 
 def render_result(result: Result) -> str:
@@ -89,6 +89,6 @@ def _difference(value: object) -> Difference | None:
     kind = member(value, "kind", text(32))
     words = [member(value, key, text(_MAX_WORDS)) for key in ("name", "found", "declared")]
     since, mend = member(value, "since", optional(whole())), member(value, "mend", text(_MAX_WORDS))
-    if kind not in {each.value for each in Kind}:
+    if kind not in {each.value for each in DriftKind}:
         return None
-    return Difference(Kind(kind), words[0], words[1], words[2], since, mend)
+    return Difference(DriftKind(kind), words[0], words[1], words[2], since, mend)

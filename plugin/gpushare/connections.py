@@ -14,7 +14,7 @@ from plugin.publication.node_object.api.credentials import Credentials
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.publication.node_object.api.messages import Answer, Request
+    from plugin.publication.node_object.api.messages import ApiResponse, Request
 
 _KEPT = 64
 _MAX_BYTES = 64 * 1024 * 1024  # of a page of pods
@@ -46,7 +46,7 @@ class Connections:
             # The API server has closed it meanwhile. Whatever is asked here may be asked twice.
         return self._ask(self._open(Limits(answer_bytes=_MAX_BYTES)), request)
 
-    def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
+    def follow(self, request: Request, hear: Callable[[bytes], None]) -> ApiResponse:
         """Have the lines of an answer without end heard; raises ClusterError where it breaks off."""
         answer = self._open(Limits(read_s=_SILENCE_S)).follow(request, hear)
         if answer.status == UNAUTHORIZED:

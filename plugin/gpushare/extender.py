@@ -20,7 +20,7 @@ from plugin.gpushare.books.inspection import nodes_to_json
 from plugin.gpushare.books.objects import name_of, parse_node, parse_pod, priority_of, uid_of
 from plugin.gpushare.books.placement import Refusal
 from plugin.gpushare.books.pod_annotations import ROOM_SINCE, assumed
-from plugin.gpushare.follower import Follower, Kind
+from plugin.gpushare.follower import FollowedKind, Follower
 from plugin.gpushare.waiting import Waiting
 from plugin.publication.node_object.answers import CONFLICT, INVALID, NOT_FOUND
 
@@ -239,8 +239,8 @@ class Extender:
 
     # What the cluster tells
 
-    def _nodes(self) -> Kind:
-        return Kind(
+    def _nodes(self) -> FollowedKind:
+        return FollowedKind(
             requests.NODES,
             lambda document: parse_node(document, self._resource),
             name_of,
@@ -249,8 +249,8 @@ class Extender:
             self.books.remove_node,
         )
 
-    def _pods(self) -> Kind:
-        return Kind(
+    def _pods(self) -> FollowedKind:
+        return FollowedKind(
             requests.PODS,
             lambda document: parse_pod(document, self._resource),
             uid_of,

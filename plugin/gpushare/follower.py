@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from plugin.base.log import Logger
     from plugin.gpushare.requests import Collection
-    from plugin.publication.node_object.api.messages import Answer, Request
+    from plugin.publication.node_object.api.messages import ApiResponse, Request
 
 _GONE = 410
 _TOLD = ("ADDED", "MODIFIED")
@@ -34,11 +34,11 @@ class Api(Protocol):
     def call(self, request: Request) -> dict[str, Any]:
         """Return the object of a success; raises ClusterError."""
 
-    def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
+    def follow(self, request: Request, hear: Callable[[bytes], None]) -> ApiResponse:
         """Have the lines of an answer without end heard; raises ClusterError."""
 
 
-class Kind(NamedTuple):
+class FollowedKind(NamedTuple):
     """What is followed. `parse` returns None for an object that does not matter; `key` is that of a document."""
 
     collection: Collection
@@ -63,7 +63,7 @@ def pages(api: Api, collection: Collection) -> Iterator[dict[str, Any]]:
 class Follower:
     """Of one kind. What it calls of `kind` is called through `tell`, which takes it to the thread of the books."""
 
-    def __init__(self, api: Api, kind: Kind, tell: Callable[..., object], logger: Logger) -> None:
+    def __init__(self, api: Api, kind: FollowedKind, tell: Callable[..., object], logger: Logger) -> None:
         self._api = api
         self._kind = kind
         self._tell = tell

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from plugin import __version__
 from plugin.gpushare.bodies import Bodies
 from plugin.publication.metrics.serving.clients import Clients
-from plugin.publication.metrics.serving.request import Answer
+from plugin.publication.metrics.serving.request import PageResponse
 
 if TYPE_CHECKING:
     from typing import Any
@@ -135,12 +135,12 @@ class ExtenderServer:
 
     async def _reply(
         self, reader: asyncio.StreamReader, client: asyncio.Task[object], *, is_known: bool
-    ) -> Answer | None:
+    ) -> PageResponse | None:
         """Return the answer, None for a client that went without a whole request, or has one without end."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._patience_s)
             request = parse_head(head)
-            if isinstance(request, Answer):
+            if isinstance(request, PageResponse):
                 return request
             if not is_known and request.path not in _FOR_ANYBODY:
                 return _words(
@@ -175,23 +175,23 @@ class ExtenderServer:
             body += chunk
         return bytes(body)
 
-    async def _answer(self, request: Head, body: bytes) -> Answer:
+    async def _answer(self, request: Head, body: bytes) -> PageResponse:
         if request.method == "POST":
             if request.path == f"{PREFIX}/filter":
-                return Answer(HTTPStatus.OK, self._handler.filter(body), _JSON)
+                return PageResponse(HTTPStatus.OK, self._handler.filter(body), _JSON)
             if request.path == f"{PREFIX}/preempt":
-                return Answer(HTTPStatus.OK, self._handler.preempt(body), _JSON)
-            return Answer(HTTPStatus.OK, await self._handler.bind(body), _JSON)
+                return PageResponse(HTTPStatus.OK, self._handler.preempt(body), _JSON)
+            return PageResponse(HTTPStatus.OK, await self._handler.bind(body), _JSON)
         if request.path == "/version":
             return _words(HTTPStatus.OK, __version__)
         if request.path == "/healthz":
             problem = self._handler.problem()
             return _words(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else _words(HTTPStatus.OK, "ok")
         name = unquote(request.path[len(f"{PREFIX}/inspect") :]).strip("/")
-        return Answer(HTTPStatus.OK, json.dumps(self._handler.inspect(name)).encode(), _JSON)
+        return PageResponse(HTTPStatus.OK, json.dumps(self._handler.inspect(name)).encode(), _JSON)
 
 
-def parse_head(head: bytes) -> Head | Answer:
+def parse_head(head: bytes) -> Head | PageResponse:
     """Return what is asked for, or the answer where nothing more need be read. `head` ends with an empty line."""
     match = _REQUEST_LINE.match(head)
     if match is None or not head.startswith(match[0] + b"\r\n"):
@@ -203,7 +203,7 @@ def parse_head(head: bytes) -> Head | Answer:
             HTTPStatus.NOT_FOUND, f"there are {PREFIX}/filter, /preempt, /bind, /inspect, and /version, /healthz"
         )
     if method != allowed:
-        return Answer(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} is answered\n".encode(), allow=allowed)
+        return PageResponse(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} is answered\n".encode(), allow=allowed)
     if method == "GET":
         return Head(method, path, 0)
     length = _LENGTH.search(head)
@@ -225,5 +225,5 @@ def _method_of(path: str) -> str:
     return "GET" if is_inspect or path in {"/version", "/healthz"} else ""
 
 
-def _words(status: HTTPStatus, words: str) -> Answer:
-    return Answer(status, f"{words}\n".encode())
+def _words(status: HTTPStatus, words: str) -> PageResponse:
+    return PageResponse(status, f"{words}\n".encode())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from provision.apply.carried_out import step_name
 from provision.apply.errors import CanceledError
 from provision.apply.model import Failure, NodeTask, Status, told_of
-from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.base.bug import describe_bug
 from provision.base.errors import GrapnelError
 
@@ -55,7 +55,7 @@ def follow(
         if isinstance(event, TaskStarted):
             task = event.task
         else:
-            if event.outcome is Outcome.CHANGED:
+            if event.outcome is TaskOutcome.CHANGED:
                 followed.changes += 1
                 followed.changed.add(step_name(event.task, event.role))
             followed.values.update(event.values)
@@ -65,7 +65,7 @@ def follow(
 
 
 def _worse(former: TaskDone | None, done: TaskDone) -> TaskDone | None:
-    bad = done.outcome is Outcome.UNREACHABLE or (done.outcome is Outcome.FAILED and not done.ignored)
+    bad = done.outcome is TaskOutcome.UNREACHABLE or (done.outcome is TaskOutcome.FAILED and not done.ignored)
     return done if bad else former
 
 
@@ -76,7 +76,7 @@ def _failure_of(end: RunFinished, task: str, broken: TaskDone | None) -> Failure
         return Failure(Status.CANCELED, AGAIN, task)
     if end.status is RunStatus.TIMED_OUT or broken is None:
         return Failure(Status.FAILED, end.message, task)
-    status = Status.UNREACHABLE if broken.outcome is Outcome.UNREACHABLE else Status.FAILED
+    status = Status.UNREACHABLE if broken.outcome is TaskOutcome.UNREACHABLE else Status.FAILED
     return Failure(status, broken.message, broken.task, broken.tail)
 
 

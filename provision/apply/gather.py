@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.model import Failure, NodeTask, Status, told_of
-from provision.apply.runner import UNREAD, CutOff, Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import UNREAD, CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.errors import FactsError
 from provision.declaration.fleet.facts.node import NodeFacts, parse_facts
 
@@ -62,7 +62,7 @@ def _ask(
             answer = _answer(event)
             if answer is not None:
                 answers[event.node] = answer
-            elif event.outcome is not Outcome.FAILED:
+            elif event.outcome is not TaskOutcome.FAILED:
                 answers.setdefault(event.node, Failure(Status.FAILED, WITHOUT_FACTS, event.task))
     _raise_for(end)
     silent = Failure(Status.FAILED, end.message if end.status is RunStatus.TIMED_OUT else SILENT)
@@ -70,9 +70,9 @@ def _ask(
 
 
 def _answer(done: TaskDone) -> NodeFacts | Failure | None:
-    if done.outcome is Outcome.UNREACHABLE:
+    if done.outcome is TaskOutcome.UNREACHABLE:
         return Failure(Status.UNREACHABLE, done.message)
-    if done.outcome is Outcome.FAILED and not done.ignored:
+    if done.outcome is TaskOutcome.FAILED and not done.ignored:
         return Failure(Status.FAILED, done.message, done.task, done.tail)
     return facts_in(done.values, done.node, done.task)
 

@@ -12,7 +12,7 @@ from provision.apply.errors import CanceledError, RunError
 from provision.apply.gather import SILENT
 from provision.apply.model import Failure, NodeTask, Status, told_of
 from provision.apply.playbooks import FORESEEN_RESULT, REMOVAL_RESULT
-from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.base import strict_json
 from provision.base.printable import printable
 from provision.base.strict_json import MalformedError
@@ -121,8 +121,8 @@ def together(first: NodeRemoval | Failure, then: NodeRemoval | Failure) -> NodeR
 
 
 def _answer(done: TaskDone) -> NodeRemoval | Failure | None:
-    if done.outcome is Outcome.UNREACHABLE:
+    if done.outcome is TaskOutcome.UNREACHABLE:
         return Failure(Status.UNREACHABLE, done.message)
-    if done.outcome is Outcome.FAILED and not done.ignored:
+    if done.outcome is TaskOutcome.FAILED and not done.ignored:
         return Failure(Status.FAILED, done.message, done.task, done.tail)
     return next((parse_removal(done.values[name]) for name in _RESULTS if name in done.values), None)

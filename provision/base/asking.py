@@ -169,14 +169,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What came back, whatever it is."""
 
     status: int
     body: bytes = b""
 
 
-def ask(question: Question) -> Answer:
+def ask(question: Question) -> Response:
     """Return the answer to a question, TLS verified.
 
     Raises TimeoutError when there is none in time, TooLongError, another OSError where the connection fails, and
@@ -194,7 +194,7 @@ def ask(question: Question) -> Answer:
         connection.close()
     if len(body) > question.most_bytes:
         raise TooLongError
-    return Answer(response.status, body)
+    return Response(response.status, body)
 
 
 def _connection(question: Question, url: SplitResult) -> http.client.HTTPConnection:

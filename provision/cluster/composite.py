@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from provision.rollout.errors import ClusterError
-    from provision.rollout.interface.cluster import Change, Cluster, NodeProblem
+    from provision.rollout.interface.cluster import Cluster, NodeProblem, NodeWrite
     from provision.rollout.interface.node_marks import MarkChange, NodeMarks
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.standing import Standing
@@ -71,7 +71,7 @@ class CompositeCluster:
         """Return the pods of these UIDs that are on a node now."""
         return self._homes[node].find_pods(node, uids)
 
-    def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
+    def write_all(self, changes: Sequence[NodeWrite]) -> dict[str, ClusterError]:
         """Do the same for several nodes, all of one place together."""
         refused: dict[str, ClusterError] = {}
         for member in self._members:

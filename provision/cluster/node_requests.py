@@ -30,7 +30,7 @@ from provision.declaration.spec.validate import nearest
 from provision.rollout.errors import ConflictError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView
-from provision.rollout.requests import Answer, Found, Step
+from provision.rollout.requests import Found, RequestResult, Step
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.machine import Machine
-    from provision.rollout.requests import Change, Decide
+    from provision.rollout.requests import Decide, RecordChange
     from provision.rollout.status.model import Reader
 
 _ATTEMPTS: Final = 10
@@ -47,13 +47,13 @@ _ATTEMPTS: Final = 10
 class NodeRequests(Protocol):
     """Where the state of nodes lives, for a person who wants something of single ones."""
 
-    def change(self, node: str, decide: Decide) -> Answer:
+    def change(self, node: str, decide: Decide) -> RequestResult:
         """Look at a node, decide, and change what was decided; look and decide again if it was changed meanwhile.
 
         Raises UsageError where there is no such node, ClusterError.
         """
 
-    def foresee(self, node: str, decide: Decide) -> Answer:
+    def foresee(self, node: str, decide: Decide) -> RequestResult:
         """Look at a node and decide; return what `change` would change, with its steps, and change nothing."""
 
     def reader(self) -> Reader:
@@ -74,7 +74,7 @@ class KubernetesRequests:
         """Return what reads these nodes."""
         return KubernetesReader(self._api, self._names, self._machines)
 
-    def change(self, node: str, decide: Decide) -> Answer:
+    def change(self, node: str, decide: Decide) -> RequestResult:
         """Change a node, and only what was decided of it."""
         seen = self._find(node)
         for attempt in range(_ATTEMPTS):
@@ -90,7 +90,7 @@ class KubernetesRequests:
                 return replace(answer, words=(*answer.words, *left))
         raise ConflictError(f"node {seen.metadata.name} of {self._api.name} does not come to rest", hint="try again")
 
-    def foresee(self, node: str, decide: Decide) -> Answer:
+    def foresee(self, node: str, decide: Decide) -> RequestResult:
         """Return what would be changed of a node, and of what was requested for it."""
         seen = self._find(node)
         answer = decide(self._as_found(node, seen))
@@ -143,7 +143,7 @@ class KubernetesRequests:
         )
         return Found(view=known, unread=view.message)
 
-    def _withdraw(self, node: Node, change: Change) -> tuple[str, ...]:
+    def _withdraw(self, node: Node, change: RecordChange) -> tuple[str, ...]:
         """Withdraw what was requested for an upgrade that ends here; return what to do about what could not be."""
         if not change.writes_record or not needs_withdrawal(node, change.record):
             return ()
@@ -154,7 +154,7 @@ class KubernetesRequests:
             return (f"its NodeMaintenance is still there ({error.message}): `{command}`",)
         return ()
 
-    def _patch(self, node: Node, change: Change) -> bool:
+    def _patch(self, node: Node, change: RecordChange) -> bool:
         """Change the node on exactly this version; return False where there is another one."""
         request = Request(method="PATCH", path=node_path(node), body=_render(node, change), content_type=MERGE_PATCH)
         try:
@@ -164,7 +164,7 @@ class KubernetesRequests:
         return True
 
 
-def _render(node: Node, change: Change) -> dict[str, Any]:
+def _render(node: Node, change: RecordChange) -> dict[str, Any]:
     """Return the JSON merge patch of a change, on exactly this version of the node."""
     if change.writes_record:
         patch = render_patch(change.record, cordoned=change.cordoned, node=node)
@@ -189,7 +189,7 @@ class StateFileRequests:
         """Return what reads these machines."""
         return StateFileReader(self._path, self._names)
 
-    def change(self, node: str, decide: Decide) -> Answer:
+    def change(self, node: str, decide: Decide) -> RequestResult:
         """Change an entry; nobody else changes the file meanwhile."""
         with editing(self._path) as found:
             before = found.nodes.get(node, NOTHING)
@@ -198,7 +198,7 @@ class StateFileRequests:
                 write_state(self._path, found.nodes | {node: _changed(before, answer.change)}, found.pause)
             return answer
 
-    def foresee(self, node: str, decide: Decide) -> Answer:
+    def foresee(self, node: str, decide: Decide) -> RequestResult:
         """Return what would be changed of an entry."""
         before = read_state(self._path).nodes.get(node, NOTHING)
         answer = decide(Found(view=view_of_entry(node, before)))
@@ -208,7 +208,7 @@ class StateFileRequests:
         return replace(answer, steps=tuple(_steps_between(before, after, self._path)))
 
 
-def _changed(before: Entry, change: Change) -> Entry:
+def _changed(before: Entry, change: RecordChange) -> Entry:
     written = None if change.record is None else document_of(change.record)
     return Entry(
         record=written if change.writes_record else before.record,

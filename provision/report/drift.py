@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.fleet.series import in_series
-from provision.planning.drift import Kind
+from provision.planning.drift import DriftKind
 from provision.planning.node_plan import Disruption
 from provision.report.console import Text
 from provision.report.mending import mending
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 CASES_SHOWN: Final = 40  # so that nodes that all say something else do not fill the screen
 ORIGINS_SHOWN: Final = 4  # of one difference
 _INDENT: Final = 2
-_TOLD: Final = frozenset({Kind.VERSION, Kind.SOFTWARE, Kind.MODULE, Kind.MIG})  # where values say more than the reason
+_TOLD: Final = frozenset(
+    {DriftKind.VERSION, DriftKind.SOFTWARE, DriftKind.MODULE, DriftKind.MIG}
+)  # where values say more than the reason
 _COSTS: Final = {
     Disruption.RELOAD: "reloads the engine",
     Disruption.RESTART_RUNTIME: "restarts the container engine",
@@ -67,7 +69,7 @@ def _case(case: Case, apply: Sequence[str]) -> Iterator[RenderableType]:
 def _unnamed(difference: Difference) -> Iterator[str]:
     """Yield what a reason is about, where it does not say so itself."""
     unnamed = [subject.name for subject in difference.subjects if subject.name not in difference.reason]
-    if unnamed and difference.kind is not Kind.HOLD:  # its reason has the packages
+    if unnamed and difference.kind is not DriftKind.HOLD:  # its reason has the packages
         yield names(unnamed)
 
 

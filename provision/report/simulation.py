@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from provision.rollout.simulate.many import Outcome
+    from provision.rollout.simulate.many import SeedResult
     from provision.rollout.simulate.playback import NodePlay, Playback
     from provision.rollout.simulate.scenario import Scenario
 
@@ -32,7 +32,7 @@ WAITS_SHOWN: Final = 6
 _WHOLE: Final = 100
 
 
-def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[Outcome]) -> Iterator[RenderableType]:
+def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[SeedResult]) -> Iterator[RenderableType]:
     """Yield the roll-out of the first seed, and how the others compare."""
     origins = ", ".join(sorted({node.driver for node in scenario.nodes} - {scenario.target})) or "no other driver"
     head = f" of {count(len(scenario.nodes), 'node')}, {origins} → {scenario.target}, seed {first.seed}"
@@ -112,7 +112,7 @@ def _waits(one: Playback) -> Iterator[RenderableType]:
     yield grid
 
 
-def _seeds(outcomes: Sequence[Outcome]) -> Iterator[RenderableType]:
+def _seeds(outcomes: Sequence[SeedResult]) -> Iterator[RenderableType]:
     worst = worst_of(outcomes)
     table = _table((f"{len(outcomes)} seeds", "best", "median", f"worst: seed {worst.seed}"), numbers=1)
     times = [one.took_s for one in outcomes]
@@ -201,7 +201,7 @@ class SimulationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="came
     seeds: list[SeedDocument]
 
 
-def simulation_document(scenario: Scenario, first: Playback, outcomes: Sequence[Outcome]) -> str:
+def simulation_document(scenario: Scenario, first: Playback, outcomes: Sequence[SeedResult]) -> str:
     """Return the same as JSON (docs/contracts/simulation)."""
     document = SimulationDocument(
         schema=SCHEMA,
@@ -233,7 +233,7 @@ def _node_document(node: NodePlay) -> NodeDocument:
     )
 
 
-def _seed_document(one: Outcome) -> SeedDocument:
+def _seed_document(one: SeedResult) -> SeedDocument:
     return SeedDocument(
         seed=one.seed,
         took_seconds=round(one.took_s, 1),

@@ -30,7 +30,7 @@ from provision.rollout.decision.snapshot import (
 )
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.evictions import Evictions
-from provision.rollout.interface.cluster import Change
+from provision.rollout.interface.cluster import NodeWrite
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.interface.standing import Standing
 from provision.rollout.model import Phase
@@ -318,7 +318,7 @@ class Engine:
         if not actions:
             return
         changes = [
-            Change(each.node, each.record.measured(self._nodes[each.node].record, self._began), each.cordoned)
+            NodeWrite(each.node, each.record.measured(self._nodes[each.node].record, self._began), each.cordoned)
             for each in actions
         ]
         failed = self._cluster.write_all(changes)
@@ -330,7 +330,7 @@ class Engine:
                 iter(failed.values())
             )
 
-    def _enter(self, change: Change, remark: str) -> None:
+    def _enter(self, change: NodeWrite, remark: str) -> None:
         record, node = change.record, self._nodes[change.node]
         self._nodes[change.node] = entered(node, record)
         self._moved.add(change.node)

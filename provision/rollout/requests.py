@@ -33,7 +33,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RecordChange:
     """What is to be different: ``record`` (None: forget it) if ``writes_record``, the others unless they are None."""
 
     writes_record: bool = False
@@ -51,90 +51,94 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RequestResult:
     """What is changed, if anything, and what the person is told; ``is_refused``: it makes no sense for this node.
 
     ``steps`` are what the change comes to where the node's state lives.
     """
 
-    change: Change | None = None
+    change: RecordChange | None = None
     words: tuple[str, ...] = ()
     is_refused: bool = False
     steps: tuple[Step, ...] = ()
 
 
-Decide = Callable[[Found], Answer]
+Decide = Callable[[Found], RequestResult]
 
 
-def skip(found: Found) -> Answer:
+def skip(found: Found) -> RequestResult:
     """Keep upgrades from beginning on a node."""
     name, record = found.view.name, found.view.record
     if found.view.is_skipped:
-        return Answer(words=("was skipped already",))
+        return RequestResult(words=("was skipped already",))
     words = f"is skipped: no upgrade begins on it until `grapnel skip --undo {name}`"
     if record is None or record.phase.is_over:
-        return Answer(change=Change(skipped=True), words=(words,))
+        return RequestResult(change=RecordChange(skipped=True), words=(words,))
     under_way = f"it is in {record.phase}, and that upgrade is finished first; `grapnel abandon {name}` ends it here"
     if record.phase in BEFORE_SWAP:
         how = "as it is" if record.phase in UNTOUCHED and not record.is_touched else "with what it has, once verified"
         who = "whoever is at work puts it back into service, or else the next run does"
         under_way = f"it is in {record.phase}, before its driver is changed: {who}, {how}"
-    return Answer(change=Change(skipped=True), words=(words, under_way))
+    return RequestResult(change=RecordChange(skipped=True), words=(words, under_way))
 
 
-def unskip(found: Found) -> Answer:
+def unskip(found: Found) -> RequestResult:
     """Let upgrades begin on a node again."""
     if not found.view.is_skipped:
-        return Answer(words=("was not skipped",))
+        return RequestResult(words=("was not skipped",))
     words = "is no longer skipped: its turn comes in an upgrade that runs, or with the next one"
-    return Answer(change=Change(skipped=False), words=(words,))
+    return RequestResult(change=RecordChange(skipped=False), words=(words,))
 
 
-def retry(found: Found, engine: str, controller: str = "") -> Answer:
+def retry(found: Found, engine: str, controller: str = "") -> RequestResult:
     """Have a failed node tried again.
 
     ``engine`` is who is at work, ``controller`` who leads the controller; each is empty where nobody does.
     """
     view, record = found.view, found.view.record
     if found.unread:
-        return Answer(words=(f"cannot be tried again: {found.unread}",), is_refused=True)
+        return RequestResult(words=(f"cannot be tried again: {found.unread}",), is_refused=True)
     if record is not None and record.back_for and record.phase.is_over:
-        kept = Change(writes_record=True, record=replace(record, back_for="", retry=record.has_failed))
+        kept = RecordChange(writes_record=True, record=replace(record, back_for="", retry=record.has_failed))
         instead = ", and is tried again instead" if record.has_failed else ""
         words = f"does not go back to its former driver, as {record.back_for} had asked{instead}"
-        return Answer(change=kept, words=(words,))
+        return RequestResult(change=kept, words=(words,))
     if record is None or record.phase is Phase.DONE or not record.phase.is_over:
         state = "no upgrade of it is recorded" if record is None else f"its upgrade is in {record.phase}"
         if record is not None and record.phase is Phase.DONE:
             state = "its upgrade is done"
-        return Answer(words=(f"has not failed: {state}",), is_refused=True)
+        return RequestResult(words=(f"has not failed: {state}",), is_refused=True)
     if view.is_skipped:
         hint = f"`grapnel skip --undo {view.name}` first"
-        return Answer(words=(f"is skipped, so that nothing would try it again: {hint}",), is_refused=True)
+        return RequestResult(words=(f"is skipped, so that nothing would try it again: {hint}",), is_refused=True)
     if not engine and not controller:
-        return Answer(words=("is tried again by the next `grapnel apply`, before all others: nobody is at work now",))
+        return RequestResult(
+            words=("is tried again by the next `grapnel apply`, before all others: nobody is at work now",)
+        )
     words = f"is tried again by {_who_tries(engine, controller)} as soon as nothing else is in its way"
-    change = None if record.retry else Change(writes_record=True, record=replace(record, retry=True))
-    return Answer(change=change, words=(words,))
+    change = None if record.retry else RecordChange(writes_record=True, record=replace(record, retry=True))
+    return RequestResult(change=change, words=(words,))
 
 
-def send_back(found: Found, who: str, controller: str) -> Answer:
+def send_back(found: Found, who: str, controller: str) -> RequestResult:
     """Have the ``controller`` return a node to its former driver, and leave it so; ``who`` wants that."""
     view, record = found.view, found.view.record
     refusal = _why_not_back(found)
     if refusal or record is None:
-        return Answer(words=(refusal,), is_refused=True)
+        return RequestResult(words=(refusal,), is_refused=True)
     if record.phase is Phase.RETURNED:
-        return Answer(words=(f"has its former driver already ({record.origin or 'none'})",))
+        return RequestResult(words=(f"has its former driver already ({record.origin or 'none'})",))
     if record.back_for:
-        return Answer(words=(f"is to go back already: {record.back_for} asked for it",))
+        return RequestResult(words=(f"is to go back already: {record.back_for} asked for it",))
     before = f" ({record.origin or 'none'})" if record.phase is Phase.DONE else ""  # else it may have that already
     words = (
         f"is taken out of service and returned to the driver before{before} by the controller ({controller}): "
         f"`grapnel status --node {view.name}` shows how far it is"
     )
     then = f"is left so until `grapnel retry {view.name}`, or another declaration in its GpuStack"
-    return Answer(change=Change(writes_record=True, record=replace(record, back_for=who)), words=(words, then))
+    return RequestResult(
+        change=RecordChange(writes_record=True, record=replace(record, back_for=who)), words=(words, then)
+    )
 
 
 def _why_not_back(found: Found) -> str:
@@ -158,29 +162,29 @@ def _who_tries(engine: str, controller: str) -> str:
     return f"{engine}, or by the controller after that," if controller else f"{engine},"
 
 
-def abandon(found: Found) -> Answer:
+def abandon(found: Found) -> RequestResult:
     """Take a node out of its upgrade and leave it to a person as it stands; what that means is told."""
     view, record = found.view, found.view.record
     if found.is_over and view.is_skipped:
-        return Answer(words=("is in no upgrade, and none begins on it",))
+        return RequestResult(words=("is in no upgrade, and none begins on it",))
     if found.is_over:
         hint = f"`grapnel skip {view.name}` keeps upgrades from beginning on it"
-        return Answer(words=(f"has no upgrade to be taken out of: {hint}",), is_refused=True)
+        return RequestResult(words=(f"has no upgrade to be taken out of: {hint}",), is_refused=True)
     where = "" if record is None else f" in {record.failed_in or record.phase}"
     until = f"none begins on it until `grapnel skip --undo {view.name}`"
     words = (f"is yours: its upgrade ended{where} and is forgotten, and {until}", *_left_behind(record, view))
-    return Answer(change=Change(writes_record=True, record=None, skipped=True), words=words)
+    return RequestResult(change=RecordChange(writes_record=True, record=None, skipped=True), words=words)
 
 
-def uncordon(found: Found) -> Answer:
+def uncordon(found: Found) -> RequestResult:
     """Let an abandoned node take pods again, unless an upgrade has it by now."""
     name, record = found.view.name, found.view.record
     if record is not None and not record.phase.is_over:
-        return Answer(words=(f"is in an upgrade again ({record.phase}): it stays cordoned",), is_refused=True)
+        return RequestResult(words=(f"is in an upgrade again ({record.phase}): it stays cordoned",), is_refused=True)
     if not found.view.is_cordoned:
-        return Answer(words=("takes pods",))
+        return RequestResult(words=("takes pods",))
     words = f"takes pods again; upgrades leave it alone until `grapnel skip --undo {name}`"
-    return Answer(change=Change(cordoned=False), words=(words,))
+    return RequestResult(change=RecordChange(cordoned=False), words=(words,))
 
 
 def _left_behind(record: Record | None, view: NodeView) -> list[str]:

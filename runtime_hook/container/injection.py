@@ -46,7 +46,7 @@ _HINTS = {
 
 
 @value
-class Outcome:
+class InjectionResult:
     """What was done: how many operations, and a line for each that was skipped or worth a word."""
 
     applied: int
@@ -62,7 +62,7 @@ def has_path(syscalls: Syscalls, path: str) -> bool:
         return False
 
 
-def apply_plan(plan: Sequence[Operation], syscalls: Namespaces, deadline: Deadline) -> Outcome:
+def apply_plan(plan: Sequence[Operation], syscalls: Namespaces, deadline: Deadline) -> InjectionResult:
     """Stage and apply a plan; on any failure undo what was done and raise."""
     notes: list[str] = []
     staged = [operation for operation in plan if _stage(operation, syscalls, notes)]
@@ -76,7 +76,7 @@ def apply_plan(plan: Sequence[Operation], syscalls: Namespaces, deadline: Deadli
             raise InjectionError(f"{reason}; could not be undone: {', '.join(left)}") from reason
         raise
     syscalls.leave()
-    return Outcome(len(staged), tuple(notes))
+    return InjectionResult(len(staged), tuple(notes))
 
 
 def _apply_all(

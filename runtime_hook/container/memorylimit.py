@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-    from runtime_hook.inputs.bundle import State
+    from runtime_hook.inputs.bundle import OciState
 else:
     import _socket as socket  # the C half; the Python half costs 5 ms
 
@@ -42,7 +42,7 @@ def socket_beside(inventory_path: str) -> str:
     return os.path.join(os.path.dirname(inventory_path), SOCKET_NAME)
 
 
-def limit_memory(path: str, state: State, memory: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
+def limit_memory(path: str, state: OciState, memory: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
     """Return notes for the log; LimitError where the container must not start."""
     try:
         request = {"verb": "limit", "container": state.id, "cgroup": _group_of(state.pid), "memory": memory}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runtime_hook.base.deadline import Deadline
-    from runtime_hook.container.injection import Outcome
+    from runtime_hook.container.injection import InjectionResult
     from runtime_hook.container.operations.operation import Operation
     from runtime_hook.host.inventory import Inventory
     from runtime_hook.loader.layout import Layout
@@ -49,7 +49,7 @@ class ContainerRoot:
         folder = ContainerFolder(self._syscalls, self._deadline, COMPAT_FOLDER)
         return with_compat(layout, examine_container(folder, host, layout.platform))
 
-    def apply(self, plan: Sequence[Operation]) -> Outcome:
+    def apply(self, plan: Sequence[Operation]) -> InjectionResult:
         """Apply a plan: all of it, or nothing and InjectionError."""
         os.umask(0)  # only now: whatever is written on the host is nobody else's to change
         return apply_plan(plan, self._syscalls, self._deadline)

@@ -34,7 +34,7 @@ _REQUEST_SOURCE = "/dev/null"
 
 
 @value
-class State:
+class OciState:
     """The container state, as far as a prestart hook needs it. ``root`` is crun's own key, "" under other runtimes."""
 
     id: str
@@ -103,7 +103,7 @@ class ContainerConfig:
         return self.is_privileged and self.has_user_namespace
 
 
-def read_state(descriptor: int) -> State:
+def read_state(descriptor: int) -> OciState:
     """Read the container state from a descriptor (0 in a hook)."""
     try:
         data = read_descriptor(descriptor, STATE_LIMIT_BYTES)
@@ -116,7 +116,7 @@ def read_state(descriptor: int) -> State:
     return parse_state(data)
 
 
-def parse_state(data: bytes) -> State:
+def parse_state(data: bytes) -> OciState:
     """Parse the container state."""
     where = "container state"
     try:
@@ -124,7 +124,7 @@ def parse_state(data: bytes) -> State:
     except ValueError as reason:
         raise StateError(f"{where}: {reason}") from reason
     root = document.text("root", "")
-    state = State(id=document.text("id"), pid=document.number("pid"), bundle=document.text("bundle"), root=root)
+    state = OciState(id=document.text("id"), pid=document.number("pid"), bundle=document.text("bundle"), root=root)
     if not state.id or len(state.id) > _MAX_ID_LENGTH:
         raise StateError(f"{where}: id is empty or longer than {_MAX_ID_LENGTH}")
     if state.pid <= 0:
@@ -134,7 +134,7 @@ def parse_state(data: bytes) -> State:
     return state
 
 
-def read_container(state: State, engine_user: int | None = None) -> ContainerConfig:
+def read_container(state: OciState, engine_user: int | None = None) -> ContainerConfig:
     """Read the configuration of the container that this hook was started for.
 
     crun (1.8 to 1.29 at least; containers/crun pull request 2263) reports its working directory as the bundle, and

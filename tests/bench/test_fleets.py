@@ -18,9 +18,9 @@ from bench.fleets.kubelets import Agents, stages
 from bench.fleets.lead import Counting
 from bench.fleets.machines import Machines
 from bench.fleets.requests import count, parse_requests
-from provision.apply.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
+from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, Stream
 from provision.controller.jobs.manifest import JobKind, render_secret
 from provision.controller.jobs.seal import Seal
 from provision.controller.jobs.wire import LineReader, request_of
@@ -38,9 +38,9 @@ class Server:
         self._answer = answer
         self.asked: list[Request] = []
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         self.asked.append(request)
-        return Answer(code=200, body=json.dumps(self._answer(request)).encode(), headers={})
+        return ApiResponse(code=200, body=json.dumps(self._answer(request)).encode(), headers={})
 
     def stream(self, request: Request) -> Stream:
         self.asked.append(request)
@@ -97,7 +97,7 @@ def run(machines: Machines, playbook: str, node: str, **variables: object) -> li
     *events, end = machines.run(request, None)  # type: ignore[arg-type]  # it is never canceled
     assert isinstance(end, RunFinished)
     done = [event for event in events if isinstance(event, TaskDone)]
-    assert (end.status is RunStatus.SUCCESSFUL) is all(each.outcome is Outcome.OK for each in done)
+    assert (end.status is RunStatus.SUCCESSFUL) is all(each.outcome is TaskOutcome.OK for each in done)
     return done
 
 
@@ -105,9 +105,11 @@ def test_machines_take_a_driver_and_some_never_the_new_one() -> None:
     looked: list[str] = []
     machines = Machines(looked=looked.append)
     swap = {"items": [{"target": objects.NEW}]}
-    assert run(machines, "apply", "n00001", grapnel_plan=swap)[0].outcome is Outcome.OK
-    assert run(machines, "apply", "n00020", grapnel_plan=swap)[0].outcome is Outcome.FAILED
-    assert run(machines, "apply", "n00020", grapnel_plan={"items": [{"target": objects.OLD}]})[0].outcome is Outcome.OK
+    assert run(machines, "apply", "n00001", grapnel_plan=swap)[0].outcome is TaskOutcome.OK
+    assert run(machines, "apply", "n00020", grapnel_plan=swap)[0].outcome is TaskOutcome.FAILED
+    assert (
+        run(machines, "apply", "n00020", grapnel_plan={"items": [{"target": objects.OLD}]})[0].outcome is TaskOutcome.OK
+    )
     for node, driver in (("n00001", objects.NEW), ("n00020", objects.OLD)):
         facts = json.loads(run(machines, "facts", node)[0].values["facts"])
         assert facts["packages"]["driver"]["version"] == driver

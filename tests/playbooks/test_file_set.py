@@ -31,7 +31,7 @@ from tests.playbooks.fakes import Systemd
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference
 
     from tests.playbooks.fakes import Machine
 
@@ -54,7 +54,7 @@ class FailingRename:
 
 
 @pytest.fixture
-def changes(machine: Machine) -> list[Change]:
+def changes(machine: Machine) -> list[FileDifference]:
     """Three files of one set: the first is new, the others replace existing files."""
     machine.write(MAIN, "old main", mode=0o640)
     machine.write(DROP_IN, "old drop-in")
@@ -70,7 +70,7 @@ def snapshot(machine: Machine) -> dict[str, tuple[str, int]]:
 @pytest.mark.parametrize("turn", [1, 2, 3])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EPERM], ids=errno.errorcode.get)
 def test_a_rename_that_fails_leaves_every_file_as_it_was(
-    turn: int, code: int, machine: Machine, changes: list[Change]
+    turn: int, code: int, machine: Machine, changes: list[FileDifference]
 ) -> None:
     before = snapshot(machine)
 
@@ -96,7 +96,7 @@ def test_a_text_that_cannot_be_written_leaves_every_file_as_it_was(machine: Mach
     assert snapshot(machine) == before
 
 
-def test_a_file_that_cannot_be_put_back_is_named(machine: Machine, changes: list[Change]) -> None:
+def test_a_file_that_cannot_be_put_back_is_named(machine: Machine, changes: list[FileDifference]) -> None:
     def rename(new: Path, place: Path) -> None:
         if place.name == "99.toml":
             (machine.root / "etc/engine/.config.toml.grapnel-old").unlink()
@@ -109,14 +109,14 @@ def test_a_file_that_cannot_be_put_back_is_named(machine: Machine, changes: list
     assert not raised.value.is_undone
 
 
-def test_what_is_swapped_in_leaves_nothing_beside(machine: Machine, changes: list[Change]) -> None:
+def test_what_is_swapped_in_leaves_nothing_beside(machine: Machine, changes: list[FileDifference]) -> None:
     swap_in(machine.host, changes)
 
     assert {text for text, _ in snapshot(machine).values()} == {"new"}
     assert len(snapshot(machine)) == len(PATHS)
 
 
-def test_what_is_swapped_back_has_its_mode_and_owner_again(machine: Machine, changes: list[Change]) -> None:
+def test_what_is_swapped_back_has_its_mode_and_owner_again(machine: Machine, changes: list[FileDifference]) -> None:
     before = {path: state for path, state in snapshot(machine).items() if "grapnel" not in path}
     swap_in(machine.host, changes)
 
@@ -126,7 +126,7 @@ def test_what_is_swapped_back_has_its_mode_and_owner_again(machine: Machine, cha
 
 
 def test_a_killed_run_leaves_whole_files_in_order_and_the_next_one_cleans_up(
-    machine: Machine, changes: list[Change]
+    machine: Machine, changes: list[FileDifference]
 ) -> None:
     class Killed(BaseException):
         """The process is gone: nothing that it would do for an error is done."""
@@ -301,7 +301,7 @@ def test_a_unit_is_the_name_of_a_service(unit: str) -> None:
         Service(unit=unit, engine="", enabled=True, restart=True, timeout_s=2)
 
 
-def absent(machine: Machine) -> list[Change]:
+def absent(machine: Machine) -> list[FileDifference]:
     """One file goes, another one changes."""
     machine.write(DROP_IN, "old drop-in", mode=0o640)
     return find_changes(machine.host, parse_files([{"path": MAIN, "content": "new", "mode": "0644"}], [DROP_IN, SPEC]))

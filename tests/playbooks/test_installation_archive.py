@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import provision
-from provision.apply.runner import AnsibleRunner, Outcome, TaskDone
+from provision.apply.runner import AnsibleRunner, TaskDone, TaskOutcome
 from tests.provision.runner.stage import Stage, done
 
 pytestmark = pytest.mark.functional
@@ -50,8 +50,8 @@ def test_only_an_archive_of_a_payload_is_sent(tmp_path: Path) -> None:
     assert "is not an archive of a payload" in of_none.message
     assert all("has no hook" in one.message for one in of_others)
     assert "build the payload again" in of_changed.message
-    assert [one.outcome for one in (of_none, *of_others, of_changed)] == [Outcome.FAILED] * 4
-    assert sent.outcome is not Outcome.FAILED, sent.message
+    assert [one.outcome for one in (of_none, *of_others, of_changed)] == [TaskOutcome.FAILED] * 4
+    assert sent.outcome is not TaskOutcome.FAILED, sent.message
 
 
 def results(folder: Path, asked: list[tuple[Path, str]]) -> list[TaskDone]:

@@ -13,7 +13,7 @@ from tests.playbooks.fakes import Machine
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference
     from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings import Kubelet, Waiting
 
 UNIT = "kubelet.service"
@@ -93,7 +93,7 @@ def waiting(answer: str = "") -> Waiting:
     return Waiting(sleep=lambda _: None, ask=lambda _: answer)
 
 
-def changes(machine: Machine, content: str = "static\n") -> list[Change]:
+def changes(machine: Machine, content: str = "static\n") -> list[FileDifference]:
     from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (  # noqa: PLC0415 - see conftest
         find_changes,
         parse_files,

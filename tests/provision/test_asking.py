@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.base.asking import Answer, Deadline, Question, TooLongError, ask, https_proxy
+from provision.base.asking import Deadline, Question, Response, TooLongError, ask, https_proxy
 from tests import peers
 
 if TYPE_CHECKING:
@@ -154,12 +154,12 @@ def test_what_is_packed_is_not_unpacked() -> None:
     packed = gzip.compress(b"x" * 2**20)
     answer = peers.HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
     with peers.peer(peers.saying(answer)) as port:
-        assert ask(question(port, most_bytes=10_000, deadline_s=30.0)) == Answer(200, packed)
+        assert ask(question(port, most_bytes=10_000, deadline_s=30.0)) == Response(200, packed)
 
 
 def test_of_an_answer_whose_body_is_not_wanted_nothing_is_read() -> None:
     with peers.peer(peers.flooding(peers.HEAD + b"\r\n")) as port:
-        assert ask(question(port, most_bytes=0, deadline_s=30.0)) == Answer(200)
+        assert ask(question(port, most_bytes=0, deadline_s=30.0)) == Response(200)
 
 
 def test_a_name_that_nobody_tells_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     with peers.peer(peers.saying(peers.HEAD + b"Content-Length: 2\r\n\r\n{}")) as port:
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", number)) for number in (1, port)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        assert ask(question(port, url="http://two.example/", deadline_s=30.0)) == Answer(200, b"{}")
+        assert ask(question(port, url="http://two.example/", deadline_s=30.0)) == Response(200, b"{}")
 
 
 def test_a_connection_that_is_made_too_late_is_ended_at_once() -> None:

@@ -17,7 +17,7 @@ from plugin.sharing.memory_limits.keeper import LimitKeeper
 from plugin.system.thread_calls import ThreadCalls
 from runtime_hook.base.errors import LimitError
 from runtime_hook.container.memorylimit import limit_memory
-from runtime_hook.inputs.bundle import State
+from runtime_hook.inputs.bundle import OciState
 from tests.runtime_hook.answering import answering
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_the_daemon_sets_nothing_for_bad_requests(path: Path, tmp_path: Path) ->
 def test_the_hook_takes_good_answers_and_no_others(path: Path, tmp_path: Path) -> None:
     sample, socket = load(path), tmp_path / "node.sock"
     is_fine = path in GOOD and (sample["answer"]["result"] != "not set" or not sample["answer"]["required"])
-    state = State(id=sample["request"]["container"], pid=os.getpid(), bundle="/")
+    state = OciState(id=sample["request"]["container"], pid=os.getpid(), bundle="/")
     with answering(socket, json.dumps(sample["answer"]).encode() + b"\n") as heard:
         if is_fine:
             assert limit_memory(str(socket), state, sample["request"]["memory"])

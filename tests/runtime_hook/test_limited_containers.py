@@ -18,7 +18,7 @@ import pytest
 
 from lab.nvml.machine import MIB
 from runtime_hook.container.memorylimit import limit_memory
-from runtime_hook.inputs.bundle import State
+from runtime_hook.inputs.bundle import OciState
 from tests.control_groups import control_group, hierarchy, inside
 from tests.runtime_hook.drivertree import uuid
 from tests.runtime_hook.limited import LIBRARIES, POD, add_program, into_pod, limiting_daemon, machine
@@ -146,7 +146,7 @@ def test_of_many_containers_at_once_each_has_its_limit(tmp_path: Path, pod: Path
             stack.enter_context(control_group(str((pod / name).relative_to(hierarchy() or pod))))
             sleeping = subprocess.Popen(inside(pod / name, ["sleep", "300"]))
             stack.callback(lambda process=sleeping: (process.kill(), process.wait()))
-            started[name] = State(id=name, pid=sleeping.pid, bundle="/")
+            started[name] = OciState(id=name, pid=sleeping.pid, bundle="/")
         wait_until(lambda: all((pod / name / "cgroup.procs").read_text() for name in sizes), lambda: "not started")
         annotations = {name: daemon.allocate(size) for name, size in sizes.items()}
         socket = str(tmp_path / "run/node.sock")

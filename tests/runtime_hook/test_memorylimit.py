@@ -13,7 +13,7 @@ import pytest
 
 from runtime_hook.base.errors import LimitError
 from runtime_hook.container.memorylimit import limit_memory, socket_beside
-from runtime_hook.inputs.bundle import State
+from runtime_hook.inputs.bundle import OciState
 from tests.plugin.admin.test_socket import served
 from tests.runtime_hook.answering import answering
 
@@ -25,8 +25,8 @@ REQUIRED = f"required,{MEMORY}"
 NOBODY = 65534
 
 
-def state() -> State:
-    return State(id="a1" * 32, pid=os.getpid(), bundle="/")
+def state() -> OciState:
+    return OciState(id="a1" * 32, pid=os.getpid(), bundle="/")
 
 
 @pytest.mark.parametrize("result", ["set", "not needed"])

@@ -15,12 +15,12 @@ from plugin.changes.gpu_settings.record import record_of, with_former
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from plugin.changes.gpu_settings.model import Change, Entry, GpuPlan
+    from plugin.changes.gpu_settings.model import Entry, GpuPlan, SettingChange
     from plugin.changes.gpu_settings.record import Record
     from plugin.driver.gpu_settings import SettableGpu, Setting, Value
 
 
-class Driver(Protocol):
+class SettableDriver(Protocol):
     """What is asked of the driver; both raise GpuSettingsError."""
 
     def read(self) -> tuple[SettableGpu, ...]:
@@ -31,20 +31,20 @@ class Driver(Protocol):
 
 
 @dataclass
-class Outcome:
+class SettingsResult:
     """What was done, what could not be done and why, and the plans as they were before."""
 
     plans: tuple[GpuPlan, ...] = ()
-    done: list[Change] = field(default_factory=list)
-    failed: list[tuple[Change, str]] = field(default_factory=list)
+    done: list[SettingChange] = field(default_factory=list)
+    failed: list[tuple[SettingChange, str]] = field(default_factory=list)
 
 
 def carry_out(
-    entries: Sequence[Entry], driver: Driver, record: Record, boot_id: str, remember: Callable[[Record], None]
-) -> Outcome:
+    entries: Sequence[Entry], driver: SettableDriver, record: Record, boot_id: str, remember: Callable[[Record], None]
+) -> SettingsResult:
     """Set what differs, GPU by GPU; a setting that fails keeps no other from being set."""
     gpus = driver.read()
-    outcome = Outcome(plan_settings(entries, gpus, record, boot_id))
+    outcome = SettingsResult(plan_settings(entries, gpus, record, boot_id))
     wanted = record_of(boot_id, outcome.plans, gpus, record)
     meanwhile = with_former(wanted, record)
     if meanwhile != record:
@@ -57,7 +57,7 @@ def carry_out(
     return outcome
 
 
-def _set(change: Change, driver: Driver, outcome: Outcome) -> None:
+def _set(change: SettingChange, driver: SettableDriver, outcome: SettingsResult) -> None:
     try:
         driver.write(change.uuid, change.setting, change.value)
     except GpuSettingsError as error:

@@ -23,7 +23,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """One setting of one GPU; `value` None: clocks are unlocked.
 
     `is_again`: what was set already and cannot be read back is set once more.
@@ -49,12 +49,12 @@ class GpuPlan:
     index: int
     uuid: str
     wanted: Values = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SettingChange, ...] = ()
     refusals: Mapping[Setting, str] = field(default_factory=dict)
     problem: str = ""
 
     @property
-    def news(self) -> tuple[Change, ...]:
+    def news(self) -> tuple[SettingChange, ...]:
         """The changes without those that only set something once more."""
         return tuple(change for change in self.changes if not change.is_again)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.changes.gpu_settings.model import Change, GpuPlan, shown
+from plugin.changes.gpu_settings.model import GpuPlan, SettingChange, shown
 from plugin.changes.gpu_settings.record import GpuRecord
 from plugin.driver.gpu_settings import DEFAULT_MODE, EXCLUSIVE_PROCESS, Setting
 
@@ -80,23 +80,23 @@ def _why_not(gpu: SettableGpu, setting: Setting, value: Value) -> str:
     )
 
 
-def _changes(gpu: SettableGpu, wanted: Values, record: GpuRecord) -> Iterator[Change]:
+def _changes(gpu: SettableGpu, wanted: Values, record: GpuRecord) -> Iterator[SettingChange]:
     for setting, value in wanted.items():
         if setting in _CLOCKS:
-            yield Change(gpu.uuid, setting, value, is_again=record.values.get(setting) == value)
+            yield SettingChange(gpu.uuid, setting, value, is_again=record.values.get(setting) == value)
         elif gpu.values[setting] != value:
-            yield Change(gpu.uuid, setting, value)
+            yield SettingChange(gpu.uuid, setting, value)
 
 
-def _returns(gpu: SettableGpu, wanted: Values, record: GpuRecord) -> Iterator[Change]:
+def _returns(gpu: SettableGpu, wanted: Values, record: GpuRecord) -> Iterator[SettingChange]:
     """Give back what is not declared any more, unless somebody has set something else since."""
     for setting, value in record.values.items():
         if setting in wanted:
             continue
         if setting in _CLOCKS:
-            yield Change(gpu.uuid, setting, None)
+            yield SettingChange(gpu.uuid, setting, None)
         elif gpu.values.get(setting) == value and (former := _former(gpu, setting, record)) not in {None, value}:
-            yield Change(gpu.uuid, setting, former)
+            yield SettingChange(gpu.uuid, setting, former)
 
 
 def _former(gpu: SettableGpu, setting: Setting, record: GpuRecord) -> Value | None:

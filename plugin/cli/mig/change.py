@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
 
     from plugin.changes.mig_layout.model import GpuLayout, GpuPlan
-    from plugin.cli.mig.steps import Outcome
+    from plugin.cli.mig.steps import MigResult
 
 
 def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
@@ -116,7 +116,7 @@ def restore_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
     return _report(outcome, as_json=as_json)
 
 
-def _report(outcome: Outcome, *, as_json: bool) -> int:
+def _report(outcome: MigResult, *, as_json: bool) -> int:
     code = EXIT_FAILURE if outcome.failed else EXIT_NOT_AS_WANTED if outcome.waiting else EXIT_OK
     if as_json:
         document = {

@@ -14,7 +14,7 @@ from plugin.admin.client import ask
 from plugin.base.errors import AdminError, KubeletError, MigError, NodeDaemonError
 from plugin.changes.driver_change.release.record import utc
 from plugin.changes.mig_layout.carry_out import carry_out
-from plugin.changes.mig_layout.change.record import Change
+from plugin.changes.mig_layout.change.record import OpenMigChange
 from plugin.changes.mig_layout.change.store import CHANGE_FILE, forget, read_change, write_change
 from plugin.changes.mig_layout.holders import Users, names_of, with_users
 from plugin.changes.mig_layout.nodes import make_nodes
@@ -38,7 +38,7 @@ _ROUNDS = 3  # the mode, the instances, and nothing any more
 
 
 @dataclass
-class Outcome:
+class MigResult:
     """What was done; by UUID, why a GPU is not as wanted; which of those failed; what was noticed."""
 
     done: list[Step] = field(default_factory=list)
@@ -56,9 +56,9 @@ class NodeChange:
         self._session = session
         self._plan = plan
         self._timeout_s = timeout_s
-        self._outcome = Outcome()
+        self._outcome = MigResult()
 
-    def run(self, remember: Callable[[Sequence[GpuLayout]], None]) -> Outcome:
+    def run(self, remember: Callable[[Sequence[GpuLayout]], None]) -> MigResult:
         """Change what can be changed now. `remember` is called with the GPUs as they are before anything happens.
 
         Raises MigError where what is wanted is wrong for this node, and nothing is changed then.
@@ -76,7 +76,7 @@ class NodeChange:
         if meant or left is not None:
             closes = any(step.changes_mode for plan in plans for step in plan.steps)
             meant |= frozenset() if left is None else left.uuids
-            self._change(Change(utc(time.time()), meant, closes=closes), left)
+            self._change(OpenMigChange(utc(time.time()), meant, closes=closes), left)
         else:
             self._make_nodes(found)  # those of instances that somebody else has made, as after a reboot
         for plan in outcome.plans:
@@ -84,7 +84,7 @@ class NodeChange:
                 outcome.waiting.setdefault(plan.uuid, plan.refusal or "some of its steps are left")
         return outcome
 
-    def _change(self, change: Change, left: Change | None) -> None:
+    def _change(self, change: OpenMigChange, left: OpenMigChange | None) -> None:
         folder = self._config.state_folder
         write_change(folder, change)
         try:
@@ -99,7 +99,7 @@ class NodeChange:
         self._make_nodes(gpus)
         self._outcome.plans = self._plan(with_users(gpus, users))
         half_done = self._outcome.failed & {step.uuid for step in self._outcome.done}
-        self._offer_again(Change(change.since, frozenset(half_done), closes=False) if half_done else None)
+        self._offer_again(OpenMigChange(change.since, frozenset(half_done), closes=False) if half_done else None)
 
     def _make_nodes(self, gpus: Sequence[CuttableGpu]) -> None:
         minors = read_mig_minors(self._config.proc_root)
@@ -163,7 +163,7 @@ class NodeChange:
 
     # Afterwards
 
-    def _offer_again(self, left: Change | None) -> None:
+    def _offer_again(self, left: OpenMigChange | None) -> None:
         """Hold back nothing any more but what is left in the middle, and have the daemon see what there is now."""
         folder = self._config.state_folder
         if left is None:

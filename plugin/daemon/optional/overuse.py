@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.settings.node_config import NodeConfig
     from plugin.sharing.memory_limits.units import UnitBytes
-    from plugin.sharing.overuse.keeper import Answer, Cluster, OveruseKeeper, Pod
+    from plugin.sharing.overuse.keeper import Cluster, EvictionRule, OveruseKeeper, Pod
     from plugin.sharing.overuse.measure import Owner
     from plugin.sharing.overuse.owners import OwnerReader
 
@@ -75,13 +75,13 @@ class Overuse:
             pace_s=self._dependencies.overuse_pace_s or PACE_S,
         )
 
-    def _answer(self) -> Answer | None:
-        from plugin.sharing.overuse.keeper import Answer
+    def _answer(self) -> EvictionRule | None:
+        from plugin.sharing.overuse.keeper import EvictionRule
 
         config = self._config()
         if not self._is_in_service():
             return None
-        return Answer(config.memory_overuse == OVERUSE_EVICT, config.overuse_grace_s)
+        return EvictionRule(config.memory_overuse == OVERUSE_EVICT, config.overuse_grace_s)
 
 
 class _Teller:

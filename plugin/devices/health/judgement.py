@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from plugin.devices.health.conditions import ECC, NVLINK, is_set_back, lost, see_conditions
 from plugin.devices.health.evidence import why_closed
-from plugin.devices.health.model import NEEDS, Change, Class, Finding, GpuHealth, NodeHealth, Sighting, Transition
+from plugin.devices.health.model import (
+    NEEDS,
+    Class,
+    Finding,
+    FindingChange,
+    GpuHealth,
+    NodeHealth,
+    Sighting,
+    Transition,
+)
 from plugin.devices.health.slices import DESTROYED, blamed, destroyed, has_blamed_memory, is_slice, slice_input
 from plugin.devices.health.xid import is_skipped, judge_xid
 from plugin.driver.reading import Counters
@@ -49,7 +58,7 @@ def next_health(state: NodeHealth, look: HealthInput, policy: Policy) -> tuple[N
         uuid: gpu for uuid, gpu in state.gpus.items() if uuid not in gone and not (is_slice(uuid) and uuid in there)
     }
     changes: list[Transition] = [
-        Transition("", Change.STRAY, sighting.cause, sighting.kind, sighting.detail, look.moment.utc)
+        Transition("", FindingChange.STRAY, sighting.cause, sighting.kind, sighting.detail, look.moment.utc)
         for sighting in strays
     ]
     troubled = {gpu.uuid for gpu in look.gpus if gpu.absent or _is_in_trouble(state.gpus.get(gpu.uuid))}
@@ -91,7 +100,7 @@ def _judge_slices(
             found[each.uuid] = course.gpu
     for uuid in gone:
         open_ = state.gpus[uuid].findings
-        changes += [Transition(uuid, Change.CLOSED, f.cause, f.kind, DESTROYED, look.moment.utc) for f in open_]
+        changes += [Transition(uuid, FindingChange.CLOSED, f.cause, f.kind, DESTROYED, look.moment.utc) for f in open_]
     return found
 
 
@@ -128,7 +137,7 @@ class _Course:
         self._policy = policy
         self._has_reading = False
 
-    def _tell(self, change: Change, cause: str, kind: Class, reason: str) -> None:
+    def _tell(self, change: FindingChange, cause: str, kind: Class, reason: str) -> None:
         self.changes.append(Transition(self._uuid, change, cause, kind, reason, self._moment.utc))
 
     def take_verdict(self, look: HealthInput) -> None:
@@ -137,13 +146,13 @@ class _Course:
         if verdict == self.gpu.verdict:
             return
         if verdict is None:
-            self._tell(Change.VERDICT, "verdict", Class.NOTED, "the verdict by hand was cleared")
+            self._tell(FindingChange.VERDICT, "verdict", Class.NOTED, "the verdict by hand was cleared")
         else:
             word = "healthy" if verdict.is_healthy else "unhealthy"
-            self._tell(Change.VERDICT, "verdict", Class.NOTED, f"set {word} by hand: {verdict.reason}")
+            self._tell(FindingChange.VERDICT, "verdict", Class.NOTED, f"set {word} by hand: {verdict.reason}")
         if verdict is not None and verdict.is_healthy:
             for finding in self.gpu.findings:
-                self._tell(Change.CLOSED, finding.cause, finding.kind, "set healthy by hand")
+                self._tell(FindingChange.CLOSED, finding.cause, finding.kind, "set healthy by hand")
             self.gpu = self.gpu._replace(findings=(), returns=())
         self.gpu = self.gpu._replace(verdict=verdict)
 
@@ -151,14 +160,14 @@ class _Course:
         """Close what is open against a MIG device whose GPU somebody has called healthy."""
         if verdict is not None and verdict.is_healthy:
             for finding in self.gpu.findings:
-                self._tell(Change.CLOSED, finding.cause, finding.kind, "its gpu was set healthy by hand")
+                self._tell(FindingChange.CLOSED, finding.cause, finding.kind, "its gpu was set healthy by hand")
             self.gpu = self.gpu._replace(findings=(), returns=())
 
     def take_policy(self) -> None:
         """Close what the operator has not checked any more; it may be seen again, and is only noted then."""
         for finding in self.gpu.findings:
             if finding.kind.condemns and is_skipped(finding.cause, self._policy):
-                self._tell(Change.CLOSED, finding.cause, finding.kind, "not checked: DP_DISABLE_HEALTHCHECKS")
+                self._tell(FindingChange.CLOSED, finding.cause, finding.kind, "not checked: DP_DISABLE_HEALTHCHECKS")
                 self.gpu = self.gpu._replace(findings=tuple(f for f in self.gpu.findings if f.cause != finding.cause))
 
     def take_reading(self, look: GpuInput, *, is_alone: bool, xids: Iterable[Sighting]) -> None:
@@ -218,7 +227,7 @@ class _Course:
             others.remove(min(others, key=lambda other: (other.kind, other.seen_s)))
         self.gpu = self.gpu._replace(findings=(*others, finding))
         if known is None or kind > known.kind:
-            self._tell(Change.OPENED, finding.cause, kind, finding.detail)
+            self._tell(FindingChange.OPENED, finding.cause, kind, finding.detail)
 
     def _resets_to_come(self) -> int:
         """Count a reset that may have been before what is seen now, and will only show in the next reading.
@@ -241,6 +250,6 @@ class _Course:
         for finding in self.gpu.findings:
             why = why_closed(finding, self.gpu.resets, look, self._moment, self._policy)
             if why:
-                self._tell(Change.CLOSED, finding.cause, finding.kind, why)
+                self._tell(FindingChange.CLOSED, finding.cause, finding.kind, why)
                 self.gpu = self.gpu._replace(findings=tuple(f for f in self.gpu.findings if f.cause != finding.cause))
                 self._count_return(finding)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from plugin.base.errors import HealthError
 from plugin.devices.health.judgement import next_health, why_unhealthy
 from plugin.devices.health.model import (
-    Change,
+    FindingChange,
     GpuHealth,
     GpuInput,
     HealthInput,
@@ -188,10 +188,10 @@ class HealthKeeper:
         return _lasting(self._saved) != _lasting(self._state or NodeHealth())
 
     def _tell(self, change: Transition) -> None:
-        if change.change is Change.STRAY:
+        if change.change is FindingChange.STRAY:
             self._log.standing(f"stray {change.cause}", f"{change.cause}: {change.reason}")
             return
-        warns = change.change is Change.OPENED and change.kind.condemns
+        warns = change.change is FindingChange.OPENED and change.kind.condemns
         say = self._log.warning if warns else self._log.info
         fields = {"class": change.kind.word, "reason": change.reason}
         say(f"health {change.change.value}", device=change.uuid, cause=change.cause, **fields)

@@ -161,7 +161,7 @@ class NodeHealth(NamedTuple):
     gpus: Mapping[str, GpuHealth] = _NOTHING
 
 
-class Change(Enum):
+class FindingChange(Enum):
     """What happens to a finding or a verdict."""
 
     OPENED = "opened"
@@ -174,7 +174,7 @@ class Transition(NamedTuple):
     """One change, told once: for the journal, and for events, conditions and metrics. `uuid` is "" for a stray."""
 
     uuid: str
-    change: Change
+    change: FindingChange
     cause: str
     kind: Class
     reason: str
@@ -183,5 +183,5 @@ class Transition(NamedTuple):
     @property
     def new_xid(self) -> int | None:
         """The number of an XID error that a GPU has now and had not before; None for anything else."""
-        is_new = self.change is Change.OPENED and self.cause.startswith("xid ")
+        is_new = self.change is FindingChange.OPENED and self.cause.startswith("xid ")
         return int(self.cause[len("xid ") :]) if is_new else None

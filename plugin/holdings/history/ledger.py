@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from plugin.holdings.history.model import STATES, Allocation, Change, Choice, Claim, Place, clip
+from plugin.holdings.history.model import STATES, Allocation, Choice, Claim, DeviceChange, Place, clip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Ledger:
 
     def __init__(self, since: float) -> None:
         self.allocations: dict[int, Allocation] = {}
-        self.changes: dict[str, list[Change]] = {}
+        self.changes: dict[str, list[DeviceChange]] = {}
         self.indices: dict[str, int] = {}
         self._since = since
         self._choices: dict[str, list[Choice]] = {}  # resource → what was preferred and not allocated yet
@@ -148,7 +148,7 @@ class Ledger:
         for one in transitions:
             if one.uuid:
                 reason = clip(one.reason)
-                self._change(Change(at, one.uuid, one.change.value, one.cause, one.kind.word, reason))
+                self._change(DeviceChange(at, one.uuid, one.change.value, one.cause, one.kind.word, reason))
                 if one.change.value != "opened":
                     closed.setdefault(one.uuid, []).append(f"{one.cause}: {one.reason}")
         for device in inventory.devices:
@@ -162,34 +162,34 @@ class Ledger:
         state = self.state_of(uuid)
         cause = clip(unhealthy.partition(":")[0])
         if unhealthy and (state is None or state.what != "unhealthy" or state.cause != cause):
-            self._change(Change(at, uuid, "unhealthy", cause, "", clip(unhealthy)))
+            self._change(DeviceChange(at, uuid, "unhealthy", cause, "", clip(unhealthy)))
         elif not unhealthy and (state is None or state.what == "unhealthy"):
-            self._change(Change(at, uuid, "seen" if state is None else "healthy", reason=clip(closed)))
+            self._change(DeviceChange(at, uuid, "seen" if state is None else "healthy", reason=clip(closed)))
 
-    def state_of(self, uuid: str) -> Change | None:
+    def state_of(self, uuid: str) -> DeviceChange | None:
         """Return the last change of a device's state."""
         return next((one for one in reversed(self.changes.get(uuid, ())) if one.what in STATES), None)
 
     def happened(self, device: str, what: str, reason: str, at: float) -> None:
         """Record what happened to a device and is no state of it."""
-        self._change(Change(at, device, what, reason=clip(reason)))
+        self._change(DeviceChange(at, device, what, reason=clip(reason)))
 
     def note(self, what: str, reason: str, at: float) -> None:
         """Record what happened to the whole node, unless that is what happened last."""
         if not self._is_last_of_node(what, clip(reason)):
-            self._change(Change(at, "", what, reason=clip(reason)))
+            self._change(DeviceChange(at, "", what, reason=clip(reason)))
 
     def _is_last_of_node(self, what: str, reason: str) -> bool:
         node = self.changes.get("", ())
         return any((one.what, one.reason) == (what, reason) for one in node[-1:])
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: DeviceChange) -> None:
         if change.device not in self.changes and len(self.changes) > MAX_DEVICES:
             return
         self._append(change.device, change)
         self._tell(change)
 
-    def _append(self, device: str, change: Change) -> None:
+    def _append(self, device: str, change: DeviceChange) -> None:
         """Forget the oldest beyond the limit; a device's last state stays, however much was found since."""
         changes = self.changes.setdefault(device, [])
         changes.append(change)
@@ -245,7 +245,7 @@ class Ledger:
         if isinstance(event, Allocation):
             if event.number in self.allocations or event.number > next(reversed(self.allocations), 0):
                 self._put(event)
-        elif isinstance(event, Change):
+        elif isinstance(event, DeviceChange):
             self._append(event.device, event)
         elif len(self.indices) < MAX_DEVICES:
             self.indices[event.device] = event.position

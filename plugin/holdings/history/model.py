@@ -117,7 +117,7 @@ class Allocation(NamedTuple):
     is_joinable: bool = True  # False: somebody was listed with these devices, and the kubelet did not say until when
 
 
-class Change(NamedTuple):
+class DeviceChange(NamedTuple):
     """One change of a device, or of the whole node (`device` is "").
 
     `what`: seen, healthy, unhealthy (the state that kubelets are told); opened, closed, verdict (what health says of
@@ -139,7 +139,7 @@ class Place(NamedTuple):
     position: int
 
 
-Event: TypeAlias = "Allocation | Change | Place"  # an allocation with a known number is its newer state
+Event: TypeAlias = "Allocation | DeviceChange | Place"  # an allocation with a known number is its newer state
 
 STATES = frozenset({"seen", "healthy", "unhealthy"})
 

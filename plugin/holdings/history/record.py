@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plugin.base.documents import list_of, load, member, members, optional, text, truth, whole
-from plugin.holdings.history.model import Allocation, Change, Choice, Claim, Place
+from plugin.holdings.history.model import Allocation, Choice, Claim, DeviceChange, Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def render_events(events: Iterable[Event]) -> Iterator[str]:
 def _to_json(event: Event) -> dict[str, object]:
     if isinstance(event, Allocation):
         return {"allocation": _allocation_to_json(event)}
-    if isinstance(event, Change):
+    if isinstance(event, DeviceChange):
         return {
             "change": {
                 "at": event.at,
@@ -161,8 +161,8 @@ def _ids(value: object) -> tuple[str, ...]:
     return tuple(map(sys.intern, list_of(_text, _MAX_LIST)(value)))
 
 
-def _parse_change(value: dict[str, Any]) -> Change:
-    return Change(
+def _parse_change(value: dict[str, Any]) -> DeviceChange:
+    return DeviceChange(
         at=member(value, "at", _time),
         device=member(value, "device", _text),
         what=member(value, "what", _text),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plugin.holdings.history.ledger import Ledger
-    from plugin.holdings.history.model import Allocation, Change, Choice, Claim
+    from plugin.holdings.history.model import Allocation, Choice, Claim, DeviceChange
 
 SCHEMA = "grapnel.dev/explanation/v1alpha1"
 MAX_LAST = 1000
@@ -187,7 +187,7 @@ def _device(ledger: Ledger, device: str) -> dict[str, object]:
     }
 
 
-def _change(change: Change) -> dict[str, object]:
+def _change(change: DeviceChange) -> dict[str, object]:
     return {
         "time": utc_of(change.at),
         "what": change.what,

@@ -31,7 +31,7 @@ class DecodeError(Exception):
     """Bytes that are no message."""
 
 
-class Kind(enum.Enum):
+class FieldKind(enum.Enum):
     """What a field holds, by the name that the interface gives it."""
 
     STRING = "string"
@@ -42,7 +42,7 @@ class Kind(enum.Enum):
     STRING_MAP = "map<string, string>"
 
 
-_SCALARS = frozenset({Kind.BOOL, Kind.INT32, Kind.INT64})
+_SCALARS = frozenset({FieldKind.BOOL, FieldKind.INT32, FieldKind.INT64})
 
 
 class _Wire(enum.IntEnum):
@@ -61,7 +61,7 @@ class Field:
     """One line of a message in the interface."""
 
     number: int
-    kind: Kind
+    kind: FieldKind
     default: Any
     message: type[Message] | None = None
     name: str = ""
@@ -77,42 +77,42 @@ class Field:
 
 def string(number: int) -> Any:
     """Declare a text."""
-    return Field(number, Kind.STRING, "")
+    return Field(number, FieldKind.STRING, "")
 
 
 def strings(number: int) -> Any:
     """Declare any number of texts."""
-    return Field(number, Kind.STRING, ())
+    return Field(number, FieldKind.STRING, ())
 
 
 def boolean(number: int) -> Any:
     """Declare a boolean."""
-    return Field(number, Kind.BOOL, default=False)
+    return Field(number, FieldKind.BOOL, default=False)
 
 
 def int32(number: int) -> Any:
     """Declare a number of 32 bits."""
-    return Field(number, Kind.INT32, 0)
+    return Field(number, FieldKind.INT32, 0)
 
 
 def int64(number: int) -> Any:
     """Declare a number of 64 bits."""
-    return Field(number, Kind.INT64, 0)
+    return Field(number, FieldKind.INT64, 0)
 
 
 def message(number: int, of: type[Message]) -> Any:
     """Declare a message, or None where there is none."""
-    return Field(number, Kind.MESSAGE, None, of)
+    return Field(number, FieldKind.MESSAGE, None, of)
 
 
 def messages(number: int, of: type[Message]) -> Any:
     """Declare any number of messages."""
-    return Field(number, Kind.MESSAGE, (), of)
+    return Field(number, FieldKind.MESSAGE, (), of)
 
 
 def string_map(number: int) -> Any:
     """Declare texts by name."""
-    return Field(number, Kind.STRING_MAP, MappingProxyType({}))
+    return Field(number, FieldKind.STRING_MAP, MappingProxyType({}))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -189,9 +189,9 @@ def _encoder(declared: Field) -> Callable[[Any], bytes]:
     tag = _tag(declared.number, _Wire.VARINT if is_scalar else _Wire.BYTES)
     if is_scalar:
         return lambda held: tag + _varint(int(held))
-    if declared.kind is Kind.STRING_MAP:
+    if declared.kind is FieldKind.STRING_MAP:
         return lambda held: _encode_map(tag, held)
-    if declared.kind is Kind.MESSAGE:
+    if declared.kind is FieldKind.MESSAGE:
         if declared.is_repeated:
             return lambda held: b"".join([_chunk(tag, encode(each)) for each in held])
         return lambda held: _chunk(tag, encode(held))
@@ -297,16 +297,16 @@ def _pair(data: bytes) -> tuple[str, str]:
 
 
 def _value(declared: Field, reader: _Reader) -> Any:
-    if declared.kind is Kind.BOOL:
+    if declared.kind is FieldKind.BOOL:
         return reader.varint() != 0
-    if declared.kind is Kind.INT32:
+    if declared.kind is FieldKind.INT32:
         return _signed(reader.varint(), 32)
-    if declared.kind is Kind.INT64:
+    if declared.kind is FieldKind.INT64:
         return _signed(reader.varint(), 64)
     data = reader.take(reader.varint())
-    if declared.kind is Kind.STRING:
+    if declared.kind is FieldKind.STRING:
         return _text(data)
-    if declared.kind is Kind.STRING_MAP:
+    if declared.kind is FieldKind.STRING_MAP:
         return _pair(data)
     return data
 
@@ -330,7 +330,7 @@ def decode(kind: type[_Message], data: bytes) -> _Message:
 
 
 def _join(declared: Field, values: list[Any]) -> Any:
-    if declared.kind is Kind.STRING_MAP:
+    if declared.kind is FieldKind.STRING_MAP:
         return dict(values)
     if declared.message is not None:
         if declared.is_repeated:

@@ -16,7 +16,7 @@ from plugin.publication.node_object.model import Condition
 from plugin.publication.node_object.requests import NODE_FEATURES
 
 if TYPE_CHECKING:
-    from plugin.publication.node_object.api.messages import Answer, Request
+    from plugin.publication.node_object.api.messages import ApiResponse, Request
 
 OK, REDIRECT, BAD_REQUEST = 200, 300, 400
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, TOO_MANY = 401, 403, 404, 409, 413, 422, 429
@@ -39,7 +39,7 @@ class NodeState(NamedTuple):
     annotations: dict[str, str]
 
 
-def content_of(request: Request, answer: Answer) -> dict[str, Any]:
+def content_of(request: Request, answer: ApiResponse) -> dict[str, Any]:
     """Return the object of a success; raises ClusterError."""
     document = _parse(answer.body)
     if OK <= answer.status < REDIRECT:
@@ -80,7 +80,7 @@ def _parse(body: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _failure(request: Request, answer: Answer, document: dict[str, Any]) -> ClusterError:
+def _failure(request: Request, answer: ApiResponse, document: dict[str, Any]) -> ClusterError:
     act = f"{request.verb} {request.resource}"
     words = " ".join(str(document.get("message", "")).split())[:_MAX_WORDS]
     told = f": {words}" if words else ""

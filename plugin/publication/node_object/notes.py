@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.devices.health.model import NEEDS, Change
+from plugin.devices.health.model import NEEDS, FindingChange
 from plugin.publication.node_object.conditions import bounded
 from plugin.publication.node_object.model import Note
 
@@ -66,11 +66,11 @@ def _reason(cause: str) -> str:
 
 def _of_transition(transition: Transition, unusable: set[str]) -> Iterator[Note]:
     uuid, cause, kind = transition.uuid, transition.cause, transition.kind
-    if transition.change is Change.STRAY:
+    if transition.change is FindingChange.STRAY:
         yield _note("GPUXidError", f"{cause} of a device nobody knows: {transition.reason}", "", cause, is_warning=True)
-    elif transition.change is Change.VERDICT:
+    elif transition.change is FindingChange.VERDICT:
         yield _note("GPUVerdict", f"{uuid}: {transition.reason}", uuid, is_warning=uuid in unusable)
-    elif transition.change is Change.CLOSED:
+    elif transition.change is FindingChange.CLOSED:
         if kind.condemns:
             yield _note("GPUErrorResolved", f"{uuid}: {cause} is over: {transition.reason}", uuid, cause)
     elif kind.condemns or cause.startswith("xid "):
@@ -89,7 +89,7 @@ def _of_driver(before: Observation, now: Observation) -> Iterator[Note]:
 
 def _of_devices(before: Observation, now: Observation) -> Iterator[Note]:
     """Yield GPUs that can be used again, and those that cannot for a reason that is no finding: a device node."""
-    told = {transition.uuid for transition in now.transitions if transition.change is not Change.CLOSED}
+    told = {transition.uuid for transition in now.transitions if transition.change is not FindingChange.CLOSED}
     was = {device.gpu.uuid: device.unhealthy for device in before.inventory.devices}
     for device in now.inventory.devices:
         uuid, reason = device.gpu.uuid, device.unhealthy

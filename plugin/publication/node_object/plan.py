@@ -22,7 +22,7 @@ MESSAGE_PACE_S = 60.0  # when only the words of a condition change
 HANDOVER_S = 60.0  # in which Node Feature Discovery labels the Node, before our own labels go
 
 
-class Kind(Enum):
+class StepKind(Enum):
     """What a step is about: each kind waits for itself after the API refused it."""
 
     READ = "the node"
@@ -38,7 +38,7 @@ class Kind(Enum):
 class ReadNode:
     """Ask for the Node: its uid, and its conditions as they were left."""
 
-    kind = Kind.READ
+    kind = StepKind.READ
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class PatchConditions:
     """Send the conditions; it is the heartbeat, too."""
 
     conditions: tuple[Condition, ...]
-    kind = Kind.CONDITIONS
+    kind = StepKind.CONDITIONS
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ApplyLabels:
 
     labels: Mapping[str, str]
     uid: str
-    kind = Kind.LABELS
+    kind = StepKind.LABELS
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ApplyFeature:
 
     feature: NodeFeature
     uid: str
-    kind = Kind.FEATURE
+    kind = StepKind.FEATURE
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class PatchAnnotations:
 
     annotations: Mapping[str, str | None]
     uid: str
-    kind = Kind.ANNOTATIONS
+    kind = StepKind.ANNOTATIONS
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class EvictPod:
     """Have a pod go, as its budgets allow."""
 
     pod: Eviction
-    kind = Kind.EVICTIONS
+    kind = StepKind.EVICTIONS
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class SendEvent:
 
     series: Series
     uid: str
-    kind = Kind.EVENTS
+    kind = StepKind.EVENTS
 
 
 Step: TypeAlias = "ReadNode | PatchConditions | PatchAnnotations | ApplyFeature | ApplyLabels | EvictPod | SendEvent"
 
 
 def next_step(
-    known: Known | None, wanted: Wanted, book: EventBook, now_s: float, waits: Mapping[Kind, float]
+    known: Known | None, wanted: Wanted, book: EventBook, now_s: float, waits: Mapping[StepKind, float]
 ) -> tuple[Step | None, float | None]:
     """Return what to do now, or None and when to look again; None twice: when something changes.
 
@@ -128,10 +128,17 @@ def next_step(
     return None, min(times, default=None)
 
 
-def _kinds(known: Known | None) -> tuple[Kind, ...]:
+def _kinds(known: Known | None) -> tuple[StepKind, ...]:
     if known is None:
-        return (Kind.READ,)
-    return (Kind.CONDITIONS, Kind.EVICTIONS, Kind.ANNOTATIONS, Kind.FEATURE, Kind.LABELS, Kind.EVENTS)
+        return (StepKind.READ,)
+    return (
+        StepKind.CONDITIONS,
+        StepKind.EVICTIONS,
+        StepKind.ANNOTATIONS,
+        StepKind.FEATURE,
+        StepKind.LABELS,
+        StepKind.EVENTS,
+    )
 
 
 def _eviction(wanted: Wanted) -> tuple[Step | None, float | None]:

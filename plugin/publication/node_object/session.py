@@ -32,11 +32,11 @@ from plugin.publication.node_object.plan import (
     ApplyFeature,
     ApplyLabels,
     EvictPod,
-    Kind,
     PatchAnnotations,
     PatchConditions,
     ReadNode,
     SendEvent,
+    StepKind,
     after_conditions,
     after_metadata,
     next_step,
@@ -128,7 +128,7 @@ class Session:
         self._evidence_s = float("-inf")  # when evictions were last asked for
         self._bucket = Bucket()
         self._backoff = Backoff(dependencies.chance, rhythm.retry_s)
-        self._waits = {kind: Backoff(dependencies.chance, rhythm.retry_s) for kind in Kind}
+        self._waits = {kind: Backoff(dependencies.chance, rhythm.retry_s) for kind in StepKind}
 
     def show(self, conditions: tuple[Condition, ...]) -> bool:
         """Have the Node show these from now on; returns whether that is something new."""
@@ -292,14 +292,14 @@ class Session:
             with self._lock:
                 self._book.give_up(step.series)
         # It is gone, or another one.
-        is_node = error.status in (NOT_FOUND, CONFLICT) and step.kind is not Kind.FEATURE
-        if error.status == INVALID and step.kind is Kind.ANNOTATIONS:
+        is_node = error.status in (NOT_FOUND, CONFLICT) and step.kind is not StepKind.FEATURE
+        if error.status == INVALID and step.kind is StepKind.ANNOTATIONS:
             # To a merge patch with another uid the API server says that the field is immutable; or they are too large.
             is_node = True
             self._waits[step.kind].failed(now_s, error.retry_after_s)
         if is_node:
             self._known = None
-        self._waits[Kind.READ if is_node else step.kind].failed(now_s, error.retry_after_s)
+        self._waits[StepKind.READ if is_node else step.kind].failed(now_s, error.retry_after_s)
 
     def _leave_to_others(self, known: Known, owners: Mapping[str, str]) -> None:
         """Do without the labels that others own: they are never taken over."""
@@ -319,5 +319,5 @@ class Session:
             self._log.warning("events were dropped", count=count, hint="the journal has what they say")
 
 
-def _topic(kind: Kind) -> str:
+def _topic(kind: StepKind) -> str:
     return f"kubernetes {kind.value}"

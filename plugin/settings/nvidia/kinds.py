@@ -22,7 +22,7 @@ _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """Two ways to the same value; both raise ValueError, whose text says what the value must be."""
 
     from_text: Callable[[str], Value]
@@ -86,14 +86,14 @@ def _channels_text(text: str) -> tuple[int, ...]:
     return _channels([int(item) if item == "0" else item for item in text.split(",")])
 
 
-BOOLEAN = Kind(_boolean_text, _boolean, is_switch=True)
-TEXT = Kind(_text, _text)
-PATH = Kind(_path, _path)
-DURATION = Kind(_duration, _duration)
-CHANNELS = Kind(_channels_text, _channels, is_list=True)
+BOOLEAN = ValueKind(_boolean_text, _boolean, is_switch=True)
+TEXT = ValueKind(_text, _text)
+PATH = ValueKind(_path, _path)
+DURATION = ValueKind(_duration, _duration)
+CHANNELS = ValueKind(_channels_text, _channels, is_list=True)
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> ValueKind:
     """Return a kind whose value is one of the words."""
 
     def parse(value: object) -> str:
@@ -101,10 +101,10 @@ def choice(*words: str) -> Kind:
             raise ValueError(f"must be one of: {', '.join(words)}")
         return value
 
-    return Kind(parse, parse)
+    return ValueKind(parse, parse)
 
 
-def choices(*words: str) -> Kind:
+def choices(*words: str) -> ValueKind:
     """Return a kind whose value is one or more of the words: a list, or a text with commas."""
 
     def parse(value: object) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def choices(*words: str) -> Kind:
             raise ValueError(f"must be one or more of: {', '.join(words)}")
         return tuple(dict.fromkeys(items))
 
-    return Kind(parse, parse, is_list=True)
+    return ValueKind(parse, parse, is_list=True)
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(_text(item) for item in items)
 
 
-TEXTS = Kind(_texts, _texts, is_list=True)
+TEXTS = ValueKind(_texts, _texts, is_list=True)
 
 
 def _xids(value: object) -> tuple[str, ...]:
@@ -134,4 +134,4 @@ def _xids(value: object) -> tuple[str, ...]:
 
 
 EVERY_XID = ("all", "xids")
-XIDS = Kind(_xids, _xids, is_list=True)
+XIDS = ValueKind(_xids, _xids, is_list=True)

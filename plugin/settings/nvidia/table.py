@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from plugin.settings.nvidia.kinds import BOOLEAN, CHANNELS, DURATION, PATH, TEXT, TEXTS, XIDS, choice, choices
 
 if TYPE_CHECKING:
-    from plugin.settings.nvidia.kinds import Kind, Value
+    from plugin.settings.nvidia.kinds import Value, ValueKind
 
 HINT = "the settings are described in docs/migrate.md"
 LABEL_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
@@ -31,7 +31,7 @@ class Setting:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     default: Value | None
     meaning: str
     flags: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ _MIB = 2**20
 _HINT = "others may run out of memory: delete the pod, or give it more units; docs/device-plugin/isolation.md"
 
 
-class Answer(NamedTuple):
+class EvictionRule(NamedTuple):
     """What follows over-use: whether pods are evicted, and after how long."""
 
     evicts: bool
@@ -80,7 +80,7 @@ class OveruseKeeper:
         *,
         questions: Questions,
         cluster: Cluster,
-        answer: Callable[[], Answer | None],
+        answer: Callable[[], EvictionRule | None],
         unit_bytes: UnitBytes,
         logger: Logger,
         pace_s: float = PACE_S,

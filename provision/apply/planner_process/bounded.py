@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from provision.apply.declarations import Declarations
     from provision.apply.planner_process.limits import Limits
-    from provision.apply.planner_process.wire import Answer
+    from provision.apply.planner_process.wire import PlanAnswer
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import NodePlan
     from provision.planning.supply.payload.model import Payload
@@ -76,7 +76,7 @@ class BoundedPlanner:
         finally:
             self._turn.release()
 
-    def _ask(self, node: str, request: bytes, cancel: threading.Event) -> Answer:
+    def _ask(self, node: str, request: bytes, cancel: threading.Event) -> PlanAnswer:
         if not self._worker.is_alive:
             self._start()
         limits, doing = self._limits, f"planning {node}"

@@ -1,6 +1,6 @@
 """Defines what goes between the controller and the process that plans: frames of JSON, each behind its length.
 
-First `Setup`, once; then a `Question` and its `Answer`, again and again.
+First `Setup`, once; then a `Question` and its `PlanAnswer`, again and again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     facts: NodeFacts
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A plan, or why there is none; ``trace`` belongs to a bug, and after ``is_last`` the worker ends."""
 
     plan: NodePlan | None = None
@@ -48,10 +48,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     is_last: bool = False
 
 
-def decode_answer(data: bytes) -> Answer:
+def decode_answer(data: bytes) -> PlanAnswer:
     """Return what the worker answered; raises PlanningError for anything else."""
     try:
-        return strict_json.decode(data, Answer, limit_bytes=_LIMIT_BYTES)
+        return strict_json.decode(data, PlanAnswer, limit_bytes=_LIMIT_BYTES)
     except MalformedError as error:
         raise PlanningError(f"the planner's answer cannot be read: {error}") from error
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from provision.apply.planner_process.errors import LimitError
 from provision.apply.planner_process.limits import limit_this_process
-from provision.apply.planner_process.wire import LENGTH, Answer, Question, Setup, encode_frame
+from provision.apply.planner_process.wire import LENGTH, PlanAnswer, Question, Setup, encode_frame
 from provision.base.bug import describe_bug
 from provision.base.decoding import decoder_of
 from provision.base.errors import GrapnelError
@@ -40,7 +40,7 @@ def _read_frame(stream: BinaryIO) -> bytes:
     return body if len(body) == length else b""
 
 
-def answer_question(question: Question, setup: Setup) -> Answer:
+def answer_question(question: Question, setup: Setup) -> PlanAnswer:
     """Return the plan of a node, or why there is none."""
     doing = f"planning {question.node}"
     try:
@@ -52,13 +52,13 @@ def answer_question(question: Question, setup: Setup) -> Answer:
                 name=question.node,
                 version_reason=question.version_reason,
             )
-            return Answer(plan=plan)
+            return PlanAnswer(plan=plan)
     except LimitError as error:
-        return Answer(error=error.message, is_last=True)
+        return PlanAnswer(error=error.message, is_last=True)
     except GrapnelError as error:
-        return Answer(error=f"{doing}: {error.message}")
+        return PlanAnswer(error=f"{doing}: {error.message}")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-        return Answer(error=describe_bug(error, doing), trace=traceback.format_exc(limit=-20)[-8000:])
+        return PlanAnswer(error=describe_bug(error, doing), trace=traceback.format_exc(limit=-20)[-8000:])
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     refused: _Name = ""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a task came to: the texts that say what went wrong, and the kept keys, each still JSON."""
 
     texts: dict[Literal["msg", "module_stderr", "stderr", "exception", "module_stdout", "stdout"], _Text] = {}
@@ -75,12 +75,12 @@ class Frame:
 
 
 _HEADER: Final = decoder_of(Header)
-_ANSWER: Final = decoder_of(Answer)
+_ANSWER: Final = decoder_of(TaskAnswer)
 _COUNTS: Final = decoder_of(dict[str, Counts])
 BROKEN: Final = (msgspec.DecodeError, UnicodeError, RecursionError, MemoryError)
 
 
-def decode_answer(body: bytes) -> Answer:
+def decode_answer(body: bytes) -> TaskAnswer:
     """Return an answer; raises one of `BROKEN` when it cannot be decoded."""
     return _ANSWER.decode(body)
 

@@ -37,7 +37,7 @@ class RunRequest:
     only_reads: bool = False
 
 
-class Outcome(Enum):
+class TaskOutcome(Enum):
     """How a task ended on a node."""
 
     OK = "ok"
@@ -69,7 +69,7 @@ class TaskDone:
 
     node: str
     task: str
-    outcome: Outcome
+    outcome: TaskOutcome
     role: str = ""
     message: str = ""
     tail: tuple[str, ...] = ()

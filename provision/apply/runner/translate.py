@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.runner.ailments import recognize
-from provision.apply.runner.frames import BROKEN, Answer, decode_answer, decode_counts
-from provision.apply.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
+from provision.apply.runner.frames import BROKEN, TaskAnswer, decode_answer, decode_counts
+from provision.apply.runner.model import NodeStats, TaskDone, TaskOutcome, TaskStarted
 from provision.base.printable import printable
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 TAIL_LINES: Final = 12
 _LINE_LENGTH: Final = 1000
 _OUTCOMES: Final = {
-    "ok": Outcome.OK,
-    "failed": Outcome.FAILED,
-    "skipped": Outcome.SKIPPED,
-    "unreachable": Outcome.UNREACHABLE,
+    "ok": TaskOutcome.OK,
+    "failed": TaskOutcome.FAILED,
+    "skipped": TaskOutcome.SKIPPED,
+    "unreachable": TaskOutcome.UNREACHABLE,
 }
 # Actions that read, check and arrange: they do nothing on a node.
 _NO_STEPS: Final = frozenset(
@@ -107,20 +107,20 @@ def _is_step(header: Header) -> bool:
 
 def _refusal(header: Header, reason: str) -> TaskDone:
     """Return the failure of a node whose event is not believed."""
-    return TaskDone(header.node, header.task, Outcome.FAILED, header.role, reason)
+    return TaskDone(header.node, header.task, TaskOutcome.FAILED, header.role, reason)
 
 
-def _done(header: Header, answer: Answer) -> TaskDone:
+def _done(header: Header, answer: TaskAnswer) -> TaskDone:
     outcome = _OUTCOMES[header.event]
-    if outcome is Outcome.OK and header.changed:
-        outcome = Outcome.CHANGED
-    went_wrong = outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
+    if outcome is TaskOutcome.OK and header.changed:
+        outcome = TaskOutcome.CHANGED
+    went_wrong = outcome in (TaskOutcome.FAILED, TaskOutcome.UNREACHABLE)
     return TaskDone(
         node=header.node,
         task=header.task,
         role=header.role,
         outcome=outcome,
-        message=_message(answer, is_unreachable=outcome is Outcome.UNREACHABLE) if went_wrong else "",
+        message=_message(answer, is_unreachable=outcome is TaskOutcome.UNREACHABLE) if went_wrong else "",
         tail=_tail(answer) if went_wrong else (),
         values={key: bytes(value) for key, value in answer.values.items()},
         ignored=header.ignored,
@@ -156,7 +156,7 @@ def _shortened(line: str) -> str:
     return line if len(line) <= _LINE_LENGTH else f"{line[: _LINE_LENGTH - 1]}…"
 
 
-def _message(answer: Answer, *, is_unreachable: bool) -> str:
+def _message(answer: TaskAnswer, *, is_unreachable: bool) -> str:
     if answer.censored:
         return "the task hides its output (no_log)"
     said = [text for key in _SPOKEN if (text := answer.texts.get(key, "")).strip() not in _SILENT]
@@ -170,7 +170,7 @@ def _message(answer: Answer, *, is_unreachable: bool) -> str:
     return "failed without a message" if answer.status is None else f"ended with status {answer.status}"
 
 
-def _tail(answer: Answer) -> tuple[str, ...]:
+def _tail(answer: TaskAnswer) -> tuple[str, ...]:
     for key in ("stderr", "module_stderr", "stdout", "module_stdout"):
         text = answer.texts.get(key, "")
         if text.strip():

@@ -14,7 +14,7 @@ from provision.cli.session.ahead import look_ahead, show_overview
 from provision.cli.session.fleet import load_fleet
 from provision.cli.session.recording import UNRECORDED
 from provision.cli.session.scope import declared_gates, with_unnamed
-from provision.cli.session.work import Change, change_fleet, find_pause, holder_of, require_consent
+from provision.cli.session.work import FleetChange, change_fleet, find_pause, holder_of, require_consent
 from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.execution import Job, execute
 from provision.rollout.steps.node_steps import NodeSteps
@@ -69,7 +69,7 @@ def apply_nodes(  # noqa: PLR0913 - what a command line says
 
     ``require`` is asked before anything is shown, and raises where that is not to be applied.
     """
-    change = Change(context, scope, record)
+    change = FleetChange(context, scope, record)
     pause = None if context.playbooks.check else find_pause(scope)
     answers, prepared = look_ahead(context, scope, require)
     prepared = prepared if pause is None else only_in_flight(prepared, pause)

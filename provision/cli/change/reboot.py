@@ -18,7 +18,7 @@ from provision.cli.session.context import build_context
 from provision.cli.session.fleet import load_fleet, named_nodes
 from provision.cli.session.recording import UNRECORDED
 from provision.cli.session.scope import declared_gates, open_scope
-from provision.cli.session.work import Change, change_fleet, find_pause, holder_of, require_consent
+from provision.cli.session.work import FleetChange, change_fleet, find_pause, holder_of, require_consent
 from provision.cluster.machine import Machine
 from provision.declaration.fleet.resolve import resolve_nodes
 from provision.report.console import make_console
@@ -120,7 +120,7 @@ def reboot_nodes(  # noqa: PLR0913 - what a command line says
     record: Run = UNRECORDED,
 ) -> int:
     """Show who goes out of service, ask unless there is consent, reboot, show the results; return the exit code."""
-    change = Change(context, scope, record)
+    change = FleetChange(context, scope, record)
     pause = find_pause(scope)
     with cancel_on_signals() as cancel:
         plan = _only_in_flight(_plan(context, scope, request, cancel), pause)

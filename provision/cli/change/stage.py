@@ -9,7 +9,7 @@ from provision.cli.parsers.arguments import PARALLEL
 from provision.cli.session.ahead import assess_fleet
 from provision.cli.session.fleet import load_fleet
 from provision.cli.session.recording import UNRECORDED
-from provision.cli.session.work import Change, change_fleet
+from provision.cli.session.work import FleetChange, change_fleet
 from provision.rollout.adapters import Adapters
 from provision.rollout.execution import Job, stage_nodes
 from provision.rollout.steps.node_steps import NodeSteps
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
 def stage_fleet(context: ApplyContext, scope: Scope, *, parallel: int, record: Run = UNRECORDED) -> int:
     """Gather facts, stage, show the results; return the exit code."""
-    change = Change(context, scope, record)
+    change = FleetChange(context, scope, record)
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     record.planned(answers)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.cli.incident.node_request import Asking
     from provision.declaration.fleet.facts.node import NodeFacts
-    from provision.rollout.requests import Answer, Found
+    from provision.rollout.requests import Found, RequestResult
     from provision.rollout.status.model import Reader
 
 FOLLOW_S: Final = 2.0
@@ -71,7 +71,7 @@ def foresee_put_back(context: ApplyContext, asking: Asking, answers: Answers) ->
     """Tell what `put_back` would do as things are, and change nothing; return the exit code that it would have."""
     found: dict[str, Found] = {}
 
-    def decide(each: Found) -> Answer:
+    def decide(each: Found) -> RequestResult:
         found[each.view.name] = each
         return abandon(each)
 
@@ -98,7 +98,7 @@ def foresee_put_back(context: ApplyContext, asking: Asking, answers: Answers) ->
     return code
 
 
-def _uncordon_without_record(found: Found) -> Answer:
+def _uncordon_without_record(found: Found) -> RequestResult:
     return uncordon(replace(found, view=replace(found.view, record=None)))
 
 
@@ -112,7 +112,7 @@ def put_back(context: ApplyContext, asking: Asking, answers: Answers) -> int:
     """Abandon the nodes, wait until nobody works at them, and put them back into service; return the exit code."""
     kept: set[str] = set()
 
-    def decide(found: Found) -> Answer:
+    def decide(found: Found) -> RequestResult:
         if _was_cordoned(found):
             kept.add(found.view.name)
         return abandon(found)

@@ -18,7 +18,7 @@ from provision.cli.session.context import build_context
 from provision.cli.session.fleet import load_fleet
 from provision.cli.session.recording import UNRECORDED
 from provision.cli.session.scope import open_scope, with_unnamed
-from provision.cli.session.work import Change, change_fleet, holder_of, require_consent
+from provision.cli.session.work import FleetChange, change_fleet, holder_of, require_consent
 from provision.cli.terminal import person, say
 from provision.cluster.machine import Machine
 from provision.declaration.fleet.resolve import resolve_nodes
@@ -137,7 +137,7 @@ def change_drivers(  # noqa: PLR0913 - what a command line says
     record: Run = UNRECORDED,
 ) -> int:
     """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
-    change = Change(context, scope, record)
+    change = FleetChange(context, scope, record)
     # All that it takes lies on the node, which may reach no package source and need not wait for one.
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:

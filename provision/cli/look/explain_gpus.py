@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.nodes.pod_reasons import Answer
+    from provision.cluster.kubernetes.nodes.pod_reasons import PodReasons
     from provision.report.progress.watching import Drawing
     from provision.rollout.status.model import FleetStatus, StackSeen
 
@@ -183,7 +183,7 @@ def _is_well(pod: AskedPod) -> bool:
     )
 
 
-def _rendered(answer: Answer) -> Drawing:
+def _rendered(answer: PodReasons) -> Drawing:
     lines = [hanging(Text(f"  {label.ljust(_LABEL - 2)}  ", "dim"), Text(text)) for label, text in answer.facts]
     todo = [hanging(Text("  do         ", "bold green"), Text(each)) for each in answer.todo]
     return (*((Text(answer.head, "bold cyan"),) if answer.head else ()), *lines, *todo)

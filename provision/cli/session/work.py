@@ -77,7 +77,7 @@ def change_fleet(  # noqa: PLR0913 - what verbs differ in, by keyword
         return recorded(args, fleet, verb, opened)
 
 
-class Change:
+class FleetChange:
     """A change of nodes where people read of it: asked for, followed to its end, told."""
 
     def __init__(self, context: ApplyContext, scope: Scope, record: Run) -> None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.nodes.locks import Locks
     from provision.cluster.kubernetes.pods.pod_rules import PodRules
     from provision.cluster.machine import Machine
-    from provision.rollout.interface.cluster import Change, Eviction, NodeProblem
+    from provision.rollout.interface.cluster import Eviction, NodeProblem, NodeWrite
     from provision.rollout.interface.node_marks import MarkChange, NodeMarks
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.standing import Standing
@@ -198,7 +198,7 @@ class KubernetesCluster:
         pods = self._api.list_all(PODS, Pod, selector=where) if where else ()
         return tuple(drained_pod(pod, self._rules) for pod in pods if pod.metadata.uid in uids)
 
-    def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
+    def write_all(self, changes: Sequence[NodeWrite]) -> dict[str, ClusterError]:
         """Do the same for several nodes, several at a time."""
         answers = each(lambda one: self.write(one.node, one.record, cordoned=one.cordoned), changes)
         return {

@@ -68,7 +68,7 @@ class Ended(_Part, frozen=True, kw_only=True):
     message: str = ""
 
 
-class State(_Part, frozen=True, kw_only=True):
+class PodContainerState(_Part, frozen=True, kw_only=True):
     """One of them is set: ``running`` has nothing that is read."""
 
     waiting: Waiting | None = None
@@ -78,8 +78,8 @@ class State(_Part, frozen=True, kw_only=True):
 
 class ContainerStatus(_Part, frozen=True, kw_only=True):
     name: str = ""
-    state: State = State()
-    last_state: State = State()
+    state: PodContainerState = PodContainerState()
+    last_state: PodContainerState = PodContainerState()
 
 
 class PodCondition(_Part, frozen=True, kw_only=True):
@@ -109,9 +109,9 @@ class AgentPod(_Part, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
     @property
-    def state(self) -> State:
+    def state(self) -> PodContainerState:
         """How its container stands."""
-        return next((each.state for each in self.status.container_statuses), State())
+        return next((each.state for each in self.status.container_statuses), PodContainerState())
 
     @property
     def last(self) -> Ended | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import NodeStats, RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.base.printable import printable
 from provision.controller.jobs.errors import JobError
 from provision.controller.jobs.node_run import NodeRun
@@ -99,14 +99,14 @@ class JobRunner:
             end = run.carry_out(request, say)
         except (JobError, ClusterError) as error:
             message = printable(error.message, limit=_LONGEST)
-            _say_failure(node, Outcome.UNREACHABLE, message, say)
+            _say_failure(node, TaskOutcome.UNREACHABLE, message, say)
             return RunFinished(RunStatus.FAILED, {node: NodeStats(unreachable=1)}, message)
         if end.status in _WITHOUT_A_TASK:  # nothing else would say why, where the run is one on several nodes
-            _say_failure(node, Outcome.FAILED, printable(end.message, limit=_LONGEST), say)
+            _say_failure(node, TaskOutcome.FAILED, printable(end.message, limit=_LONGEST), say)
         return end
 
 
-def _say_failure(node: str, outcome: Outcome, message: str, say: Callable[[Event], None]) -> None:
+def _say_failure(node: str, outcome: TaskOutcome, message: str, say: Callable[[Event], None]) -> None:
     say(TaskStarted(node, TASK))
     say(TaskDone(node, TASK, outcome, message=message))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from provision.apply.runner import NodeStats, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import NodeStats, RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.base.decoding import decoder_of
 from provision.base.printable import printable
 from provision.controller.jobs.seal import TAG_BYTES, SealError
@@ -71,7 +71,7 @@ class _Started(msgspec.Struct, frozen=True, kw_only=True, tag="started", rename=
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True, tag="done", rename="camel"):
     task: _Name
-    outcome: Outcome
+    outcome: TaskOutcome
     role: _Name = ""
     message: _Text = ""
     tail: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=64)] = ()
@@ -85,7 +85,7 @@ class _Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", renam
     message: _Text = ""
 
 
-_WRONG: Final = frozenset({Outcome.FAILED, Outcome.UNREACHABLE})
+_WRONG: Final = frozenset({TaskOutcome.FAILED, TaskOutcome.UNREACHABLE})
 _EVENT: Final = decoder_of(_Started | _Done | _Finished)
 
 

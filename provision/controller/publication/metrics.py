@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.controller.stacks.derive import NodeIs
-from provision.controller.stacks.status import State
+from provision.controller.stacks.status import StackState
 from provision.rollout.status.metrics import Family, reason_class, render_families
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _of(stack: str, **more: str) -> Labels:
 
 def _states(counts: Counts) -> Iterator[tuple[Labels, float]]:
     for stack, each in sorted(counts.stacks.items()):
-        for state in State:
+        for state in StackState:
             yield _of(stack, state=state.value), float(each.state == state)
 
 

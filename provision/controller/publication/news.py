@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from provision.base.printable import brief
 from provision.controller.stacks.derive import NodeIs
-from provision.controller.stacks.status import State
+from provision.controller.stacks.status import StackState
 from provision.declaration.spec.text.excerpt import few
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def known_now(status: StackStatus, observed: Observed, latest: Standing | None, 
 
 def news(before: StackKnown, now: StackKnown) -> Iterator[StackEvent]:
     """Yield what has happened between two moments."""
-    if now.state == State.REFUSED and (before.state, before.message) != (now.state, now.message):
+    if now.state == StackState.REFUSED and (before.state, before.message) != (now.state, now.message):
         yield StackEvent(reason="Refused", message=now.message, is_warning=True)
-    if before.state == State.REFUSED and now.state != State.REFUSED:
+    if before.state == StackState.REFUSED and now.state != StackState.REFUSED:
         yield StackEvent(reason="Accepted", message="the declaration is used again")
     is_another = now.began is not None and now.began != before.began
     if is_another:
@@ -84,5 +84,5 @@ def news(before: StackKnown, now: StackKnown) -> Iterator[StackEvent]:
     if now.is_over and (is_another or not before.is_over):
         how = f"it had stopped: {brief(now.stop)}" if now.stop else now.message
         yield StackEvent(reason="RolloutEnded", message=f"the rollout has ended: {how}")
-    if now.state == State.AS_DECLARED and before.state not in (State.AS_DECLARED, ""):
+    if now.state == StackState.AS_DECLARED and before.state not in (StackState.AS_DECLARED, ""):
         yield StackEvent(reason="AsDeclared", message=now.message)

@@ -135,7 +135,7 @@ class HoldingRunner:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RoundResult:
     """What became of the nodes of a round, and what else went wrong.
 
     ``stop`` is why no further node began, ``pause`` by whose word none was to begin from the outset.
@@ -155,7 +155,7 @@ def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; tw
     *,
     only_in_place: bool = False,
     instructions: Instructions | None = None,
-) -> Outcome:
+) -> RoundResult:
     """Bring the due nodes of a stack to its declaration.
 
     The whole stack is looked at only where a node has to be taken out of service; with ``only_in_place`` such nodes are
@@ -214,7 +214,7 @@ class _Round:
     cancel: threading.Event
     instructions: Instructions
 
-    def carry_out(self, *, only_in_place: bool) -> Outcome:
+    def carry_out(self, *, only_in_place: bool) -> RoundResult:
         answers = assess(self.context, sorted(self.order.due), self.observe, self.cancel)
         joined = self._join({name: answers.pop(name) for name in sorted(self.order.joining & answers.keys())})
         members = self.order.members
@@ -241,17 +241,17 @@ class _Round:
             self.observe(NodeFinished(result))
         return tuple(results.values())
 
-    def _apply(self, answers: Mapping[str, Assessment | Failure]) -> Outcome:
+    def _apply(self, answers: Mapping[str, Assessment | Failure]) -> RoundResult:
         """Change nodes where they stand."""
         if not answers:
-            return Outcome(())
+            return RoundResult(())
         results = apply_all(self.in_place, answers, self.observe, parallel=self.means.parallel, cancel=self.cancel)
         for result in results:
             if result.status is not Status.CONVERGED:  # those that were run are told of already
                 self.observe(NodeFinished(result))
-        return Outcome(results)
+        return RoundResult(results)
 
-    def _roll_out(self, answers: Mapping[str, Assessment | Failure]) -> Outcome:
+    def _roll_out(self, answers: Mapping[str, Assessment | Failure]) -> RoundResult:
         """Run the engine over the whole stack: what others of its nodes do counts."""
         stacks, spec = self.context.declarations.stacks, self.order.stack.spec
         cluster = self.means.open_cluster(stacks)
@@ -285,7 +285,7 @@ class _Round:
                 done = execute(job, observe, parallel=self.means.parallel, cancel=self.cancel, holder=self.means.holder)
         finally:
             untold = listeners.close()
-        return Outcome(done.results, (*done.complaints, *(GrapnelError(each) for each in untold)), pause=pause)
+        return RoundResult(done.results, (*done.complaints, *(GrapnelError(each) for each in untold)), pause=pause)
 
     def _without_staging(self, prepared: Prepared) -> Prepared:
         """Stage nothing for nodes that are put back into service with what they have."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.errors import CanceledError
 from provision.apply.model import NodeFinished, NodeResult, Note, Status
 from provision.base.errors import GrapnelError
-from provision.controller.rounds.apply import Outcome, carry_out
+from provision.controller.rounds.apply import RoundResult, carry_out
 from provision.controller.rounds.removal import take_off
 from provision.controller.rounds.rollback import roll_back
 from provision.declaration.spec.text.excerpt import few
@@ -48,7 +48,7 @@ class Told:
     order: Order
     done: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    outcome: Outcome | None = None
+    outcome: RoundResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,15 +265,15 @@ class Lane:
         return running
 
     def _run(self, running: _Running, only_in_place: bool) -> None:  # noqa: FBT001 - a thread's argument
-        outcome = Outcome(())
+        outcome = RoundResult(())
         try:
             outcome = self._carry_out(running, only_in_place=only_in_place)
         except CanceledError:
             pass
         except GrapnelError as error:
-            outcome = Outcome((), (error,))
+            outcome = RoundResult((), (error,))
         except Exception as error:  # noqa: BLE001 - one stack's round never ends the controller
-            outcome = Outcome((), (GrapnelError(f"a round ended with a bug: {type(error).__name__}: {error}"),))
+            outcome = RoundResult((), (GrapnelError(f"a round ended with a bug: {type(error).__name__}: {error}"),))
         finally:
             self.tell(Told(running.order, outcome=outcome))
 
@@ -284,7 +284,7 @@ class Lane:
         if standing is None or not is_left or not standing.out or standing.out & self._missing.keys():
             self.board.clear(self.name)
 
-    def _carry_out(self, running: _Running, *, only_in_place: bool) -> Outcome:
+    def _carry_out(self, running: _Running, *, only_in_place: bool) -> RoundResult:
         order, observe, instructions = running.order, self._observer(running), running.instructions
         if order.stack.is_removing:
             return take_off(self.means, order, observe, running.cancel, instructions)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from provision.apply.gather import gather_facts
 from provision.apply.removal import ALL_PARTS, gather_removals
 from provision.base.errors import GrapnelError
-from provision.controller.rounds.apply import Outcome, opened
+from provision.controller.rounds.apply import RoundResult, opened
 from provision.rollout.errors import ClusterError
 from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.node_marks import NodeMarks
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def take_off(
     means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, instructions: Instructions
-) -> Outcome:
+) -> RoundResult:
     """Take all of grapnel off the due nodes of a stack, with what it declares about outages and drains.
 
     A node with nothing of it is left alone. ``instructions`` are for the engine. Raises GrapnelError where nothing
@@ -57,7 +57,7 @@ def take_off(
         finally:
             untold = listeners.close()
     complaints = _unmark(cluster, order, [each.node for each in results if each.is_good])
-    return Outcome(results, (*complaints, *(GrapnelError(each) for each in untold)))
+    return RoundResult(results, (*complaints, *(GrapnelError(each) for each in untold)))
 
 
 def _unmark(cluster: KubernetesCluster, order: Order, nodes: Collection[str]) -> tuple[GrapnelError, ...]:

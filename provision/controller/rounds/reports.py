@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from provision.controller.marker import Marker
     from provision.controller.nodes import NodeBook
     from provision.controller.publication.news import StackKnown
-    from provision.controller.rounds.apply import Outcome
+    from provision.controller.rounds.apply import RoundResult
     from provision.controller.rounds.lane import Lane, Told
 
 _NOBODY: Final = frozenset({Status.CANCELED})
@@ -139,7 +139,7 @@ class Reports:
         needs_somebody = is_left or result.status is Status.RETURNED
         self._failed(result.node, order, memory, reason, needs_somebody=needs_somebody)
 
-    def _wait(self, outcome: Outcome, order: Order, memory: StackMemory, wanted: Collection[str]) -> None:
+    def _wait(self, outcome: RoundResult, order: Order, memory: StackMemory, wanted: Collection[str]) -> None:
         """Note which nodes a round has not begun with, and what it has met: when it has noted who has failed in it.
 
         Those that are ``wanted`` again are due at once.

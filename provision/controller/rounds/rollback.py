@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from provision.apply.gather import gather_facts
 from provision.apply.model import Failure, Status
 from provision.base.errors import GrapnelError
-from provision.controller.rounds.apply import Outcome, opened
+from provision.controller.rounds.apply import RoundResult, opened
 from provision.rollout.errors import ClusterError
 from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.cluster import NodeProblem
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def roll_back(
     means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, instructions: Instructions
-) -> Outcome:
+) -> RoundResult:
     """Return the nodes of an order that go back to their former driver, whatever windows and an earlier pause say.
 
     ``instructions`` are for the engine. Raises GrapnelError where nothing could be begun.
@@ -46,7 +46,7 @@ def roll_back(
     extent = _extent(views, order)
     nodes = sorted(extent.wanted_by)  # what was known of them when they became due may be done by now
     if not nodes:
-        return Outcome(())
+        return RoundResult(())
     stacks = dict.fromkeys(nodes, spec)
     with opened(means, order) as found:
         # All that it takes lies on the node, which may reach no package source and need not wait for one.
@@ -66,7 +66,7 @@ def roll_back(
             untold = listeners.close()
     complaints = _forget(cluster, views, results)
     said = tuple(_said(each, extent.wanted_by[each.node]) for each in results)
-    return Outcome(said, (*complaints, *(GrapnelError(each) for each in untold)))
+    return RoundResult(said, (*complaints, *(GrapnelError(each) for each in untold)))
 
 
 def _extent(views: Mapping[str, NodeView | NodeProblem], order: Order) -> Extent:

@@ -18,8 +18,8 @@ from provision.controller.stacks.status import (
     NodeCounts,
     NodeTrouble,
     StackCondition,
+    StackState,
     StackStatus,
-    State,
 )
 from provision.declaration.spec.text.excerpt import few
 
@@ -81,7 +81,7 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
     """Return the status of a stack; ``former`` is the one that it has, whose times of conditions are kept."""
     if isinstance(stack, Unreadable):
         message = "; ".join(stack.reasons)[:_LONGEST]
-        return _Writer(stack.generation, former, now).status(State.REFUSED, message, NodeCounts())
+        return _Writer(stack.generation, former, now).status(StackState.REFUSED, message, NodeCounts())
     counts = _counts(observed)
     state, message = _state(stack, observed, counts)
     return _Writer(stack.generation, former, now).status(
@@ -100,7 +100,7 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
 
 def without_controller(former: StackStatus, now: datetime) -> StackStatus:
     """Return the status of a stack whose controller was uninstalled: it claims nothing, since nobody looks."""
-    state = str(State.NO_CONTROLLER)
+    state = str(StackState.NO_CONTROLLER)
     message = f"no controller is installed since {now:%Y-%m-%d %H:%M:%S} UTC: how its nodes stand is not known"
     return StackStatus(
         observed_generation=former.observed_generation,
@@ -128,31 +128,31 @@ def _counts(observed: Observed) -> NodeCounts:
     )
 
 
-def _state(stack: Stack, observed: Observed, counts: NodeCounts) -> tuple[State, str]:
+def _state(stack: Stack, observed: Observed, counts: NodeCounts) -> tuple[StackState, str]:
     if stack.is_going:
-        return State.GOING, _going(stack, observed)
+        return StackState.GOING, _going(stack, observed)
     if observed.trouble:
-        return State.DEGRADED, observed.trouble[:_LONGEST]
+        return StackState.DEGRADED, observed.trouble[:_LONGEST]
     failed = [name for name, each in observed.nodes.items() if each.how is NodeIs.FAILED]
     if counts.changing:
-        return State.CHANGING, _sentence(counts, f"{_nodes(counts.changing)} being changed")
+        return StackState.CHANGING, _sentence(counts, f"{_nodes(counts.changing)} being changed")
     waiting = [each for each in observed.nodes.values() if each.how is NodeIs.WAITING]
     why = next((each.reason for each in sorted(waiting, key=attrgetter("is_left"))), "")
     waits = f"{_nodes(len(waiting))} waiting: {brief(why)}"
     if waiting and not (failed and all(each.is_left for each in waiting)):
-        return State.WAITING, _sentence(counts, waits)
+        return StackState.WAITING, _sentence(counts, waits)
     if failed:
         what = f"{few(sorted(failed))} failed: {brief(observed.nodes[failed[0]].reason)}"
-        return State.DEGRADED, _sentence(counts, f"{what}; {waits}" if waiting else what)
+        return StackState.DEGRADED, _sentence(counts, f"{what}; {waits}" if waiting else what)
     if counts.claimed_twice:
-        return State.DEGRADED, _disputed(observed)
+        return StackState.DEGRADED, _disputed(observed)
     if (tenancy := observed.tenancy) is not None and not tenancy.is_known:
-        return State.CHANGING, _sentence(counts, "quotas, priorities and queues being looked at")
+        return StackState.CHANGING, _sentence(counts, "quotas, priorities and queues being looked at")
     if tenancy is not None and tenancy.problems:
-        return State.DEGRADED, "; ".join(tenancy.problems)[:_LONGEST]
+        return StackState.DEGRADED, "; ".join(tenancy.problems)[:_LONGEST]
     if not counts.total:
-        return State.EMPTY, "no Node has the labels of its nodeSelector"
-    return State.AS_DECLARED, f"{_nodes(counts.total)} as declared"
+        return StackState.EMPTY, "no Node has the labels of its nodeSelector"
+    return StackState.AS_DECLARED, f"{_nodes(counts.total)} as declared"
 
 
 def _going(stack: Stack, observed: Observed) -> str:
@@ -209,7 +209,7 @@ class _Writer:
 
     def status(  # noqa: PLR0913 - the fields of a status, by keyword
         self,
-        state: State,
+        state: StackState,
         message: str,
         counts: NodeCounts,
         *,
@@ -221,10 +221,12 @@ class _Writer:
         tenancy: TenancyStands | None = None,
         host: str | None = None,
     ) -> StackStatus:
-        is_accepted = state is not State.REFUSED
-        is_over = state in (State.AS_DECLARED, State.EMPTY)
-        is_moving = state in (State.CHANGING, State.WAITING) or (state is State.GOING and bool(counts.total))
-        has_failed = bool(counts.failed or counts.claimed_twice) or state in (State.DEGRADED, State.REFUSED)
+        is_accepted = state is not StackState.REFUSED
+        is_over = state in (StackState.AS_DECLARED, StackState.EMPTY)
+        is_moving = state in (StackState.CHANGING, StackState.WAITING) or (
+            state is StackState.GOING and bool(counts.total)
+        )
+        has_failed = bool(counts.failed or counts.claimed_twice) or state in (StackState.DEGRADED, StackState.REFUSED)
         return StackStatus(
             observed_generation=self.generation,
             state=str(state),

@@ -14,7 +14,7 @@ MAX_TROUBLES: Final = 20  # nodes that are named in a status; the others are cou
 _Count = Annotated[int, Meta(ge=0)]
 
 
-class State(StrEnum):
+class StackState(StrEnum):
     """How a stack stands, in one word."""
 
     AS_DECLARED = "AsDeclared"  # every node is as declared

@@ -51,7 +51,7 @@ class InventoryProgram(Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
+class InventoryText:
     """What ansible-inventory printed: the inventory as JSON, and the parts of `--limit` that matched nothing."""
 
     text: str
@@ -83,7 +83,7 @@ def export_inventory(  # noqa: PLR0913 - by name
     environ: Mapping[str, str],
     timeout_s: float = TIMEOUT_S,
     run: InventoryProgram = run_program,
-) -> Answer:
+) -> InventoryText:
     """Return the inventory as Ansible reads it; raises InventoryError with the useful line of what Ansible said."""
     command = [_find_program(environ), "--list", "--export", *(f"--inventory={each}" for each in sources)]
     command += [f"--limit={limit}"] if limit else []
@@ -95,7 +95,7 @@ def export_inventory(  # noqa: PLR0913 - by name
         raise InventoryError(f"{command[0]} does not start: {(error.strerror or str(error)).lower()}") from error
     if done.returncode != 0:
         raise InventoryError(condense(done.stderr, sources), hint=_paste(command))
-    return Answer(done.stdout, tuple(_UNMATCHED.findall(done.stderr)))
+    return InventoryText(done.stdout, tuple(_UNMATCHED.findall(done.stderr)))
 
 
 def condense(stderr: str, sources: Sequence[str]) -> str:

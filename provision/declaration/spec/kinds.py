@@ -26,7 +26,7 @@ WORDS: Final[dict[type, str]] = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class PlainType:
     """A type of the model without its wrapping, and what the wrapping said in words."""
 
     type: model.Type
@@ -42,13 +42,13 @@ class Kind:
         return self.hides is not None and re.search(self.hides, value) is not None
 
 
-def unwrap(wrapped: model.Type) -> Kind:
+def unwrap(wrapped: model.Type) -> PlainType:
     """Return a type without its wrapping."""
-    kind = Kind(wrapped)
+    kind = PlainType(wrapped)
     while isinstance(kind.type, model.Metadata):
         schema: Mapping[str, Any] = kind.type.extra_json_schema or {}
         extra: Mapping[str, Any] = kind.type.extra or {}
-        kind = Kind(
+        kind = PlainType(
             kind.type.type,
             description=kind.description or schema.get("description", ""),
             expected=extra.get("expected", kind.expected),

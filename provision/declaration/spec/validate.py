@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect as model
 
 from provision.base import decoding
-from provision.declaration.spec.kinds import WORDS, Kind, allowed, fits, matches, may_be_nothing, unwrap, word
+from provision.declaration.spec.kinds import WORDS, PlainType, allowed, fits, matches, may_be_nothing, unwrap, word
 from provision.declaration.spec.model import StackSpec
 from provision.declaration.spec.text.document import UNREADABLE
 from provision.declaration.spec.text.findings import Finding, KeyPath, Place, Severity, dotted
@@ -108,7 +108,7 @@ class _Walk:
         else:
             self._examine_content(value, kind, path)
 
-    def _examine_content(self, value: Any, kind: Kind, path: KeyPath) -> None:
+    def _examine_content(self, value: Any, kind: PlainType, path: KeyPath) -> None:
         match kind.type:
             case model.StructType():
                 self._examine_section(value, kind.type, path)
@@ -127,7 +127,7 @@ class _Walk:
             case model.FloatType():
                 self._examine_amount(value, kind.type, path)
 
-    def _examine_union(self, value: object, kind: Kind, path: KeyPath) -> None:
+    def _examine_union(self, value: object, kind: PlainType, path: KeyPath) -> None:
         members = [each for each in kind.type.types if not isinstance(each, model.NoneType)]  # type: ignore[attr-defined]  # a UnionType, as the caller saw
         fitting = [each for each in members if fits(value, unwrap(each).type)]
         choices = allowed(unwrap(fitting[0]).type) if fitting else []
@@ -168,7 +168,7 @@ class _Walk:
         elif isinstance(kind.type, model.LiteralType) and key not in (known := allowed(kind.type)):
             self.report(path, "unknown key", _hint_for_key(key, known, path[:-1]), place=self.source.key_place(path))
 
-    def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
+    def _examine_list(self, value: Sequence[object], kind: PlainType, path: KeyPath) -> None:
         if len(value) < max(kind.fewest, kind.type.min_length or 0):  # type: ignore[attr-defined]  # a VarTupleType, as the caller saw
             self.report(path, "needs at least one entry", "leave the key out for its default")
         for index, each in enumerate(value):
@@ -184,11 +184,11 @@ class _Walk:
         hint = f"did you mean {near}? " if near and len(choices) > 1 else ""
         self.report(path, f"'{value}' is not a known value", f"{hint}{_one_of(choices)}")
 
-    def _examine_text(self, value: str, kind: Kind, limits: model.StrType, path: KeyPath) -> None:
+    def _examine_text(self, value: str, kind: PlainType, limits: model.StrType, path: KeyPath) -> None:
         if not matches(value, limits):
             self._report_text(value, kind, path, self.source.value_place(path))
 
-    def _report_text(self, value: str, kind: Kind, path: KeyPath, place: Place) -> None:
+    def _report_text(self, value: str, kind: PlainType, path: KeyPath, place: Place) -> None:
         what, _, how = kind.expected.partition(": ")
         example = "" if "\n" in kind.example else f"; for example {kind.example}"
         dotted_name = value.replace("+", ".")
@@ -197,7 +197,7 @@ class _Walk:
         self._report_value(value, kind, path, f"is not {what}", f"{how}{example}", place=place)
 
     def _report_value(  # noqa: PLR0913 - what a finding is made of
-        self, value: str, kind: Kind, path: KeyPath, message: str, hint: str, *, place: Place | None = None
+        self, value: str, kind: PlainType, path: KeyPath, message: str, hint: str, *, place: Place | None = None
     ) -> None:
         """Report a text together with itself, unless it could be a secret: then neither it nor its line is shown."""
         where = place or self.source.value_place(path)

@@ -6,7 +6,7 @@ wants to know what happened. How they are shown belongs to ``provision.report``.
 
 from provision.planning.drift.compare import differences_of
 from provision.planning.drift.group import Case, Comparison, group
-from provision.planning.drift.model import Difference, Kind, Subject
+from provision.planning.drift.model import Difference, DriftKind, Subject
 from provision.planning.drift.origin import Origin, origins
 
-__all__ = ["Case", "Comparison", "Difference", "Kind", "Origin", "Subject", "differences_of", "group", "origins"]
+__all__ = ["Case", "Comparison", "Difference", "DriftKind", "Origin", "Subject", "differences_of", "group", "origins"]

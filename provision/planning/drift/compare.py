@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from provision.planning.drift.model import Difference, Kind, Subject
+from provision.planning.drift.model import Difference, DriftKind, Subject
 from provision.planning.node_plan import EDITED, Action, Role
 from provision.planning.render.declared import DECLARED_RECORD
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
     from provision.planning.node_plan import Item, NodePlan
 
-_KINDS: Final[Mapping[Action, Kind]] = {
-    Action.INSTALL: Kind.VERSION,
-    Action.UPGRADE: Kind.VERSION,
-    Action.DOWNGRADE: Kind.VERSION,
-    Action.REMOVE: Kind.VERSION,
-    Action.STAGE: Kind.VERSION,
-    Action.HOLD: Kind.HOLD,
-    Action.UNHOLD: Kind.HOLD,
-    Action.WRITE: Kind.FILE,
-    Action.KEEP: Kind.FILE,
-    Action.START: Kind.SERVICE,
-    Action.RESTART: Kind.SERVICE,
-    Action.ENABLE: Kind.SERVICE,
-    Action.DISABLE: Kind.SERVICE,
-    Action.RELOAD: Kind.MODULE,
-    Action.LOAD: Kind.MODULE,
-    Action.DEPLOY: Kind.SOFTWARE,
-    Action.DIVIDE: Kind.MIG,
-    Action.SET: Kind.KERNEL,
-    Action.REBOOT: Kind.KERNEL,
-    Action.REPAIR: Kind.INTERRUPTED,
+_KINDS: Final[Mapping[Action, DriftKind]] = {
+    Action.INSTALL: DriftKind.VERSION,
+    Action.UPGRADE: DriftKind.VERSION,
+    Action.DOWNGRADE: DriftKind.VERSION,
+    Action.REMOVE: DriftKind.VERSION,
+    Action.STAGE: DriftKind.VERSION,
+    Action.HOLD: DriftKind.HOLD,
+    Action.UNHOLD: DriftKind.HOLD,
+    Action.WRITE: DriftKind.FILE,
+    Action.KEEP: DriftKind.FILE,
+    Action.START: DriftKind.SERVICE,
+    Action.RESTART: DriftKind.SERVICE,
+    Action.ENABLE: DriftKind.SERVICE,
+    Action.DISABLE: DriftKind.SERVICE,
+    Action.RELOAD: DriftKind.MODULE,
+    Action.LOAD: DriftKind.MODULE,
+    Action.DEPLOY: DriftKind.SOFTWARE,
+    Action.DIVIDE: DriftKind.MIG,
+    Action.SET: DriftKind.KERNEL,
+    Action.REBOOT: DriftKind.KERNEL,
+    Action.REPAIR: DriftKind.INTERRUPTED,
 }
 
 _NO_DIFFERENCE: Final = frozenset({Action.STAGE, Action.KEEP})
@@ -62,11 +62,11 @@ def _edited(item: Item) -> bool:
     return item.action is Action.WRITE and item.from_ == EDITED
 
 
-def _kind(item: Item) -> Kind:
+def _kind(item: Item) -> DriftKind:
     """Return what differs: what is removed is a package or a file, what is set a setting of the kernel or of GPUs."""
     if item.action is Action.SET and item.role is Role.NODE_DAEMON:
-        return Kind.GPUS
-    return Kind.FILE if item.action is Action.REMOVE and item.target.startswith("/") else _KINDS[item.action]
+        return DriftKind.GPUS
+    return DriftKind.FILE if item.action is Action.REMOVE and item.target.startswith("/") else _KINDS[item.action]
 
 
 def _is_foreseen(item: Item) -> bool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from provision.planning.node_plan import Role
 
 
-class Kind(StrEnum):
+class DriftKind(StrEnum):
     """What it is that differs."""
 
     VERSION = "version"  # a package: another version, missing, or one too many
@@ -38,7 +38,7 @@ class Subject:
 class Difference:
     """What differs on a node for one reason. ``is_edit``: `apply` leaves the file as it is unless it is told to."""
 
-    kind: Kind
+    kind: DriftKind
     role: Role
     reason: str
     subjects: tuple[Subject, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.planning.drift.model import Kind
+from provision.planning.drift.model import DriftKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,19 +42,19 @@ def origins(difference: Difference, facts: NodeFacts) -> tuple[Origin, ...]:
 
 
 def _origins(difference: Difference, facts: NodeFacts, traces: Traces) -> Iterator[Origin]:
-    if difference.kind is Kind.HOLD:
+    if difference.kind is DriftKind.HOLD:
         for path in _LOCKS:
             yield from _of_file(traces, path, f"{path} ")
         return
     for subject in difference.subjects:
         match difference.kind:
-            case Kind.VERSION:
+            case DriftKind.VERSION:
                 yield from _of_package(subject, facts, traces)
-            case Kind.FILE:
+            case DriftKind.FILE:
                 yield from _of_file(traces, subject.name)
-            case Kind.SOFTWARE:
+            case DriftKind.SOFTWARE:
                 yield from _of_file(traces, f"/usr/lib/grapnel/{subject.name}/RELEASE")
-            case Kind.SERVICE:
+            case DriftKind.SERVICE:
                 yield from _of_service(subject, traces)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from provision.base.printable import printable_json
-from provision.planning.drift import Kind
+from provision.planning.drift import DriftKind
 from provision.planning.node_plan import Disruption, Role
 from provision.report.mending import mending
 
@@ -41,7 +41,7 @@ class OriginDocument(msgspec.Struct, frozen=True, kw_only=True):
 class DifferenceDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A difference with the nodes that have it. ``disruption`` is the most that ``mend`` costs one of them."""
 
-    kind: Kind
+    kind: DriftKind
     role: Role
     reason: str
     subjects: tuple[SubjectDocument, ...]

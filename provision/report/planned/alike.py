@@ -28,7 +28,7 @@ _ADDRESS: Final = re.compile(
 
 
 @dataclass
-class Kind:
+class AlikeNodes:
     """Nodes with the same plan: as it was made for the first of them, or in words that fit all of them."""
 
     plan: NodePlan
@@ -42,24 +42,24 @@ class Kind:
         return 1 + sum(map(len, (plan.items, plan.problems, plan.warnings, plan.derived)))
 
 
-def kinds_of(answers: Mapping[str, Assessment], refusals: Mapping[str, str]) -> list[Kind]:
+def kinds_of(answers: Mapping[str, Assessment], refusals: Mapping[str, str]) -> list[AlikeNodes]:
     """Return the distinct plans with their nodes, in the order of the first of each.
 
     ``refusals`` are why nodes are not touched although their plans have no problems.
     """
-    found: dict[object, Kind] = {}
+    found: dict[object, AlikeNodes] = {}
     for node, answer in answers.items():
         own, refusal = answer.plan, refusals.get(node, "")
         names = {node, answer.facts.node.hostname}
         common, told = _for_any_node(own, names), without_names(refusal, names)
-        kind = found.setdefault((_shown(common), told), Kind(own, refusal))
+        kind = found.setdefault((_shown(common), told), AlikeNodes(own, refusal))
         if _shown(kind.plan) != _shown(own) or kind.refusal != refusal:
             kind.plan, kind.refusal = common, told
         kind.nodes.append(node)
     return list(found.values())
 
 
-def spelled_out(kinds: Sequence[Kind]) -> tuple[list[Kind], list[Kind]]:
+def spelled_out(kinds: Sequence[AlikeNodes]) -> tuple[list[AlikeNodes], list[AlikeNodes]]:
     """Return the kinds that are shown in full, at least one, and those for which there are too many rows.
 
     Both in their order; where not all of them can be shown, those with problems come before the others.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Assessment
     from provision.planning.node_plan import Item, NodePlan, Problem
-    from provision.report.planned.alike import Kind
+    from provision.report.planned.alike import AlikeNodes
 
 Answers = Mapping[str, "Assessment | Failure"]
 INDENT = 2
@@ -93,9 +93,9 @@ def _summary(nodes: int, of_nodes: Mapping[str, NodePlan], refusals: Mapping[str
     return f"{count(nodes, 'node')}: {', '.join(parts) or 'nothing to do'}"
 
 
-def _render_others(kinds: Sequence[Kind]) -> Iterator[RenderableType]:
+def _render_others(kinds: Sequence[AlikeNodes]) -> Iterator[RenderableType]:
     """Say of plans that are not spelled out what they come to."""
-    found: dict[tuple[str, tuple[str, ...]], list[Kind]] = {}
+    found: dict[tuple[str, tuple[str, ...]], list[AlikeNodes]] = {}
     for kind in kinds:
         codes = tuple(dict.fromkeys(problem.code for problem in kind.plan.problems))
         found.setdefault((_headline(kind.plan).plain, codes), []).append(kind)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging, Status
-from provision.apply.runner import Outcome, TaskDone
+from provision.apply.runner import TaskDone, TaskOutcome
 from provision.report.console import Text
 from provision.report.progress.plain import PlainView
 from provision.report.terminal import (
@@ -221,7 +221,7 @@ class LiveView:
         if line is None:
             self._gathering[event.node] = isinstance(event, TaskDone)
         elif isinstance(event, TaskDone):
-            line.done += event.is_step and event.outcome is not Outcome.SKIPPED
+            line.done += event.is_step and event.outcome is not TaskOutcome.SKIPPED
         elif event.is_step:
             looks = "asking who holds a GPU" if line.phase == Phase.RELEASE.value else "gathering facts again"
             line.task = looks if gathering else step_name(event.task, event.role)

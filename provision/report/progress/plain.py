@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from provision.apply.carried_out import step_name
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
-from provision.apply.runner import Outcome, TaskDone
+from provision.apply.runner import TaskDone, TaskOutcome
 from provision.report.terminal import count, phase_words, waiting_words
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 
@@ -75,7 +75,7 @@ class PlainView:
             self._line(waits.node, waiting_words(waits.reason) if waits.is_out else waits.reason)
 
     def _task(self, done: TaskDone, *, gathering: bool) -> None:
-        quiet = (Outcome.SKIPPED, Outcome.OK) if gathering or not done.is_step else (Outcome.SKIPPED,)
+        quiet = (TaskOutcome.SKIPPED, TaskOutcome.OK) if gathering or not done.is_step else (TaskOutcome.SKIPPED,)
         if done.outcome not in quiet:
             message = f": {done.message}" if done.message else ""
             self._line(done.node, f"{step_name(done.task, done.role)} … {done.outcome.value}{message}")

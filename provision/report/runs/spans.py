@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from provision.apply.runner import Outcome
+from provision.apply.runner import TaskOutcome
 from provision.report.runs.model import Span
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SPANS: Final = 120  # of one node
 _SHORT_S: Final = 0.5  # a step that takes less, and changes nothing, is not worth a bar
-_QUIET: Final = frozenset({Outcome.OK.value, Outcome.SKIPPED.value})
+_QUIET: Final = frozenset({TaskOutcome.OK.value, TaskOutcome.SKIPPED.value})
 Kind = Literal["step", "phase", "stage"]
 
 

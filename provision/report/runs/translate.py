@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.carried_out import step_name
 from provision.apply.model import Failure, NodeFinished, NodeTask, PassStarted, Staging
-from provision.apply.runner import Outcome, TaskStarted
+from provision.apply.runner import TaskOutcome, TaskStarted
 from provision.report.runs.events import (
     NodeEnded,
     Noted,
@@ -116,13 +116,13 @@ class Translation:
 
     def _arranging(self, event: TaskStarted | TaskDone, now: datetime) -> RunEvent | None:
         """Return what only arranges steps where it went wrong, as a check of arguments may."""
-        if isinstance(event, TaskStarted) or event.outcome not in (Outcome.FAILED, Outcome.UNREACHABLE):
+        if isinstance(event, TaskStarted) or event.outcome not in (TaskOutcome.FAILED, TaskOutcome.UNREACHABLE):
             return None
         return self._done(event, step_name(event.task, event.role), now)
 
     def _done(self, event: TaskDone, name: str, now: datetime) -> RunEvent | None:
         begun, since = self._steps.pop(event.node, (name, now))
-        if event.outcome is Outcome.SKIPPED:
+        if event.outcome is TaskOutcome.SKIPPED:
             return StepEnded(time=now, node=event.node, step=name, seconds=0, outcome=event.outcome.value)
         return StepEnded(
             time=now,

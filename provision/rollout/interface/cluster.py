@@ -49,7 +49,7 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NodeWrite:
     """What `Cluster.write` takes, for one node of several."""
 
     node: str
@@ -96,7 +96,7 @@ class Cluster(Protocol):
         A node says which pods hold its GPUs: one that is not bound to it is never returned.
         """
 
-    def write_all(self, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
+    def write_all(self, changes: Sequence[NodeWrite]) -> Mapping[str, ClusterError]:
         """Do the same for several nodes, each of them once; return what went wrong, by node: the others are written."""
 
     def evict_all(self, pods: Sequence[GpuPod]) -> Mapping[str, Eviction]:
@@ -235,7 +235,7 @@ class OneByOne:
         """There is nothing to take back: what is asked is done or refused at once."""
         del is_wanted
 
-    def write_all(self: Cluster, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
+    def write_all(self: Cluster, changes: Sequence[NodeWrite]) -> Mapping[str, ClusterError]:
         """Write one after the other; after an error that is not about one node, nothing more is tried."""
         failed: dict[str, ClusterError] = {}
         general: ClusterError | None = None

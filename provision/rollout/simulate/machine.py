@@ -46,7 +46,7 @@ class Pod:
 
 
 @dataclass(slots=True)
-class Change:
+class DriverExchange:
     """An exchange of the driver that goes on by itself: it ends even if whoever began it does not.
 
     ``is_back``: it leads to what the node ran before, and does not add to what a way back leads over.
@@ -85,8 +85,8 @@ class Machine:
     held_by: str = ""
     is_released: bool = False
     verified: str = ""
-    change: Change | None = None
-    last: Change | None = None
+    change: DriverExchange | None = None
+    last: DriverExchange | None = None
     former: list[str] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
     broken: dict[Phase, str] = field(default_factory=dict)

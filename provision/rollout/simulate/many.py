@@ -20,7 +20,7 @@ _ENDINGS: Final = (Phase.DONE, Phase.RETURNED, Phase.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SeedResult:
     """One seed in figures: how many nodes came to which end, and how long each was out of service in the middle."""
 
     seed: int
@@ -40,12 +40,12 @@ class Outcome:
         return (self.returned + self.failed + self.untouched, self.took_s)
 
 
-def outcome_of(one: Playback) -> Outcome:
+def outcome_of(one: Playback) -> SeedResult:
     """Return a playback in figures."""
     ends = [node.ending for node in one.nodes]
     out = [node.was_out_s for node in one.nodes if node.was_out_s is not None]
     counted = {ending: ends.count(ending) for ending in _ENDINGS}
-    return Outcome(
+    return SeedResult(
         seed=one.seed,
         took_s=one.took_s,
         done=counted[Phase.DONE],
@@ -61,14 +61,14 @@ def outcome_of(one: Playback) -> Outcome:
 
 def play_many(
     scenario: Scenario, seeds: Iterable[int], told: Callable[[int, int, float], None] = lambda _seed, _over, _at_s: None
-) -> tuple[Playback, tuple[Outcome, ...]]:
+) -> tuple[Playback, tuple[SeedResult, ...]]:
     """Return what happened with the first seed, and all of them in figures; ``told`` hears of a seed how far it is."""
     played = (play(scenario, seed, partial(told, seed)) for seed in seeds)
     first = next(played)
     return first, (outcome_of(first), *map(outcome_of, played))
 
 
-def worst_of(outcomes: Sequence[Outcome]) -> Outcome:
+def worst_of(outcomes: Sequence[SeedResult]) -> SeedResult:
     """Return the worst case."""
     return max(outcomes, key=lambda one: one.badness)
 

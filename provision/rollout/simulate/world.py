@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from provision.apply.model import Failure, NodeResult, Status
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
-from provision.rollout.simulate.machine import Change
+from provision.rollout.simulate.machine import DriverExchange
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
@@ -149,18 +149,18 @@ class World:
             return machine.change.ends_s - now_s
         begins_s = now_s if machine.change is None else machine.change.ends_s
         failure = machine.broken.get(run.phase) or run.planned.failure
-        change = Change(target, begins_s + run.planned.duration_s, failure, is_back)
+        change = DriverExchange(target, begins_s + run.planned.duration_s, failure, is_back)
         if machine.change is None:
             self._start_change(machine, change)
         else:
             self.time.after(begins_s - now_s, lambda: self._start_change(machine, change))
         return change.ends_s - now_s
 
-    def _start_change(self, machine: Machine, change: Change) -> None:
+    def _start_change(self, machine: Machine, change: DriverExchange) -> None:
         machine.change, machine.verified = change, ""
         self.time.after(change.ends_s - self.time.now_s, lambda: self._end_change(machine, change))
 
-    def _end_change(self, machine: Machine, change: Change) -> None:
+    def _end_change(self, machine: Machine, change: DriverExchange) -> None:
         if machine.change is not change:
             return
         if not machine.is_up:  # it goes on after the boot

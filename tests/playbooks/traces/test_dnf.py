@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.traces import dnf
-from ansible_collections.grapnel.node.plugins.module_utils.traces.change import Change
+from ansible_collections.grapnel.node.plugins.module_utils.traces.change import PackageChange
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine
@@ -57,8 +57,8 @@ def test_dnf_4_names_command_and_who_logged_in(node: Machine) -> None:
     make(node, DNF_4, TABLES_4)
 
     assert dnf.read_changes(node.host) == {
-        "nvidia-driver": Change("upgrade", 200, "3:550.1-1.el9", "dnf upgrade -y", "ada (1000)"),
-        "libnvsdm": Change("remove", 200, "", "dnf upgrade -y", "ada (1000)"),
+        "nvidia-driver": PackageChange("upgrade", 200, "3:550.1-1.el9", "dnf upgrade -y", "ada (1000)"),
+        "libnvsdm": PackageChange("remove", 200, "", "dnf upgrade -y", "ada (1000)"),
     }
 
 
@@ -89,14 +89,14 @@ def test_dnf_5_does_too(node: Machine, names: str) -> None:
     make(node, DNF_5, TABLES_5.replace("NAMES", names))
 
     assert dnf.read_changes(node.host) == {
-        "nvidia-driver": Change("upgrade", 200, "3:550.2-1.fc42", "dnf upgrade", "ada (1000)")
+        "nvidia-driver": PackageChange("upgrade", 200, "3:550.2-1.fc42", "dnf upgrade", "ada (1000)")
     }
 
 
 def test_a_transaction_that_nobody_logged_in_for_has_no_user(node: Machine) -> None:
     make(node, DNF_4, f"{TABLES_4} {FIRST_ALONE}")
 
-    assert dnf.read_changes(node.host)["nvidia-driver"] == Change("install", 100, "3:550.163.01-1.el9")
+    assert dnf.read_changes(node.host)["nvidia-driver"] == PackageChange("install", 100, "3:550.163.01-1.el9")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.traces import apt, zypper
-from ansible_collections.grapnel.node.plugins.module_utils.traces.change import LIMIT_BYTES, Change, seconds
+from ansible_collections.grapnel.node.plugins.module_utils.traces.change import LIMIT_BYTES, PackageChange, seconds
 from ansible_collections.grapnel.node.plugins.module_utils.traces.read import read_traces
 
 from provision.declaration.fleet.facts.traces import Traces
@@ -76,8 +76,8 @@ def test_apt_names_command_and_user_of_what_dpkg_did(machine: Machine) -> None:
     machine.write(APT_LOG, APT)
 
     assert apt.read_changes(machine.host) == {
-        "libcuda1": Change("upgrade", 1777615923, "550.1-1", "apt-get install libcuda1=550.1-1", "ada (1000)"),
-        "nvidia-smi": Change("remove", 1777802400),
+        "libcuda1": PackageChange("upgrade", 1777615923, "550.1-1", "apt-get install libcuda1=550.1-1", "ada (1000)"),
+        "nvidia-smi": PackageChange("remove", 1777802400),
     }
 
 
@@ -102,8 +102,8 @@ def test_zypper_s_history_names_the_command_that_came_before(machine: Machine) -
     machine.write(ZYPP_LOG, ZYPP)
 
     assert zypper.read_changes(machine.host) == {
-        "nvidia-compute-G06": Change("install", 1777615923, "550.1-1", "zypper -n update", "root@n17"),
-        "nvidia-video-G06": Change("remove", 1777615925, "", "zypper -n update", "root@n17"),
+        "nvidia-compute-G06": PackageChange("install", 1777615923, "550.1-1", "zypper -n update", "root@n17"),
+        "nvidia-video-G06": PackageChange("remove", 1777615925, "", "zypper -n update", "root@n17"),
     }
 
 
@@ -178,7 +178,7 @@ def test_names_and_versions_that_cannot_be_are_left_out(machine: Machine) -> Non
 
 
 def test_what_somebody_typed_is_made_printable_and_short() -> None:
-    change = Change("install", 1, "1", "x\x1b[2J" + "y" * 1000, "ada\n")
+    change = PackageChange("install", 1, "1", "x\x1b[2J" + "y" * 1000, "ada\n")
 
     described = change.described()
 

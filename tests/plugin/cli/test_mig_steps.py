@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.changes.mig_layout.model import GpuLayout
-    from plugin.cli.mig.steps import Outcome
+    from plugin.cli.mig.steps import MigResult
 
 
 class Machine:
@@ -37,7 +37,7 @@ class Machine:
         self.config = NodeConfig(state_folder=self.folder, admin_socket=folder / "node.sock", **roots)
         self.driver = MemoryDriver(gpus)
 
-    def apply(self, devices: dict[str, int], **entry: object) -> Outcome:
+    def apply(self, devices: dict[str, int], **entry: object) -> MigResult:
         values = {"devices": "all", "migEnabled": True, "migDevices": devices, **entry}
         layout = parse_layout(json.dumps({"version": 1, "layouts": [values]}).encode())
         change = NodeChange(self.config, self.driver, lambda gpus: plan_layout(layout, gpus), timeout_s=1.0)  # type: ignore[arg-type] # a session in memory
@@ -47,7 +47,7 @@ class Machine:
         if read_before(self.folder) is None:
             write_before(self.folder, Before("2026-11-23T23:00:00Z", "", cuts_of(gpus)))
 
-    def restore(self) -> Outcome:
+    def restore(self) -> MigResult:
         before = read_before(self.folder)
         assert before is not None
         change = NodeChange(self.config, self.driver, lambda gpus: plan_return(before.gpus, gpus), timeout_s=1.0)  # type: ignore[arg-type] # a session in memory

@@ -8,13 +8,13 @@ import pytest
 
 from plugin.base.log import Logger
 from plugin.daemon.drift import STALE_S, DriftWatch
-from plugin.drift.model import Difference, Kind
+from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result, render_result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOLD = Difference(Kind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
 NOW = 1_777_615_920
 DEAD = "is grapnel-drift.timer active, and /etc/grapnel/declared.json there?"
 

@@ -18,7 +18,7 @@ from lab.kubelet import Container, Kubelet, Pod
 from lab.nvml import capabilities, state
 from lab.podresources.server import serving
 from plugin.changes.driver_change.release.store import sole_change
-from plugin.changes.mig_layout.change.record import Change, render_change
+from plugin.changes.mig_layout.change.record import OpenMigChange, render_change
 from plugin.changes.mig_layout.change.store import CHANGE_FILE, forget, write_change
 from tests.plugin.daemon.test_whole_daemon import Node
 from tests.plugin.daemon_process import RESOURCE
@@ -163,7 +163,7 @@ def test_how_gpus_were_cut_before_is_restored(node: CutNode) -> None:
 
 def test_a_change_that_was_interrupted_keeps_its_gpus_from_everybody_until_it_goes_on(node: CutNode) -> None:
     (node.folder / "state").mkdir()
-    change = Change("2026-11-23T23:00:00Z", frozenset({node.uuids[1]}), closes=True)
+    change = OpenMigChange("2026-11-23T23:00:00Z", frozenset({node.uuids[1]}), closes=True)
     (node.folder / "state/mig-change.json").write_text(render_change(change))
     with node.served():
         assert node.kubelet.wait_for_devices(RESOURCE, 1) == [node.uuids[0]]
@@ -178,7 +178,7 @@ def test_the_driver_is_let_go_for_a_change_of_the_mode_and_the_other_gpu_stays_o
         node.kubelet.wait_for_devices(RESOURCE, 2)
         maps = Path(f"/proc/{daemon.pid}/maps")
         with sole_change(state_folder, 10.0):
-            change = Change("2026-11-23T23:00:00Z", frozenset({node.uuids[1]}), closes=True)
+            change = OpenMigChange("2026-11-23T23:00:00Z", frozenset({node.uuids[1]}), closes=True)
             write_change(state_folder, change)
             wait_until(lambda: "libnvidia-ml" not in maps.read_text(), node.log)
             assert node.kubelet.wait_for_devices(RESOURCE, 1) == [node.uuids[0]]

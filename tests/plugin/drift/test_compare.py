@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.cli.drift import compare_now, show_drift
-from plugin.drift.model import Kind
+from plugin.drift.model import DriftKind
 from tests.plugin.drift.node import BOOTED, CONTENT, DPKG, FILE, NOW, VERSION, Node, unit
 
 if TYPE_CHECKING:
@@ -45,79 +45,79 @@ def rpm(node: Node) -> None:
 DRIFT = {
     "a package was upgraded": (
         packages(DPKG.replace(VERSION, "550.1-1")),
-        [(Kind.VERSION, "libcuda1", "550.1-1", VERSION)],
+        [(DriftKind.VERSION, "libcuda1", "550.1-1", VERSION)],
     ),
     "a package was removed": (
         packages("dpkg\t1\tinstall\tinstalled\tamd64\nlibcuda1\t\tdeinstall\tconfig-files\tamd64\n"),
-        [(Kind.VERSION, "libcuda1", "not installed", VERSION)],
+        [(DriftKind.VERSION, "libcuda1", "not installed", VERSION)],
     ),
     "a package of another architecture does not count": (
         packages(DPKG.replace("amd64\n", "i386\n").replace("i386", "amd64", 1)),
-        [(Kind.VERSION, "libcuda1", "not installed", VERSION)],
+        [(DriftKind.VERSION, "libcuda1", "not installed", VERSION)],
     ),
     "dpkg was killed": (
         packages(DPKG.replace("hold\tinstalled", "hold\tunpacked")),
-        [(Kind.VERSION, "libcuda1", "unpacked", VERSION)],
+        [(DriftKind.VERSION, "libcuda1", "unpacked", VERSION)],
     ),
     "a hold was taken off": (
         packages(DPKG.replace("hold\t", "install\t")),
-        [(Kind.HOLD, "libcuda1", "not held", "held")],
+        [(DriftKind.HOLD, "libcuda1", "not held", "held")],
     ),
     "a version lock of dnf is missing, and the version is another": (
         rpm,
-        [(Kind.VERSION, "kmod-nvidia", "580.2-1", "580.1-1"), (Kind.HOLD, "kmod-nvidia", "not held", "held")],
+        [(DriftKind.VERSION, "kmod-nvidia", "580.2-1", "580.1-1"), (DriftKind.HOLD, "kmod-nvidia", "not held", "held")],
     ),
     "a file was removed": (
         lambda node: (node.root / FILE.lstrip("/")).unlink(),
-        [(Kind.FILE, FILE, "absent", "there")],
+        [(DriftKind.FILE, FILE, "absent", "there")],
     ),
     "a file was made readable for fewer": (
         lambda node: (node.root / FILE.lstrip("/")).chmod(0o600),
-        [(Kind.FILE, FILE, "mode 0600", "mode 0644")],
+        [(DriftKind.FILE, FILE, "mode 0600", "mode 0644")],
     ),
     "a file was written by somebody else, for fewer": (
         lambda node: node.write(FILE, "other\n").chmod(0o600),
         [
-            (Kind.FILE, FILE, "content 7e4fa2eb8c7a", "content 05275efa3aea"),
-            (Kind.FILE, FILE, "mode 0600", "mode 0644"),
+            (DriftKind.FILE, FILE, "content 7e4fa2eb8c7a", "content 05275efa3aea"),
+            (DriftKind.FILE, FILE, "mode 0600", "mode 0644"),
         ],
     ),
     "a service was stopped": (
         units(unit("containerd.service", active="inactive"), TIMER),
-        [(Kind.SERVICE, "containerd.service", "inactive", "active")],
+        [(DriftKind.SERVICE, "containerd.service", "inactive", "active")],
     ),
     "a service does not start at boot": (
         units(unit("containerd.service", enabled="disabled"), TIMER),
-        [(Kind.SERVICE, "containerd.service", "disabled", "enabled")],
+        [(DriftKind.SERVICE, "containerd.service", "disabled", "enabled")],
     ),
     "a service was disabled and stopped": (
         units(unit("containerd.service", enabled="disabled", active="inactive"), TIMER),
         [
-            (Kind.SERVICE, "containerd.service", "disabled", "enabled"),
-            (Kind.SERVICE, "containerd.service", "inactive", "active"),
+            (DriftKind.SERVICE, "containerd.service", "disabled", "enabled"),
+            (DriftKind.SERVICE, "containerd.service", "inactive", "active"),
         ],
     ),
     "a unit is gone": (
         units(CONTAINERD, TIMER.replace("loaded", "not-found")),
-        [(Kind.SERVICE, "grapnel-drift.timer", "not installed", "active")],
+        [(DriftKind.SERVICE, "grapnel-drift.timer", "not installed", "active")],
     ),
     "another module is loaded": (
         lambda node: node.write("/sys/module/nvidia/version", "535.1\n"),
-        [(Kind.MODULE, "nvidia", "535.1", "550.163.01")],
+        [(DriftKind.MODULE, "nvidia", "535.1", "550.163.01")],
     ),
     "no module is loaded": (
         lambda node: (node.root / "sys/module/nvidia/version").unlink(),
-        [(Kind.MODULE, "nvidia", "not loaded", "550.163.01")],
+        [(DriftKind.MODULE, "nvidia", "not loaded", "550.163.01")],
     ),
     "another hook is installed": (
         lambda node: node.write("/usr/lib/grapnel/hook/RELEASE", "cd" * 32),
-        [(Kind.SOFTWARE, "hook", "cdcdcdcdcdcd", "abababababab")],
+        [(DriftKind.SOFTWARE, "hook", "cdcdcdcdcdcd", "abababababab")],
     ),
     "device nodes are gone": (
         lambda node: gpu(node, 3),
         [
-            (Kind.DEVICE_NODE, "/dev/nvidia3", "absent", "there"),
-            (Kind.DEVICE_NODE, "/dev/nvidiactl", "absent", "there"),
+            (DriftKind.DEVICE_NODE, "/dev/nvidia3", "absent", "there"),
+            (DriftKind.DEVICE_NODE, "/dev/nvidiactl", "absent", "there"),
         ],
     ),
 }
@@ -125,7 +125,7 @@ DRIFT = {
 
 @pytest.mark.parametrize(("change", "expected"), DRIFT.values(), ids=DRIFT.keys())
 def test_what_somebody_changed_is_told(
-    node: Node, change: Callable[[Node], object], expected: list[tuple[Kind, str, str, str]]
+    node: Node, change: Callable[[Node], object], expected: list[tuple[DriftKind, str, str, str]]
 ) -> None:
     change(node)
 
@@ -133,7 +133,7 @@ def test_what_somebody_changed_is_told(
 
     assert (found.reason, found.at) == ("", NOW)
     assert [(each.kind, each.name, each.found, each.declared) for each in found.differences] == expected
-    if expected[0][0] is not Kind.DEVICE_NODE:
+    if expected[0][0] is not DriftKind.DEVICE_NODE:
         assert {each.mend for each in found.differences} == {MEND}
 
 
@@ -186,9 +186,9 @@ def test_a_difference_says_since_when_where_the_node_tells(node: Node) -> None:
 
     found = {each.kind: each.since for each in compare_now(node.record, node.host()).differences}
 
-    assert found[Kind.VERSION] == 1_777_100_000
-    assert found[Kind.SERVICE] == BOOTED + 9
-    assert (found[Kind.FILE] or 0) > 1_777_000_000  # its inode changed later than its content
+    assert found[DriftKind.VERSION] == 1_777_100_000
+    assert found[DriftKind.SERVICE] == BOOTED + 9
+    assert (found[DriftKind.FILE] or 0) > 1_777_000_000  # its inode changed later than its content
 
 
 AT_WORK = {

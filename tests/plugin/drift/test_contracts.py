@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from plugin.drift.declared import parse_declared
-from plugin.drift.model import Difference, Kind
+from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result, Verdict, parse_result, render_result
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"
@@ -53,7 +53,7 @@ def test_bad_results_are_refused_by_both(path: Path) -> None:
 
 
 def test_a_kind_of_a_later_version_is_left_out() -> None:
-    difference = Difference(Kind.FILE, "/etc/a", "absent", "there", None, "grapnel apply")
+    difference = Difference(DriftKind.FILE, "/etc/a", "absent", "there", None, "grapnel apply")
     text = render_result(Result(7, (difference, difference))).replace('"file"', '"weather"', 1)
 
     assert parse_result(text.encode()) == Result(7, (difference,))
@@ -65,7 +65,7 @@ def test_a_kind_of_a_later_version_is_left_out() -> None:
         pytest.param(Result(1), Verdict.AS_DECLARED, id="nothing differs"),
         pytest.param(Result(1, reason="a driver change"), Verdict.NOT_COMPARED, id="a change is at work"),
         pytest.param(
-            Result(1, (Difference(Kind.HOLD, "a", "b", "c", None, "d"),)), Verdict.DRIFTED, id="a hold is off"
+            Result(1, (Difference(DriftKind.HOLD, "a", "b", "c", None, "d"),)), Verdict.DRIFTED, id="a hold is off"
         ),
     ],
 )

@@ -16,7 +16,7 @@ from plugin.driver.gpu_settings import DEFAULT_MODE, EXCLUSIVE_PROCESS, Setting
 from tests.plugin.gpu_settings.gpus import FRESH, Killed, MemoryDriver, gpu
 
 if TYPE_CHECKING:
-    from plugin.changes.gpu_settings.carry_out import Outcome
+    from plugin.changes.gpu_settings.carry_out import SettingsResult
     from plugin.changes.gpu_settings.model import Entry, GpuPlan
 
 EVERYTHING = {
@@ -52,7 +52,7 @@ class Node:
         self.writes += 1
         assert self.record == record
 
-    def apply(self, *entries: dict[str, object]) -> Outcome:
+    def apply(self, *entries: dict[str, object]) -> SettingsResult:
         return carry_out(declared(*entries), self.driver, self.record, self.boot_id, self.remember)
 
     def reboot(self) -> None:

@@ -32,7 +32,7 @@ from tests.plugin.gpushare.kubelet import Kubelet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from plugin.publication.node_object.api.messages import Answer, Request
+    from plugin.publication.node_object.api.messages import ApiResponse, Request
 
 pytestmark = pytest.mark.functional  # etcd, an API server and a scheduler
 
@@ -53,7 +53,7 @@ class HeldUp(Connections):
 
     hears: threading.Event
 
-    def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
+    def follow(self, request: Request, hear: Callable[[bytes], None]) -> ApiResponse:
         def hear_later(line: bytes) -> None:
             self.hears.wait()
             hear(line)

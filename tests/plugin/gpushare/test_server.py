@@ -11,7 +11,7 @@ import pytest
 
 from plugin.base.log import Logger
 from plugin.gpushare.server import PREFIX, ExtenderServer, Head, parse_head
-from plugin.publication.metrics.serving.request import Answer
+from plugin.publication.metrics.serving.request import PageResponse
 from tests.plugin.gpushare.stage import Scheduler
 
 POST = f"POST {PREFIX}/filter HTTP/1.1"
@@ -81,7 +81,7 @@ def test_heads(lines: tuple[str, ...], expected: object) -> None:
         assert isinstance(found, Head)
         assert found.length == expected
     else:
-        assert (found.status if isinstance(found, Answer) else found) == expected
+        assert (found.status if isinstance(found, PageResponse) else found) == expected
 
 
 async def served(handler: Deaf, patience_s: float = 5.0) -> tuple[ExtenderServer, Scheduler]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.devices.health.model import Change, Policy, Verdict
+from plugin.devices.health.model import FindingChange, Policy, Verdict
 from plugin.devices.health.xid import plan_policy
 from plugin.driver.reading import Counters
 from tests.plugin.health.looks import GONE, IDLE, A, Node
@@ -20,7 +20,7 @@ def test_a_verdict_wins_over_findings_both_ways() -> None:
     node = Node()
     node.verdicts = {A: UNHEALTHY}
     (change,) = node.look()
-    assert (change.change, change.reason) == (Change.VERDICT, "set unhealthy by hand: smells of smoke")
+    assert (change.change, change.reason) == (FindingChange.VERDICT, "set unhealthy by hand: smells of smoke")
     node.look(after_s=10_000)
     assert node.why() == "set unhealthy by hand: smells of smoke"
     node.verdicts = {A: HEALTHY}
@@ -35,7 +35,7 @@ def test_who_calls_a_gpu_healthy_vouches_for_what_was_open() -> None:
     node = Node()
     node.look(79)
     node.verdicts = {A: HEALTHY}
-    closed = [change for change in node.look() if change.change is Change.CLOSED]
+    closed = [change for change in node.look() if change.change is FindingChange.CLOSED]
     assert [(change.cause, change.reason) for change in closed] == [("xid 79", "set healthy by hand")]
     node.verdicts = {}
     node.look()
@@ -113,9 +113,9 @@ def test_what_is_disabled_later_closes_what_is_open_and_tells_it_once() -> None:
     node.policy = plan_policy(["all"], [])
     told = [node.look(a=IDLE._replace(rows_failed=True)) for _ in range(3)]
     assert node.why() == ""
-    assert [(change.change, change.cause, change.reason) for change in told[0] if change.change is Change.CLOSED] == [
-        (Change.CLOSED, cause, "not checked: DP_DISABLE_HEALTHCHECKS") for cause in ("xid 79", "rows failed")
-    ]
+    assert [
+        (change.change, change.cause, change.reason) for change in told[0] if change.change is FindingChange.CLOSED
+    ] == [(FindingChange.CLOSED, cause, "not checked: DP_DISABLE_HEALTHCHECKS") for cause in ("xid 79", "rows failed")]
     assert told[1:] == [(), ()]
 
 

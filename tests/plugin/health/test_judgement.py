@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.devices.health.model import Change, Class, Verdict
+from plugin.devices.health.model import Class, FindingChange, Verdict
 from tests.plugin.health.looks import BUSY, GONE, IDLE, MIG, A, B, Node, was_reset
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ HEALTHY = Verdict(is_healthy=True, reason="cable was loose", since="2026-09-01T1
 def test_an_error_of_an_application_condemns_nobody(xid: int) -> None:
     node = Node()
     (change,) = node.look(xid)
-    assert (change.uuid, change.change, change.kind) == (A, Change.OPENED, Class.APPLICATION)
+    assert (change.uuid, change.change, change.kind) == (A, FindingChange.OPENED, Class.APPLICATION)
     assert change.new_xid == xid
     assert (node.why(A), node.why(B)) == ("", "")
 
@@ -67,7 +67,7 @@ def test_an_event_of_a_mig_device_is_its_gpus() -> None:
 def test_an_event_of_an_unknown_device_is_told_and_condemns_nobody(device: str) -> None:
     node = Node()
     (change,) = node.look(79, of=device)
-    assert (change.uuid, change.change) == ("", Change.STRAY)
+    assert (change.uuid, change.change) == ("", FindingChange.STRAY)
     assert (node.why(A), node.why(B)) == ("", "")
 
 
@@ -192,7 +192,7 @@ def test_an_error_of_an_application_is_forgotten_after_a_quiet_time_also_in_use(
     node.look(31)
     (closed,) = node.look(a=BUSY, after_s=301)
     assert closed.new_xid is None
-    assert (closed.change, closed.reason) == (Change.CLOSED, "not seen again for 300 s")
+    assert (closed.change, closed.reason) == (FindingChange.CLOSED, "not seen again for 300 s")
     assert node.gpus[A].findings == ()
 
 
@@ -334,7 +334,7 @@ def test_a_gpu_of_which_the_driver_asks_nothing_any_more_is_healthy() -> None:
     assert node.look(a=IDLE)[:1] == (), "a driver that was not asked"
     assert node.why(A)
     (change,) = node.look(a=IDLE._replace(recovery_action=0))
-    assert (change.change, change.reason) == (Change.CLOSED, "the driver asks for nothing any more")
+    assert (change.change, change.reason) == (FindingChange.CLOSED, "the driver asks for nothing any more")
     assert node.why(A) == ""
 
 

@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugin.devices.health.judgement import next_health, why_unhealthy
-from plugin.devices.health.model import Change, Class, GpuHealth, GpuInput, HealthInput, NodeHealth, Transition, Verdict
+from plugin.devices.health.model import (
+    Class,
+    FindingChange,
+    GpuHealth,
+    GpuInput,
+    HealthInput,
+    NodeHealth,
+    Transition,
+    Verdict,
+)
 from plugin.devices.health.record import parse_health, render_health
 from plugin.driver.reading import Counters, Reading, XidEvent
 from tests.plugin.health.looks import FIRST_BOOT, POLICY, A, B
@@ -196,7 +205,7 @@ def test_nothing_recovers_without_its_evidence_and_a_verdict_always_wins(steps: 
     world = World()
     for step in steps:
         for change in world.look(step):
-            if change.change is Change.CLOSED:
+            if change.change is FindingChange.CLOSED:
                 check_closed(world, change, step.a if change.uuid == A else step.b)
         world.settle(step)
         for uuid, seen in ((A, step.a), (B, step.b)):

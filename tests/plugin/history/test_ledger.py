@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.devices.allocation.preference.choice import Candidate, Preference, Rule
-from plugin.devices.health.model import Change as HealthChange
 from plugin.devices.health.model import Class, Transition
+from plugin.devices.health.model import FindingChange as HealthChange
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.holdings.history.ledger import MAX_ALLOCATIONS, MAX_CHANGES, Ledger

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plugin.base.errors import HistoryError
 from plugin.holdings.history.ledger import Ledger
-from plugin.holdings.history.model import Allocation, Change, Choice, Claim, Place
+from plugin.holdings.history.model import Allocation, Choice, Claim, DeviceChange, Place
 from plugin.holdings.history.record import MAX_BYTES, parse_history, render_events, render_start
 from plugin.holdings.history.view import NOT_ASKED, explain
 from plugin.kubelet.pod_resources.attribution import PodContainer
@@ -98,7 +98,7 @@ def choices(draw: st.DrawFn) -> Choice:
 
 EVENTS = st.one_of(
     st.builds(Place, TEXTS, st.integers(0, 1000)),
-    st.builds(Change, TIMES, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS),
+    st.builds(DeviceChange, TIMES, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS),
     st.builds(
         Allocation,
         number=st.integers(0, 2**40),
@@ -115,7 +115,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=6), st.integers(0, 400))
 def test_what_is_written_is_read_and_a_line_without_its_end_was_not_written(
-    events: list[Place | Change | Allocation], cut: int
+    events: list[Place | DeviceChange | Allocation], cut: int
 ) -> None:
     content = (render_start() + "".join(render_events(events))).encode()
     assert parse_history(content) == events
@@ -135,8 +135,8 @@ def ledger() -> Ledger:
         [
             Place(A, 0),
             Place(B, 1),
-            Change(1, A, "seen"),
-            Change(1, B, "unhealthy", "lost", "", "lost: gone"),
+            DeviceChange(1, A, "seen"),
+            DeviceChange(1, B, "unhealthy", "lost", "", "lost: gone"),
             Allocation(1, 2, "nvidia.com/gpu", (A,)),
             Allocation(2, 2, "nvidia.com/gpu", (A,), claims=(Claim(holder, 3),)),
             Allocation(3, 4, "nvidia.com/gpu", (B,), refused="no"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from plugin.drift.model import Difference, Kind
+from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result
 from plugin.publication.metrics.drift import drift_families
 
-HOLD = Difference(Kind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
 
 
 def values(result: Result | None) -> dict[str, dict[str, float]]:
@@ -19,7 +19,7 @@ def values(result: Result | None) -> dict[str, dict[str, float]]:
 def test_every_kind_has_a_row_once_the_node_was_compared() -> None:
     found = values(Result(7, (HOLD, HOLD)))
 
-    assert found["grapnel_drift_differences"] == {kind.value: 2 if kind is Kind.HOLD else 0 for kind in Kind}
+    assert found["grapnel_drift_differences"] == {kind.value: 2 if kind is DriftKind.HOLD else 0 for kind in DriftKind}
     assert (found["grapnel_drift_up"], found["grapnel_drift_timestamp_seconds"]) == ({"": 1}, {"": 7})
 
 

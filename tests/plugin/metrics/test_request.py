@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.publication.metrics.serving.request import Answer, HTTPStatus, refuse
+from plugin.publication.metrics.serving.request import HTTPStatus, PageResponse, refuse
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_bytes_of_any_kind_are_answered_or_refused(head: bytes) -> None:
 
 
 def test_an_answer_says_its_length_and_that_it_is_the_last() -> None:
-    assert Answer(HTTPStatus.OK, b"a 1\n", "text/x").to_bytes() == (
+    assert PageResponse(HTTPStatus.OK, b"a 1\n", "text/x").to_bytes() == (
         b"HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nContent-Length: 4\r\nConnection: close\r\n\r\na 1\n"
     )
 

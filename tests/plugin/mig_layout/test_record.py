@@ -9,7 +9,7 @@ import pytest
 
 from plugin.base.errors import MigError
 from plugin.changes.driver_change.release.store import sole_change
-from plugin.changes.mig_layout.change.record import Change, parse_change, render_change
+from plugin.changes.mig_layout.change.record import OpenMigChange, parse_change, render_change
 from plugin.changes.mig_layout.change.store import CHANGE_FILE, forget, is_locked, read_change, write_change
 from plugin.changes.mig_layout.model import Instance
 from plugin.changes.mig_layout.record import Before, cuts_of, parse_before, render_before
@@ -19,7 +19,7 @@ from tests.plugin.mig_layout.gpus import gpu, instance
 if TYPE_CHECKING:
     from pathlib import Path
 
-CHANGE = Change("2026-11-23T23:00:00Z", frozenset({"GPU-0", "GPU-1"}), closes=True)
+CHANGE = OpenMigChange("2026-11-23T23:00:00Z", frozenset({"GPU-0", "GPU-1"}), closes=True)
 
 
 def test_what_was_before_is_read_as_it_was_written() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClusterError
 from plugin.publication.node_object.answers import content_of
-from plugin.publication.node_object.api.messages import Answer
+from plugin.publication.node_object.api.messages import ApiResponse
 from plugin.publication.node_object.requests import MERGE
 from plugin.publication.node_object.session import Dependencies, Rhythm, Session
 from tests.plugin.node_object.written_log import WrittenLog
@@ -76,14 +76,14 @@ class Simulation:
         if self.failing == 0:
             raise ClusterError("api:6443: connection refused")
         if self.failing is not None:
-            return content_of(request, Answer(self.failing, b'{"message": "as told"}', self.retry_after))
+            return content_of(request, ApiResponse(self.failing, b'{"message": "as told"}', self.retry_after))
         answer = content_of(request, self._answer(request))
         if self.is_lost:
             self.is_lost = False
             raise ClusterError("api:6443: no answer in time")
         return answer
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> ApiResponse:
         body = json.loads(request.body) if request.body else {}
         if request.resource == "events":
             return self._event(request, body)
@@ -92,7 +92,7 @@ class Simulation:
         if request.resource == "nodefeatures":
             return self._feature(body)
         if not self.exists:
-            return Answer(404)
+            return ApiResponse(404)
         if request.resource == "nodes/status":
             for row in body["status"]["conditions"]:
                 self.conditions[row["type"]] = row
@@ -102,40 +102,40 @@ class Simulation:
             return self._apply(body["metadata"])
         return self._node()
 
-    def _event(self, request: Request, body: dict[str, Any]) -> Answer:
+    def _event(self, request: Request, body: dict[str, Any]) -> ApiResponse:
         name = body["metadata"]["name"] if request.method == "POST" else request.path.rpartition("/")[2]
         if request.method == "POST" and name in self.events:
-            return Answer(409)
+            return ApiResponse(409)
         if request.method == "PATCH" and name not in self.events:
-            return Answer(404)
+            return ApiResponse(404)
         self.events[name] = {**self.events.get(name, {}), **body}
-        return Answer(201, b"{}")
+        return ApiResponse(201, b"{}")
 
-    def _evict(self, uid: str) -> Answer:
+    def _evict(self, uid: str) -> ApiResponse:
         if self.refusing_evictions or uid in self.protected:
-            return Answer(self.refusing_evictions or 429, b'{"message": "as told"}')
+            return ApiResponse(self.refusing_evictions or 429, b'{"message": "as told"}')
         self.evicted.append(uid)
-        return Answer(201, b'{"status": "Success"}')
+        return ApiResponse(201, b'{"status": "Success"}')
 
-    def _feature(self, body: dict[str, Any]) -> Answer:
+    def _feature(self, body: dict[str, Any]) -> ApiResponse:
         namespace = body["metadata"]["namespace"]
         if namespace not in self.namespaces:
-            return Answer(404, b'{"message": "the server could not find the requested resource"}')
+            return ApiResponse(404, b'{"message": "the server could not find the requested resource"}')
         if self.features_are_of:
-            return Answer(409, b'{"message": "Apply failed with 1 conflict: .spec.labels"}')
+            return ApiResponse(409, b'{"message": "Apply failed with 1 conflict: .spec.labels"}')
         self.features[namespace] = body
-        return Answer(200, json.dumps(body).encode())
+        return ApiResponse(200, json.dumps(body).encode())
 
-    def _annotate(self, metadata: dict[str, Any]) -> Answer:
+    def _annotate(self, metadata: dict[str, Any]) -> ApiResponse:
         if metadata["uid"] != str(self.uid) or self.is_full:
-            return Answer(422, b'{"message": "metadata.uid: field is immutable"}')
+            return ApiResponse(422, b'{"message": "metadata.uid: field is immutable"}')
         merged = {**self.annotations, **metadata["annotations"]}
         self.annotations = {key: value for key, value in merged.items() if value is not None}
         return self._node()
 
-    def _apply(self, metadata: dict[str, Any]) -> Answer:
+    def _apply(self, metadata: dict[str, Any]) -> ApiResponse:
         if metadata["uid"] != str(self.uid):
-            return Answer(409)
+            return ApiResponse(409)
         taken = {
             key: self.labels[key][1]
             for key, value in metadata["labels"].items()
@@ -150,13 +150,13 @@ class Simulation:
                 }
                 for key, owner in taken.items()
             ]
-            return Answer(409, json.dumps({"details": {"causes": causes}}).encode())
+            return ApiResponse(409, json.dumps({"details": {"causes": causes}}).encode())
         others = {key: pair for key, pair in self.labels.items() if pair[1] != OWN}
         self.labels = {**others, **{key: (value, OWN) for key, value in metadata["labels"].items()}}
         return self._node()
 
-    def _node(self) -> Answer:
+    def _node(self) -> ApiResponse:
         labels = {key: value for key, (value, _) in self.labels.items()}
         metadata = {"uid": str(self.uid), "labels": labels, "annotations": self.annotations}
         status = {"conditions": list(self.conditions.values())}
-        return Answer(200, json.dumps({"metadata": metadata, "status": status}).encode())
+        return ApiResponse(200, json.dumps({"metadata": metadata, "status": status}).encode())

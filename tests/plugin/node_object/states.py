@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plugin.devices.health.model import Change, Class, Transition
+from plugin.devices.health.model import Class, FindingChange, Transition
 from plugin.devices.inventory import Device, Inventory
 from plugin.devices.observer import Observation
 from tests.plugin.fakes import VERSION, gpus
@@ -25,7 +25,7 @@ def without_answer(*unhealthy: str) -> Observation:
 
 
 def transition(
-    change: Change = Change.OPENED,
+    change: FindingChange = FindingChange.OPENED,
     cause: str = "xid 48",
     kind: Class = Class.RESET,
     reason: str = "double-bit memory error",

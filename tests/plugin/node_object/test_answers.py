@@ -6,7 +6,7 @@ import pytest
 
 from plugin.base.errors import ClusterError
 from plugin.publication.node_object.answers import content_of, node_state
-from plugin.publication.node_object.api.messages import Answer, Request
+from plugin.publication.node_object.api.messages import ApiResponse, Request
 from plugin.publication.node_object.model import Condition
 from plugin.publication.node_object.requests import read_node
 
@@ -18,7 +18,7 @@ EVICTION = Request("POST", "/api/v1/namespaces/ml/pods/web/eviction", "create", 
 def refused(request: Request, status: int, message: str = "", retry_after: str = "") -> ClusterError:
     body = json.dumps({"kind": "Status", "message": message}).encode()
     with pytest.raises(ClusterError) as raised:
-        content_of(request, Answer(status, body, retry_after))
+        content_of(request, ApiResponse(status, body, retry_after))
     assert raised.value.status == status
     return raised.value
 
@@ -73,7 +73,7 @@ def test_owners_of_labels_are_named() -> None:
         7,
     ]
     with pytest.raises(ClusterError) as raised:
-        content_of(PATCH, Answer(409, json.dumps({"details": {"causes": causes}}).encode()))
+        content_of(PATCH, ApiResponse(409, json.dumps({"details": {"causes": causes}}).encode()))
     assert raised.value.owners == {"nvidia.com/gpu.count": "gpu-feature-discovery", "nvidia.com/x": "somebody else"}
 
 
@@ -88,7 +88,7 @@ def test_a_budget_is_named_by_its_cause_and_no_rule_is_asked_for(status: int, me
     causes = [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2\nhealthy pods"}, "none", {}]
     body = json.dumps({"kind": "Status", "message": message, "details": {"causes": causes}}).encode()
     with pytest.raises(ClusterError) as raised:
-        content_of(EVICTION, Answer(status, body, "7"))
+        content_of(EVICTION, ApiResponse(status, body, "7"))
     told = f"the api server refuses create pods/eviction ({status}): The disruption budget web needs 2 healthy pods"
     assert (raised.value.message, raised.value.hint) == (told, "")
     assert (raised.value.status, raised.value.retry_after_s) == (status, 7)
@@ -97,12 +97,12 @@ def test_a_budget_is_named_by_its_cause_and_no_rule_is_asked_for(status: int, me
 @pytest.mark.parametrize("body", [b"", b"ok", b"[]", b"\xff", b"[" * 100_000])
 def test_a_success_without_an_object_is_a_failure(body: bytes) -> None:
     with pytest.raises(ClusterError, match="no json object"):
-        content_of(PATCH, Answer(200, body))
+        content_of(PATCH, ApiResponse(200, body))
 
 
 def test_a_failure_without_an_object_is_one_all_the_same() -> None:
     with pytest.raises(ClusterError, match="502"):
-        content_of(PATCH, Answer(502, b"<html>"))
+        content_of(PATCH, ApiResponse(502, b"<html>"))
 
 
 def test_a_node_says_its_uid_labels_and_our_conditions() -> None:

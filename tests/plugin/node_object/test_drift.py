@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from plugin.drift.model import Difference, Kind
+from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result
 from plugin.publication.node_object.conditions import AS_DECLARED, MAX_MESSAGE
 from plugin.publication.node_object.drift import drift_condition
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/node-state/README.md"
-HOLD = Difference(Kind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
-NODE = Difference(Kind.DEVICE_NODE, "/dev/nvidia0", "absent", "there", None, "nvidia-modprobe -c 0")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+NODE = Difference(DriftKind.DEVICE_NODE, "/dev/nvidia0", "absent", "there", None, "nvidia-modprobe -c 0")
 
 
 @pytest.mark.parametrize(

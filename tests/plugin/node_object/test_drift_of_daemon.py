@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.drift.model import Difference, Kind
+from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result, render_result
 from tests.plugin.daemon.test_metrics_of_daemon import port, scrape
 from tests.plugin.daemon_process import RESOURCE
@@ -24,7 +24,7 @@ __all__ = ["kubelet", "node", "port"]  # fixtures
 
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
-HOLD = Difference(Kind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
 
 
 def leave(node: Node, result: Result) -> None:

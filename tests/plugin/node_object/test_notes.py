@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.devices.health.model import Change, Class, Transition
+from plugin.devices.health.model import Class, FindingChange, Transition
 from plugin.publication.node_object.notes import REASONS, notes_of
 from tests.plugin.node_object.states import UTC, UUIDS, XID_48, observed, transition, without_answer
 
@@ -60,20 +60,22 @@ def words(found: list[Note]) -> list[tuple[str, str, str]]:
             id="a cause without a reason of its own",
         ),
         pytest.param(
-            transition(Change.CLOSED, reason="the gpu was reset"),
+            transition(FindingChange.CLOSED, reason="the gpu was reset"),
             [("Normal", "GPUErrorResolved", f"{FIRST}: xid 48 is over: the gpu was reset")],
             id="the end of an error",
         ),
         pytest.param(
-            transition(Change.CLOSED, "xid 31", Class.APPLICATION, "quiet"), [], id="the end of what did not matter"
+            transition(FindingChange.CLOSED, "xid 31", Class.APPLICATION, "quiet"),
+            [],
+            id="the end of what did not matter",
         ),
         pytest.param(
-            transition(Change.VERDICT, "verdict", Class.NOTED, "set unhealthy by hand: smoke"),
+            transition(FindingChange.VERDICT, "verdict", Class.NOTED, "set unhealthy by hand: smoke"),
             [("Normal", "GPUVerdict", f"{FIRST}: set unhealthy by hand: smoke")],
             id="a verdict",
         ),
         pytest.param(
-            Transition("", Change.STRAY, "xid 48", Class.RESET, "of GPU-x", UTC),
+            Transition("", FindingChange.STRAY, "xid 48", Class.RESET, "of GPU-x", UTC),
             [("Warning", "GPUXidError", "xid 48 of a device nobody knows: of GPU-x")],
             id="an event of nobody",
         ),
@@ -104,7 +106,7 @@ def test_states(before: Observation, now: Observation, expected: list[str]) -> N
 
 
 def test_a_verdict_against_a_gpu_is_a_warning() -> None:
-    verdict = transition(Change.VERDICT, "verdict", Class.NOTED, "set unhealthy by hand: smoke")
+    verdict = transition(FindingChange.VERDICT, "verdict", Class.NOTED, "set unhealthy by hand: smoke")
     found = notes(observed("", ""), observed("set unhealthy by hand: smoke", "", transitions=(verdict,)))
     assert [(note.reason, note.is_warning) for note in found] == [("GPUVerdict", True)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.devices.health.model import Change
+from plugin.devices.health.model import FindingChange
 from tests.plugin.node_object.real_cluster import Running, register, service_account
 from tests.plugin.node_object.states import UUIDS, XID_48, observed, transition, without_answer
 
@@ -145,7 +145,7 @@ def test_the_role_of_a_pod_is_enough_and_no_more_than_needed(
     kubeconfig = service_account(control_plane, "bound", "node")
     with Running(control_plane, node, tmp_path, kubeconfig) as running:
         running.node.label(LABELS)
-        running.node.show(observed("", transitions=(transition(Change.VERDICT, "verdict"),)))
+        running.node.show(observed("", transitions=(transition(FindingChange.VERDICT, "verdict"),)))
         running.wait(lambda: "GPUsHealthy" in running.statuses() and "nvidia.com/gpu.count" in running.labels())
         running.wait(lambda: len(running.events()) == 1)
         running.node.show(without_answer("lost"))

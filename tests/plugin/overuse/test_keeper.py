@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.base.errors import KubeletError
-from plugin.sharing.overuse.keeper import Answer, OveruseKeeper, Pod
+from plugin.sharing.overuse.keeper import EvictionRule, OveruseKeeper, Pod
 from tests.plugin.node_object.written_log import WrittenLog
 from tests.plugin.overuse.shares import FIRST, GIB, given, owner, uid, working
 
@@ -24,7 +24,7 @@ class Node:
     """Containers `a` with 2 GiB and `b` with 4, whose processes are 1 and 2; `failing` does not answer."""
 
     def __init__(self, *, evicts: bool = True) -> None:
-        self.answer: Answer | None = Answer(evicts, 60.0)
+        self.answer: EvictionRule | None = EvictionRule(evicts, 60.0)
         self.given: tuple[DeviceAssignment, ...] = (given("a", 2), given("b", 4))
         self.memory: dict[int, int | None] = {1: GIB, 2: GIB}
         self.whose: Mapping[int, Owner] = {1: owner("a", 1), 2: owner("b", 2)}
@@ -139,7 +139,7 @@ def test_what_is_not_certain_or_not_wanted_evicts_nobody(reason: str) -> None:
     elif reason == "limited in the driver":
         node.limits = {owner("a", 1).container_id}
     elif reason == "report":
-        node.answer = Answer(evicts=False, grace_s=60.0)
+        node.answer = EvictionRule(evicts=False, grace_s=60.0)
     else:
         node.changes = True
     node.look(30)

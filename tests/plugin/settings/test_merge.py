@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.base.errors import ConfigError
-from plugin.settings.nvidia.kinds import Kind, Value, show
+from plugin.settings.nvidia.kinds import Value, ValueKind, show
 from plugin.settings.nvidia.merge import DEFAULT, merge, read_flags, read_variables
 from plugin.settings.nvidia.table import BY_NAME, SETTINGS, Setting
 
@@ -15,7 +15,7 @@ Layers = dict[str, dict[str, tuple[Value, str]]]
 FLAGS, VARIABLES, FILE = "flags", "variables", "file"
 
 
-def texts(kind: Kind) -> st.SearchStrategy[str]:
+def texts(kind: ValueKind) -> st.SearchStrategy[str]:
     """Return texts that are values of a kind."""
     candidates = (
         "true",
@@ -37,7 +37,7 @@ def texts(kind: Kind) -> st.SearchStrategy[str]:
     return st.sampled_from(fitting)
 
 
-def _is_a(kind: Kind, text: str) -> bool:
+def _is_a(kind: ValueKind, text: str) -> bool:
     try:
         kind.from_text(text)
     except ValueError:

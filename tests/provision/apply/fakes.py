@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from provision.apply.context import ApplyContext
 from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
-from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import Event, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.cli.session.scope import Scope
 from provision.declaration.fleet.facts.node import DeviceHolder, NodeFacts, parse_facts
 from provision.planning.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Problem, Role, Roles
@@ -124,7 +124,7 @@ class FakeFleet:
         bad = False
         for name in request.nodes:
             for event in work(name, request, cancel) if name in self.nodes else ():
-                bad |= isinstance(event, TaskDone) and event.outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
+                bad |= isinstance(event, TaskDone) and event.outcome in (TaskOutcome.FAILED, TaskOutcome.UNREACHABLE)
                 yield event
         if cancel.is_set():
             yield RunFinished(RunStatus.CANCELED, message="canceled")
@@ -141,7 +141,7 @@ class FakeFleet:
         node = self.nodes[name]
         yield TaskStarted(name, "gather facts")
         if not node.reachable:
-            yield TaskDone(name, "gather facts", Outcome.UNREACHABLE, message="no route to host")
+            yield TaskDone(name, "gather facts", TaskOutcome.UNREACHABLE, message="no route to host")
             return
         facts = raw_facts(name, node.packages, node.holders)
         if node.staged:
@@ -150,18 +150,18 @@ class FakeFleet:
         if node.half_done:
             run = {"state": "running", "verb": "swap", "change": node.half_done}
             facts["driver"] = {**facts.get("driver", {}), "run": run}
-        yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
+        yield TaskDone(name, "gather facts", TaskOutcome.OK, values={"facts": json.dumps(facts).encode()})
 
     def _prepare(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         node = self.nodes[name]
         yield TaskStarted(name, "stage", "driver")
         if node.broken == "stage":
-            yield TaskDone(name, "stage", Outcome.FAILED, "driver", "no space left on /var")
+            yield TaskDone(name, "stage", TaskOutcome.FAILED, "driver", "no space left on /var")
             return
         plan = request.extra_vars["grapnel_plan"]
         assert isinstance(plan, dict)
         node.staged = plan["roles"]["driver"]["driver_change_id"]
-        yield TaskDone(name, "stage", Outcome.CHANGED, "driver")
+        yield TaskDone(name, "stage", TaskOutcome.CHANGED, "driver")
         yield from self._look(name, request, cancel)
 
     def _install(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
@@ -175,16 +175,16 @@ class FakeFleet:
                 return
             if node.broken == target:
                 message = f"cannot install {target}"
-                yield TaskDone(name, f"install {target}", Outcome.FAILED, "driver", message, ("E: broken",))
+                yield TaskDone(name, f"install {target}", TaskOutcome.FAILED, "driver", message, ("E: broken",))
                 return
             if not node.deaf and not request.check:
                 node.packages.append(target)
-            yield TaskDone(name, f"install {target}", Outcome.CHANGED, "driver")
-        yield TaskDone(name, "Change the driver", Outcome.CHANGED, "driver")
+            yield TaskDone(name, f"install {target}", TaskOutcome.CHANGED, "driver")
+        yield TaskDone(name, "Change the driver", TaskOutcome.CHANGED, "driver")
         if "grapnel_expectation" in request.extra_vars:
             node.verbs.append("verified")
             answer = {"ok": node.broken != "verify", "checks": []}
-            yield TaskDone(name, "Verify the driver", Outcome.OK, values={"daemon": json.dumps(answer).encode()})
+            yield TaskDone(name, "Verify the driver", TaskOutcome.OK, values={"daemon": json.dumps(answer).encode()})
         if not request.check:
             yield from self._look(name, request, cancel)
 
@@ -196,14 +196,14 @@ class FakeFleet:
         if cancel.is_set():
             return
         if node.broken == verb:
-            yield TaskDone(name, verb, Outcome.FAILED, message="3 of 4 GPUs answer")
+            yield TaskDone(name, verb, TaskOutcome.FAILED, message="3 of 4 GPUs answer")
             return
         answer: dict[str, object] = {"released": True, "holders": node.holders}
         if verb == "release":
             node.holders = []
         if verb == "driver":  # it is told to go back
             node.half_done = ""
-        yield TaskDone(name, verb, Outcome.OK, values={"daemon": json.dumps(node.answer or answer).encode()})
+        yield TaskDone(name, verb, TaskOutcome.OK, values={"daemon": json.dumps(node.answer or answer).encode()})
 
 
 @dataclass

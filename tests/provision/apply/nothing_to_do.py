@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.cli import main
 from provision.cli.change import apply
 from provision.cli.session.context import build_context
@@ -36,7 +36,7 @@ class Answers:
 
     def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
         for node in request.nodes:
-            yield TaskDone(node, "gather facts", Outcome.OK, values={"facts": self._facts})
+            yield TaskDone(node, "gather facts", TaskOutcome.OK, values={"facts": self._facts})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import Event, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome
 from provision.apply.supply.collect import Collector, unpack
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.payload.model import Artifact
@@ -40,7 +40,7 @@ class Connected(FakeFleet):
         if not self.is_forgetful:
             self.files |= {one["path"]: one["content"] for one in collection["sources"]}
         facts = replace(make_facts(), files={path: make_file(text) for path, text in self.files.items()})
-        yield TaskDone("n1", "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(facts)})
+        yield TaskDone("n1", "gather facts", TaskOutcome.OK, values={"facts": msgspec.json.encode(facts)})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

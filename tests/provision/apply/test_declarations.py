@@ -14,7 +14,7 @@ from provision.apply.converge import assess
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment
 from provision.apply.playbooks import Playbooks
-from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import Event, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.node import AvailablePackage
 from provision.planning.driver.packages import repository
 from provision.planning.driver.packages.catalogue import find_distribution
@@ -97,7 +97,7 @@ class ToldFacts:
     def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
         told = json.dumps(as_json(self.facts)).encode()
         for name in request.nodes:
-            yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": told})
+            yield TaskDone(name, "gather facts", TaskOutcome.OK, values={"facts": told})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from provision.apply.converge import assess
 from provision.apply.fleet import apply_all
-from provision.apply.runner import Event, Outcome, RunRequest, TaskDone
+from provision.apply.runner import Event, RunRequest, TaskDone, TaskOutcome
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_packages, raw_facts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TwoNodes(FakeFleet):
     """The fleet with one node that returns a generated answer."""
 
     drawn: bytes = b""
-    outcome: Outcome = Outcome.OK
+    outcome: TaskOutcome = TaskOutcome.OK
 
     def _look(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         if name == A:
@@ -87,8 +87,8 @@ ALONE = of_b(FakeFleet(nodes()))
 
 
 @pytest.mark.slow
-@given(drawn=answers(), outcome=st.sampled_from(Outcome), bug=st.sampled_from([None, TypeError, MemoryError]))
+@given(drawn=answers(), outcome=st.sampled_from(TaskOutcome), bug=st.sampled_from([None, TypeError, MemoryError]))
 def test_nothing_that_a_node_answers_changes_another_node(
-    drawn: bytes, outcome: Outcome, bug: type[Exception] | None
+    drawn: bytes, outcome: TaskOutcome, bug: type[Exception] | None
 ) -> None:
     assert of_b(TwoNodes(nodes(), drawn=drawn, outcome=outcome), bug) == ALONE

@@ -16,7 +16,7 @@ from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all
 from provision.apply.model import Status
 from provision.apply.playbooks import Playbooks, plan_variables
-from provision.apply.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import Event, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome
 from provision.cli.change.apply import apply_nodes
 from provision.cli.change.stage import stage_fleet
 from provision.planning.node_plan import NodePlan
@@ -60,9 +60,9 @@ class SimulatedFleet:
         self.runs.append(request.playbook.stem)
         for name in request.nodes:
             if "grapnel_expectation" in request.extra_vars:
-                yield TaskDone(name, "verify", Outcome.OK, values={"daemon": b'{"ok": true}'})
+                yield TaskDone(name, "verify", TaskOutcome.OK, values={"daemon": b'{"ok": true}'})
             if request.playbook.stem in ("release", "resume"):
-                yield TaskDone(name, "ask", Outcome.OK, values={"daemon": b'{"released": true, "holders": []}'})
+                yield TaskDone(name, "ask", TaskOutcome.OK, values={"daemon": b'{"released": true, "holders": []}'})
                 continue
             if request.playbook.stem == "stage":
                 self.nodes[name] = staged(self.nodes[name], NEW_STACK)
@@ -70,8 +70,10 @@ class SimulatedFleet:
                 plan = msgspec.json.decode(json.dumps(request.extra_vars["grapnel_plan"]), type=NodePlan)
                 self.nodes[name] = simulate_apply(self.nodes[name], plan)
                 self.applied += 1
-                yield TaskDone(name, "carry the plan out", Outcome.CHANGED)
-            yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(self.nodes[name])})
+                yield TaskDone(name, "carry the plan out", TaskOutcome.CHANGED)
+            yield TaskDone(
+                name, "gather facts", TaskOutcome.OK, values={"facts": msgspec.json.encode(self.nodes[name])}
+            )
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

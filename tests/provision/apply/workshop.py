@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from provision.apply.context import ApplyContext
 from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
-from provision.apply.runner import Event, Outcome, TaskDone, TaskStarted
+from provision.apply.runner import Event, TaskDone, TaskOutcome, TaskStarted
 from provision.planning.driver_change import DriverChange, PackageVersion, Signing, change_id
 from provision.planning.node_plan import Disruption, DriverVariables, FileContent, NodePlan, Roles
 from provision.planning.supply.builds.shelf import Shelf
@@ -82,7 +82,7 @@ class Workshop(FakeFleet):
         node = self.machine(name)
         yield TaskStarted(name, "gather facts")
         if not node.reachable:
-            yield TaskDone(name, "gather facts", Outcome.UNREACHABLE, message="no route to host")
+            yield TaskDone(name, "gather facts", TaskOutcome.UNREACHABLE, message="no route to host")
             return
         facts = raw_facts(name, node.packages, node.holders)
         facts["node"] |= {"machine_id": node.machine or name}  # type: ignore[operator] # it is a dict
@@ -94,7 +94,7 @@ class Workshop(FakeFleet):
         cost = {"build_s": 60 if node.built else 0, "bytes": 135_000_000, "cpu_s": 566.4 if node.built else 0}
         staged = [{"id": node.staged, "version": VERSION, "complete": True, "cost": cost}] if node.staged else []
         facts["driver"] = {"staged": staged, "current": node.staged if node.modules else None}
-        yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
+        yield TaskDone(name, "gather facts", TaskOutcome.OK, values={"facts": json.dumps(facts).encode()})
 
     @staticmethod
     def _module(node: Machine, kernel: str) -> list[dict[str, str]]:
@@ -105,17 +105,17 @@ class Workshop(FakeFleet):
         node = self.machine(name)
         yield TaskStarted(name, "stage", "driver")
         if not node.reachable:
-            yield TaskDone(name, "stage", Outcome.UNREACHABLE, "driver", "no route to host")
+            yield TaskDone(name, "stage", TaskOutcome.UNREACHABLE, "driver", "no route to host")
             return
         driver: Any = request.extra_vars
         if driver.get("driver_change") is None:
             node.knows_source = True
         elif not self._stage_change(name, driver):
-            yield TaskDone(name, "stage", Outcome.FAILED, "driver", "nv.c:12: error: too few arguments")
+            yield TaskDone(name, "stage", TaskOutcome.FAILED, "driver", "nv.c:12: error: too few arguments")
             return
         if cancel.is_set():
             return
-        yield TaskDone(name, "stage", Outcome.CHANGED, "driver")
+        yield TaskDone(name, "stage", TaskOutcome.CHANGED, "driver")
         yield from self._look(name, request, cancel)
 
     def _stage_change(self, name: str, driver: Mapping[str, Any]) -> bool:
@@ -134,10 +134,10 @@ class Workshop(FakeFleet):
         yield TaskStarted(name, "swap", "driver")
         driver: Any = request.extra_vars
         if driver.get("driver_stage") and not self._stage_change(name, driver):
-            yield TaskDone(name, "stage", Outcome.FAILED, "driver", "nv.c:12: error: too few arguments")
+            yield TaskDone(name, "stage", TaskOutcome.FAILED, "driver", "nv.c:12: error: too few arguments")
             return
         self.nodes[name].packages.append("driver")
-        yield TaskDone(name, "swap", Outcome.CHANGED, "driver")
+        yield TaskDone(name, "swap", TaskOutcome.CHANGED, "driver")
         yield from self._look(name, request, cancel)
 
     def _give(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
@@ -145,13 +145,13 @@ class Workshop(FakeFleet):
         wanted: Any = request.extra_vars["grapnel_built"]
         node = self.machine(name)
         if node.broken == "give" or not node.staged:
-            yield TaskDone(name, "Get the built modules", Outcome.FAILED, message="this node has no modules")
+            yield TaskDone(name, "Get the built modules", TaskOutcome.FAILED, message="this node has no modules")
             return
         if cancel.is_set():
             return
         given = node.gives
         write_archive(Path(wanted["destination"]), modules_for(wanted["kernel"]) if given is None else given)
-        yield TaskDone(name, "Get the built modules", Outcome.OK)
+        yield TaskDone(name, "Get the built modules", TaskOutcome.OK)
 
 
 _FILE = {"mode": "0644", "uid": 0, "gid": 0, "sha256": "a" * 64}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.planning.supply.builds.assignment import MAX_BUILDERS, Situation, choose_providers, left_alone
-from provision.planning.supply.builds.model import Answer
+from provision.planning.supply.builds.model import GivenBuild
 from provision.planning.supply.builds.proof import Standing
 from tests.provision.builds.samples import build_of
 
@@ -28,7 +28,7 @@ def situation(needs: dict[str, tuple[ModuleBuild, ...]], **more: object) -> Situ
 def standing(build: ModuleBuild, **given: dict[str, str]) -> Standing:
     """What nodes gave, each a machine of its own."""
     answers = [
-        Answer(build=build, node=node, machine=(node,), sha256="a" * 64, content=one) for node, one in given.items()
+        GivenBuild(build=build, node=node, machine=(node,), sha256="a" * 64, content=one) for node, one in given.items()
     ]
     return Standing(build, tuple(answers))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.removal import Part
-from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import Event, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.incident.driver_verb import change_drivers, show_verb
@@ -56,11 +56,11 @@ class Nodes:
                 yield from self._foresee(name, request)
         elif request.playbook.stem == "driver":
             self.changed += request.nodes
-            yield TaskDone(request.nodes[0], "Change the driver", Outcome.CHANGED)
+            yield TaskDone(request.nodes[0], "Change the driver", TaskOutcome.CHANGED)
         elif request.playbook.stem == "facts":
             for name in request.nodes:
                 yield TaskDone(
-                    name, "Gather facts", Outcome.OK, values={"facts": json.dumps(self._facts(name)).encode()}
+                    name, "Gather facts", TaskOutcome.OK, values={"facts": json.dumps(self._facts(name)).encode()}
                 )
         else:
             yield from self.fleet.run(request, cancel)
@@ -71,10 +71,10 @@ class Nodes:
         self.foreseen.append(f"{request.playbook.stem} {name}")
         answer = {"steps": [STEP, HOLD], "notes": [], "problems": list(self.problems)}
         if request.playbook.stem == "driver" or request.extra_vars.get("grapnel_foresees_driver"):
-            yield TaskDone(name, "Say", Outcome.OK, values={"foreseen": json.dumps(answer).encode()})
+            yield TaskDone(name, "Say", TaskOutcome.OK, values={"foreseen": json.dumps(answer).encode()})
         if request.playbook.stem == "remove":
             nothing = {"steps": [], "notes": [], "problems": []}
-            yield TaskDone(name, "Look", Outcome.OK, values={"removal": json.dumps(nothing).encode()})
+            yield TaskDone(name, "Look", TaskOutcome.OK, values={"removal": json.dumps(nothing).encode()})
 
     def _facts(self, name: str) -> dict[str, Any]:
         back = None if name in self.first else OLD

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from provision.apply.playbooks import Playbooks
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.base.errors import GrapnelError
 from provision.cli import main
 from provision.cli.declare.init import write_declaration
@@ -41,9 +41,9 @@ class Recorded:
         self.requests.append(request)
         for node, facts in self.nodes.items():
             if facts is None:
-                yield TaskDone(node, "gather", Outcome.UNREACHABLE, message="no route to host")
+                yield TaskDone(node, "gather", TaskOutcome.UNREACHABLE, message="no route to host")
             else:
-                yield TaskDone(node, "gather", Outcome.OK, values={"facts": msgspec.json.encode(facts)})
+                yield TaskDone(node, "gather", TaskOutcome.OK, values={"facts": msgspec.json.encode(facts)})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

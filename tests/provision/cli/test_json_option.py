@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provision.cli import VERBS, whole_parser
 from provision.cli.around.completion import arguments_of
-from provision.cli.parsers.man import _below
+from provision.cli.parsers.man import below
 
 PAGE = (Path(__file__).parents[3] / "docs/command-line.md").read_text()
 IN_WORDS = {
@@ -23,7 +23,7 @@ IN_WORDS = {
 def verbs_with_json() -> set[str]:
     return {
         name
-        for name, verb in _below(whole_parser()).items()
+        for name, verb in below(whole_parser()).items()
         if any("--json" in action.option_strings for action in arguments_of(verb))
     }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import Event, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.cli import main
 from provision.cli.answers import Answers
 from provision.cli.incident.abandon import foresee_put_back, put_back
@@ -19,7 +19,7 @@ from provision.cli.incident.node_request import Asking
 from provision.cluster import LocalCluster, state_file_path
 from provision.declaration.fleet.sources import inventory_key
 from provision.rollout.model import Phase
-from provision.rollout.requests import Change, Found, Step
+from provision.rollout.requests import Found, RecordChange, Step
 from provision.rollout.status.model import Seen, Tenant
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context, raw_facts
 from tests.provision.rollout.fakes import NOON, record, view
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from provision.apply.runner import RunRequest
     from provision.rollout.model import NodeView
-    from provision.rollout.requests import Answer, Decide
+    from provision.rollout.requests import Decide, RequestResult
 
 RELEASED = {"uid": 0, "gid": 0, "mode": "0600", "sha256": "0" * 64}
 FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
@@ -162,13 +162,13 @@ class Desk:
     nodes: dict[str, NodeView]
     looks: list[Seen] = field(default_factory=lambda: [look()])
 
-    def change(self, node: str, decide: Decide) -> Answer:
+    def change(self, node: str, decide: Decide) -> RequestResult:
         answer = decide(Found(view=self.nodes[node]))
         if answer.change is not None:
             self.nodes[node] = changed(self.nodes[node], answer.change)
         return answer
 
-    def foresee(self, node: str, decide: Decide) -> Answer:
+    def foresee(self, node: str, decide: Decide) -> RequestResult:
         answer = decide(Found(view=self.nodes[node]))
         if answer.change is None:
             return answer
@@ -191,7 +191,7 @@ class Desk:
         return self.look()
 
 
-def changed(before: NodeView, change: Change) -> NodeView:
+def changed(before: NodeView, change: RecordChange) -> NodeView:
     return replace(
         before,
         record=change.record if change.writes_record else before.record,
@@ -219,7 +219,7 @@ class Machines:
         if request.playbook.stem != "facts":
             (name,) = request.nodes
             if name == self.broken:
-                yield TaskDone(name, "Resume", Outcome.FAILED, message="the daemon does not answer")
+                yield TaskDone(name, "Resume", TaskOutcome.FAILED, message="the daemon does not answer")
                 yield RunFinished(RunStatus.FAILED)
                 return
             yield from self.fleet.run(request, cancel)
@@ -229,7 +229,7 @@ class Machines:
             facts = {**raw_facts(name, [], []), "driver": {"run": run}}
             if self.released:
                 facts["files"] = {"/var/lib/grapnel/node/released.json": RELEASED}
-            yield TaskDone(name, "Gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
+            yield TaskDone(name, "Gather facts", TaskOutcome.OK, values={"facts": json.dumps(facts).encode()})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.removal import ALL_PARTS, Part
-from provision.apply.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import Event, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.cli.incident.driver_verb import change_drivers, show_verb
 from provision.rollout.verbs.removing import Removing
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
@@ -48,18 +48,20 @@ class Nodes:
     def _facts(self, name: str, _: RunRequest) -> TaskDone:
         driver = {"current": "0123456789ab", "back": OLD, "managed": True}
         raw = {**raw_facts(name, [], []), "driver": driver, "module": {"loaded": True, "version": NEW, "on_disk": NEW}}
-        return TaskDone(name, "Gather facts", Outcome.OK, values={"facts": json.dumps(raw).encode()})
+        return TaskDone(name, "Gather facts", TaskOutcome.OK, values={"facts": json.dumps(raw).encode()})
 
     def _driver(self, name: str, _: RunRequest) -> TaskDone:
         self.done.append(f"driver {name}")
-        return TaskDone(name, "Change the driver", Outcome.CHANGED)
+        return TaskDone(name, "Change the driver", TaskOutcome.CHANGED)
 
     def _remove(self, name: str, request: RunRequest) -> TaskDone:
         if request.check:
-            return TaskDone(name, "Look", Outcome.OK, values={"removal": json.dumps(self.answers[name]).encode()})
+            return TaskDone(name, "Look", TaskOutcome.OK, values={"removal": json.dumps(self.answers[name]).encode()})
         self.done.append(f"{'+'.join(request.extra_vars['grapnel_remove_parts'])} {name}")  # type: ignore[arg-type]
         is_bad = name in self.failing
-        return TaskDone(name, "Give back", Outcome.FAILED if is_bad else Outcome.CHANGED, message="the disk is full")
+        return TaskDone(
+            name, "Give back", TaskOutcome.FAILED if is_bad else TaskOutcome.CHANGED, message="the disk is full"
+        )
 
 
 def answer(*, steps: int = 1, notes: tuple[str, ...] = (), problems: tuple[str, ...] = ()) -> dict[str, Any]:

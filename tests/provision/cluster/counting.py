@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, Stream
     from provision.cluster.kubernetes.api.transport import Transport
     from provision.cluster.kubernetes.cluster import KubernetesCluster
 
@@ -16,10 +16,10 @@ class Counting:
 
     def __init__(self, transport: Transport) -> None:
         self.name = transport.name
-        self.sent: list[tuple[Request, Answer]] = []
+        self.sent: list[tuple[Request, ApiResponse]] = []
         self.transport = transport
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Send it."""
         answer = self.transport.send(request)
         self.sent.append((request, answer))

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer
+from provision.cluster.kubernetes.api.exchange import ApiResponse
 from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.watch.informer import ALIVE
 from provision.rollout.errors import UnreachableError
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.exchange import Request
 
 
-def answer(code: int = 200, body: object = None, headers: Mapping[str, str] | None = None) -> Answer:
+def answer(code: int = 200, body: object = None, headers: Mapping[str, str] | None = None) -> ApiResponse:
     """Return an answer with a JSON body."""
-    return Answer(code=code, body=json.dumps(body or {}).encode(), headers=headers or {})
+    return ApiResponse(code=code, body=json.dumps(body or {}).encode(), headers=headers or {})
 
 
 def refusal(
     code: int, message: str = "", *, causes: tuple[str, ...] = (), headers: Mapping[str, str] | None = None
-) -> Answer:
+) -> ApiResponse:
     """Return a refusal as the API server words it."""
     details = {"causes": [{"reason": "DisruptionBudget", "message": cause} for cause in causes]}
     return answer(code, {"kind": "Status", "message": message, "details": details}, headers)
@@ -54,11 +54,11 @@ class ScriptedServer:
 
     name = "cluster x"
 
-    def __init__(self, *answers: Answer | UnreachableError) -> None:
+    def __init__(self, *answers: ApiResponse | UnreachableError) -> None:
         self.answers = deque(answers)
         self.requests: list[Request] = []
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Return the next answer."""
         self.requests.append(request)
         following = self.answers.popleft() if len(self.answers) > 1 else self.answers[0]
@@ -84,7 +84,7 @@ class LeaseServer:
         """Return a client."""
         return Api(self, sleep=self.clock.sleep, clock=self.clock)
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Answer as the API server does."""
         if self.is_down:
             raise UnreachableError("cluster x does not answer: connection refused")
@@ -93,7 +93,7 @@ class LeaseServer:
             hook()
         return self._do(request)
 
-    def _do(self, request: Request) -> Answer:
+    def _do(self, request: Request) -> ApiResponse:
         moment = format_datetime(self._epoch + timedelta(seconds=self.clock.now), usegmt=True)
         date = {"Date": moment}
         if request.method == "GET":
@@ -110,7 +110,7 @@ class LeaseServer:
         self.touch(request.body)
         return answer(200, self.stored, date)
 
-    def _patch(self, patch: Mapping[str, Any], version: str | None, date: Mapping[str, str]) -> Answer:
+    def _patch(self, patch: Mapping[str, Any], version: str | None, date: Mapping[str, str]) -> ApiResponse:
         """Merge annotations, the only thing that is patched."""
         if self.stored is None:
             return refusal(404, headers=date)
@@ -157,7 +157,7 @@ class FleetServer:
         node["metadata"]["resourceVersion"] = str(self.version)
         self.changes.append((kind, node))
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Answer as the API server does."""
         what = "leases" if "/leases/" in request.path else "watch" if "watch" in request.query else "list"
         what = "pods" if request.path.endswith("/pods") else what
@@ -186,10 +186,12 @@ class FleetServer:
             200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.nodes.values())}, moment
         )
 
-    def _watch(self, request: Request, headers: Mapping[str, str]) -> Answer:
+    def _watch(self, request: Request, headers: Mapping[str, str]) -> ApiResponse:
         if self.is_forgotten:
             self.is_forgotten = False
-            return Answer(code=200, body=b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n', headers=headers)
+            return ApiResponse(
+                code=200, body=b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n', headers=headers
+            )
         after = int(request.query["resourceVersion"])
         events = [
             {"type": kind, "object": node}
@@ -197,4 +199,4 @@ class FleetServer:
             if int(node["metadata"]["resourceVersion"]) > after
         ]
         events.append({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.version)}}})
-        return Answer(code=200, body="".join(f"{json.dumps(each)}\n" for each in events).encode(), headers=headers)
+        return ApiResponse(code=200, body="".join(f"{json.dumps(each)}\n" for each in events).encode(), headers=headers)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from provision.apply.model import Observer
-    from provision.cluster.kubernetes.api.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
     from provision.rollout.decision.outcome import RolloutResult
     from provision.rollout.model import Origin
 
@@ -84,7 +84,7 @@ class Operated:
         """Return the Nodes that grapnel has requested the maintenance of."""
         return [each["spec"]["nodeName"] for each in self.maintenances.values() if _requestor(each) == REQUESTOR]
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Answer as the API server does."""
         self.requests.append(request)
         date = {"Date": format_datetime(NOW, usegmt=True)}
@@ -105,7 +105,7 @@ class Operated:
             return self._patch(name, request, date)
         return answer(200, self.nodes[name], date)
 
-    def _patch(self, name: str, request: Request, date: dict[str, str]) -> Answer:
+    def _patch(self, name: str, request: Request, date: dict[str, str]) -> ApiResponse:
         assert request.body is not None
         node, body = self.nodes[name], request.body
         if body["metadata"]["resourceVersion"] != node["metadata"]["resourceVersion"]:
@@ -127,7 +127,7 @@ class Operated:
         """Tell whether a maintenance of a Node is granted."""
         return any(_is_ready(each) for each in self.maintenances.values() if each["spec"]["nodeName"] == node)
 
-    def _maintenance(self, request: Request, date: dict[str, str]) -> Answer:
+    def _maintenance(self, request: Request, date: dict[str, str]) -> ApiResponse:
         name = request.path.removeprefix(OURS).removeprefix("/")
         if request.method == "POST":
             assert request.body is not None
@@ -147,7 +147,7 @@ class Operated:
             return answer(200, {}, date)
         return answer(200, self.maintenances[name], date)
 
-    def _create(self, body: dict[str, Any], date: dict[str, str]) -> Answer:
+    def _create(self, body: dict[str, Any], date: dict[str, str]) -> ApiResponse:
         name, node = body["metadata"]["name"], body["spec"]["nodeName"]
         if name in self.maintenances:
             return refusal(409, "already exists", headers=date)

@@ -7,7 +7,7 @@ import pytest
 
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api.client import PAGE, PATIENCE_S, Api
-from provision.cluster.kubernetes.api.exchange import Answer, Request, StatusError
+from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, StatusError
 from provision.cluster.kubernetes.objects import Node
 from provision.rollout.errors import ClusterError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
@@ -35,7 +35,7 @@ def test_what_passes_is_tried_again_ever_more_slowly() -> None:
 @pytest.mark.parametrize(
     ("last", "error"), [(GONE, UnreachableError), (refusal(503, "apiserver is shutting down"), RefusedError)]
 )
-def test_patience_ends(last: Answer | UnreachableError, error: type[ClusterError]) -> None:
+def test_patience_ends(last: ApiResponse | UnreachableError, error: type[ClusterError]) -> None:
     clock = Clock()
 
     with pytest.raises(error):
@@ -102,7 +102,7 @@ def test_a_missing_permission_is_named_with_the_rule_that_grants_it() -> None:
     [refusal(401, "Unauthorized"), refusal(403, 'nodes is forbidden: User "system:anonymous" cannot get path "/api"')],
     ids=["unauthorized", "anonymous"],
 )
-def test_credentials_that_are_not_accepted(refused: Answer) -> None:
+def test_credentials_that_are_not_accepted(refused: ApiResponse) -> None:
     with pytest.raises(KubeconfigError, match="cluster x does not accept the credentials"):
         api_of(ScriptedServer(refused)).call(GET, Node)
 
@@ -114,7 +114,7 @@ def test_a_webhook_is_quoted() -> None:
 
 @pytest.mark.parametrize("code", [200, 404])
 def test_a_proxy_that_answers_in_its_place_is_suspected(code: int) -> None:
-    page = Answer(code=code, body=b"<html>please log in</html>", headers={})
+    page = ApiResponse(code=code, body=b"<html>please log in</html>", headers={})
 
     with pytest.raises(
         RefusedError, match=r"does not answer as a Kubernetes API server does|answers 404: no reason given"
@@ -122,7 +122,7 @@ def test_a_proxy_that_answers_in_its_place_is_suspected(code: int) -> None:
         api_of(ScriptedServer(page)).call(GET, Node)
 
 
-def page(names: list[str], following: str = "") -> Answer:
+def page(names: list[str], following: str = "") -> ApiResponse:
     items = [{"metadata": {"name": name}} for name in names]
     return answer(200, {"metadata": {"continue": following}, "items": items})
 

@@ -6,7 +6,7 @@ import pytest
 
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer
+from provision.cluster.kubernetes.api.exchange import ApiResponse
 from provision.cluster.kubernetes.pods.eviction import evict
 from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod
@@ -21,7 +21,7 @@ IS_BROKEN = (
 )
 
 
-def ask(refused: Answer) -> tuple[Eviction, ScriptedServer]:
+def ask(refused: ApiResponse) -> tuple[Eviction, ScriptedServer]:
     server = ScriptedServer(refused)
     clock = Clock()
     return evict(Api(server, sleep=clock.sleep, clock=clock), POD), server
@@ -78,13 +78,13 @@ def ask(refused: Answer) -> tuple[Eviction, ScriptedServer]:
             id="two budgets",
         ),
         pytest.param(
-            Answer(code=502, body=b"<html>", headers={}),
+            ApiResponse(code=502, body=b"<html>", headers={}),
             Eviction(outcome=EvictionOutcome.BLOCKED, reason="the API server answers 502"),
             id="a proxy's error",
         ),
     ],
 )
-def test_an_answer_means(refused: Answer, expected: Eviction) -> None:
+def test_an_answer_means(refused: ApiResponse, expected: Eviction) -> None:
     found, server = ask(refused)
 
     assert found == expected

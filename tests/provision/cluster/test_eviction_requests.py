@@ -18,7 +18,7 @@ from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, answer, refusal
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes.api.exchange import Answer as Answered
+    from provision.cluster.kubernetes.api.exchange import ApiResponse as Answered
     from provision.cluster.kubernetes.api.exchange import Request
 
 NOW = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)

@@ -29,7 +29,7 @@ from provision.rollout.model import NodeView
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes.api.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 HOUR = 3600 * 10**9  # as kured writes it
@@ -160,7 +160,7 @@ class Server:
     def __init__(self) -> None:
         self.lock: str | None = None
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         node = {"metadata": {"name": "node-1", "uid": "u", "resourceVersion": "7"}}
         if request.path == DAEMON_SETS:
             return answer(body={"items": [kured(self.lock)]})

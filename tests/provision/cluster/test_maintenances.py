@@ -37,7 +37,7 @@ from tests.provision.rollout.fakes import NEW, OLD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.kubernetes.api.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
     from provision.rollout.model import Record
 
 MANAGED, OLDER = OPT_OUT
@@ -164,7 +164,7 @@ class OnCall:
     server: Operated
     name: str = "cluster x"
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         if "nodemaintenances" in request.path:
             return refusal(
                 403,
@@ -247,7 +247,7 @@ def test_the_next_engine_withdraws_what_a_lost_record_has_left() -> None:
 
 def test_without_the_operator_nothing_begins() -> None:
     class Without(Operated):
-        def send(self, request: Request) -> Answer:
+        def send(self, request: Request) -> ApiResponse:
             return refusal(404) if "nodemaintenances" in request.path else super().send(request)
 
     server = Without("n1")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from provision.cluster.kubernetes.api.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
     from provision.rollout.requests import Found
 
 FAILED = replace(RECORD, phase=Phase.FAILED, failed_in=Phase.SWAP, reason="broken")
@@ -42,7 +42,7 @@ class NodeServer:
         self.before: Callable[[], None] = lambda: None  # runs once ahead of the next write, as a rival would
         self.patches: list[Any] = []
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         date = {"Date": format_datetime(NOW, usegmt=True)}
         name = request.path.removeprefix("/api/v1/nodes").removeprefix("/")
         if request.method == "GET":

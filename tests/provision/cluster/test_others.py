@@ -17,7 +17,7 @@ from provision.cluster.kubernetes.nodes.others import (
     OWN_REASON,
     PLANNED,
     Asked,
-    Kind,
+    MarkPlace,
     is_skipped,
     opt_out_of,
     pool_of,
@@ -55,10 +55,10 @@ def node(
     return msgspec.convert(whole, Node)
 
 
-def marked(kind: Kind, key: str) -> Node:
-    if kind is Kind.TAINT:
+def marked(kind: MarkPlace, key: str) -> Node:
+    if kind is MarkPlace.TAINT:
         return node(taints=(key,))
-    if kind is Kind.CONDITION:
+    if kind is MarkPlace.CONDITION:
         return node(conditions=((key, "True", "AdminRequested"),))
     return node(annotations={key: "anything"})
 

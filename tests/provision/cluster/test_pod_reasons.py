@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from provision.cluster.kubernetes.nodes.fit import Candidate, alike, is_tolerated, obstacles
-from provision.cluster.kubernetes.nodes.pod_reasons import Answer, PodFacts, asked_by, explain_node, explain_pod
+from provision.cluster.kubernetes.nodes.pod_reasons import PodFacts, PodReasons, asked_by, explain_node, explain_pod
 from provision.cluster.kubernetes.objects import AskedPod, Node, RuntimeClass, Taint, Toleration
 from provision.declaration.spec.model import Plugin
 from provision.report.runs.remedies import Invocation
@@ -81,7 +81,7 @@ def record(phase: Phase) -> Record:
     return Record(phase=phase, target="570.1", origin="550.1", began=NOW, since=NOW)
 
 
-def explained(asked: AskedPod, *candidates: Candidate, **more: Any) -> Answer:
+def explained(asked: AskedPod, *candidates: Candidate, **more: Any) -> PodReasons:
     return explain_pod(PodFacts(pod=asked, candidates=candidates, **{"runtime_class": NVIDIA} | more))
 
 
@@ -391,7 +391,7 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
         ),
     ],
 )
-def test_what_is_said_of_a_pod(answer: Answer, said: tuple[str, str], todo: str) -> None:
+def test_what_is_said_of_a_pod(answer: PodReasons, said: tuple[str, str], todo: str) -> None:
     assert said in answer.facts
     assert not todo or todo in answer.todo
 

@@ -10,7 +10,7 @@ import pytest
 
 from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation
-from plugin.drift.model import Difference, Kind
+from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result
 from plugin.publication.node_object.conditions import conditions_of
 from plugin.publication.node_object.drift import drift_condition
@@ -131,7 +131,7 @@ def test_gpus_that_cannot_be_used_are_counted() -> None:
 
 
 def test_drift_is_told_in_the_words_of_the_node() -> None:
-    difference = Difference(Kind.FILE, "/etc/x", "a", "b", None, "grapnel apply")
+    difference = Difference(DriftKind.FILE, "/etc/x", "a", "b", None, "grapnel apply")
     told = read(node(OBSERVED[1], drift_condition(Result(0, differences=(difference,)))))
 
     assert told.drift is Drift.DRIFTED

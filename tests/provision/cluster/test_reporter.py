@@ -27,7 +27,7 @@ from tests.provision.cluster.test_progress import STANDING
 from tests.provision.rollout.fakes import NOON, record, state, view
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes.api.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
 
 RBAC = Path(__file__).parents[3] / "deploy/rbac/telling.yaml"
 KINDS = (UPGRADE_CONDITION,)
@@ -45,7 +45,7 @@ class Server:
         self.gate.set()
         self.is_down = False
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         self.gate.wait(60)
         self.requests.append(request)
         if self.is_down:

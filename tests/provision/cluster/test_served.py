@@ -15,7 +15,7 @@ from provision.rollout.interface.tenancy import TenancyOrder
 from tests.provision.cluster.fakes import answer, refusal
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes.api.exchange import Answer, Request
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
 
 SCHEDULING, KUEUE = "scheduling.k8s.io", "kueue.x-k8s.io"
 PRIORITIES = {f"{SCHEDULING}/v1": ["priorityclasses"]}
@@ -30,7 +30,7 @@ class Discovery:
     def __init__(self, served: dict[str, list[str]]) -> None:
         self.served = served
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Answer what clients ask to learn what is served."""
         asked = request.path.removeprefix("/apis/")
         if asked in self.served:

@@ -11,7 +11,7 @@ import pytest
 
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer, Stream
+from provision.cluster.kubernetes.api.exchange import ApiResponse, Stream
 from provision.cluster.kubernetes.objects import Node
 from provision.cluster.kubernetes.watch.watcher import STALE_S, Source, Watcher
 from provision.rollout.errors import ClusterError, UnreachableError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 AWAY = UnreachableError("cluster x does not answer: connection refused")
 FORBIDDEN = 'nodes is forbidden: User "eve" cannot watch resource "nodes" in API group ""'
-Watch = Answer | UnreachableError | list[bytes | UnreachableError]
+Watch = ApiResponse | UnreachableError | list[bytes | UnreachableError]
 
 
 def event(kind: str, name: str, version: int) -> bytes:
@@ -49,7 +49,7 @@ class Scripted:
     lists: int = 0
     asked: list[str] = field(default_factory=list)
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         assert "watch" not in request.query
         self.lists += 1
         self.version += 1
@@ -61,7 +61,7 @@ class Scripted:
         script = self.watches.popleft()
         if isinstance(script, UnreachableError):
             raise script
-        if isinstance(script, Answer):
+        if isinstance(script, ApiResponse):
             return Stream(
                 code=script.code,
                 headers=script.headers,

@@ -18,7 +18,7 @@ from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.cluster.kubernetes.watch.informer import FEW
 from provision.rollout.errors import ConflictError, UnreachableError
-from provision.rollout.interface.cluster import Change, EvictionOutcome, NodeProblem
+from provision.rollout.interface.cluster import EvictionOutcome, NodeProblem, NodeWrite
 from provision.rollout.model import NodeView, Phase
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until
@@ -224,7 +224,7 @@ def test_a_conflict_is_one_nodes_and_its_node_is_seen_as_it_is_then(served: Serv
     with watched.watching():
         served.is_silent = True
         served.store.change("nodes", ("", "gpu00001"), lambda each: each["spec"].update(unschedulable=True))
-        failed = watched.cluster.write_all([Change(name, RECORD, cordoned=True) for name in watched.names])
+        failed = watched.cluster.write_all([NodeWrite(name, RECORD, cordoned=True) for name in watched.names])
         assert list(failed) == ["gpu00001"]
         assert isinstance(failed["gpu00001"], ConflictError)
         assert watched.view(1).is_cordoned, "without waiting for the watch"
@@ -255,7 +255,7 @@ def test_watching_that_cannot_begin_says_why_and_leaves_nothing(served: Server) 
 def test_many_nodes_are_written_and_emptied_with_one_request_each(served: Server) -> None:
     watched = Watched(served, 40)
     with watched.watching():
-        assert not watched.cluster.write_all([Change(name, RECORD, cordoned=True) for name in watched.names])
+        assert not watched.cluster.write_all([NodeWrite(name, RECORD, cordoned=True) for name in watched.names])
         pods = [one for each in watched.look().values() if isinstance(each, NodeView) for one in each.gpu_pods]
         watched.cluster.evict_all(pods)
         watched.wait(

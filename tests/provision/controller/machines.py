@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from provision.apply.runner import Outcome, TaskDone, TaskStarted
+from provision.apply.runner import TaskDone, TaskOutcome, TaskStarted
 from tests.provision.apply.fakes import FakeFleet
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ class Machines(FakeFleet):
             return
         former, packages = self.former.get(name, []), self.nodes[name].packages
         if not former:
-            yield TaskDone(name, "change the driver", Outcome.FAILED, message="there is no way back")
+            yield TaskDone(name, "change the driver", TaskOutcome.FAILED, message="there is no way back")
             return
         packages[:] = [*(each for each in packages if not each.startswith("driver-")), former.pop()]
         self.returned.append(name)
-        yield TaskDone(name, "change the driver", Outcome.CHANGED)
+        yield TaskDone(name, "change the driver", TaskOutcome.CHANGED)
 
     def _remove(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         node = self.nodes[name]
@@ -118,9 +118,9 @@ class Machines(FakeFleet):
             if cancel.is_set():
                 return
             if name in self.stuck:
-                yield TaskDone(name, "give back", Outcome.FAILED, message="the engine does not come back")
+                yield TaskDone(name, "give back", TaskOutcome.FAILED, message="the engine does not come back")
                 return
             node.packages.clear()
         step = {"part": "hook", "action": "delete", "target": "/usr/lib/grapnel", "reason": "grapnel's"}
         answer = {"steps": [step] if node.packages else []}
-        yield TaskDone(name, "give back", Outcome.CHANGED, values={"removal": json.dumps(answer).encode()})
+        yield TaskDone(name, "give back", TaskOutcome.CHANGED, values={"removal": json.dumps(answer).encode()})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Sender
-    from provision.cluster.kubernetes.api.exchange import Answer, Request, Stream
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, Stream
 
 
 class KilledError(Exception):
@@ -29,7 +29,7 @@ class MortalSender:
     def name(self) -> str:
         return self.sender.name
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         with self._mutex:
             if request.method != "GET" and "/leases" not in request.path and not request.path.endswith("/status"):
                 self.writes.append(f"{request.method} {request.path}")

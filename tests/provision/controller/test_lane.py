@@ -9,7 +9,7 @@ from provision.controller.decision.attempts import Attempts
 from provision.controller.decision.choice import choose
 from provision.controller.publication.board import Board
 from provision.controller.rounds import lane as lanes
-from provision.controller.rounds.apply import Outcome
+from provision.controller.rounds.apply import RoundResult
 from provision.controller.rounds.lane import Lane, Told
 from tests.provision.controller.samples import FINGERPRINT, seen
 from tests.provision.stacks.samples import stack
@@ -22,9 +22,9 @@ def test_a_round_knows_that_something_else_is_declared(monkeypatch: pytest.Monke
     """It forgot failures, and wrote the labels that were declared when it began."""
     ends = threading.Event()
 
-    def carry_out(*_args: object, **_named: object) -> Outcome:
+    def carry_out(*_args: object, **_named: object) -> RoundResult:
         ends.wait()
-        return Outcome(())
+        return RoundResult(())
 
     monkeypatch.setattr(lanes, "carry_out", carry_out)
     nothing: Any = None
@@ -43,9 +43,9 @@ def test_a_round_knows_that_something_else_is_declared(monkeypatch: pytest.Monke
 def test_what_a_round_was_to_put_back_is_wanted_again_when_the_reason_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     ends, told = threading.Event(), list[Told]()
 
-    def carry_out(*_args: object, **_named: object) -> Outcome:
+    def carry_out(*_args: object, **_named: object) -> RoundResult:
         ends.wait()
-        return Outcome(())
+        return RoundResult(())
 
     monkeypatch.setattr(lanes, "carry_out", carry_out)
     nothing: Any = None

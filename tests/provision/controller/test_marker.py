@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer
+from provision.cluster.kubernetes.api.exchange import ApiResponse
 from provision.cluster.record import encode_record
 from provision.controller.marker import AGAIN_S, Mark, Marker, Word, render_mark
 from provision.controller.nodes import NodeBook
@@ -35,18 +35,18 @@ class Server:
     asked: int = 0
     written: list[Request] = field(default_factory=list)
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Answer a GET, or a PATCH on the present version or on none."""
         if request.method == "GET":
             self.asked += 1
-            return Answer(code=200, body=msgspec.json.encode(self.now), headers={})
+            return ApiResponse(code=200, body=msgspec.json.encode(self.now), headers={})
         if not self.may_write:
-            return Answer(code=403, body=msgspec.json.encode({"code": 403, "message": FORBIDDEN}), headers={})
+            return ApiResponse(code=403, body=msgspec.json.encode({"code": 403, "message": FORBIDDEN}), headers={})
         body: Any = request.body
         if body["metadata"].get("resourceVersion") not in (None, self.now.metadata.resource_version):
-            return Answer(code=409, body=msgspec.json.encode({"code": 409, "message": "changed"}), headers={})
+            return ApiResponse(code=409, body=msgspec.json.encode({"code": 409, "message": "changed"}), headers={})
         self.written.append(request)
-        return Answer(code=200, body=msgspec.json.encode(node(version=9)), headers={})
+        return ApiResponse(code=200, body=msgspec.json.encode(node(version=9)), headers={})
 
     def stream(self, request: Request) -> Stream:
         """There is nothing to follow."""

@@ -12,7 +12,7 @@ from provision.controller.decision.attempts import LONGEST_S
 from provision.controller.decision.choice import choose
 from provision.controller.decision.standings import stands
 from provision.controller.marker import Mark, Word
-from provision.controller.rounds.apply import Outcome
+from provision.controller.rounds.apply import RoundResult
 from provision.controller.rounds.lane import Told
 from provision.controller.rounds.reports import Reports, StackMemory
 from provision.controller.stacks.derive import NodeIs
@@ -57,7 +57,7 @@ class World:
         memory = StackMemory(lane=part)
         order = choose(stack(), FINGERPRINT, self.known, memory.attempts, 0.0)
         reports = Reports(nodes=part, marker=part, say=lambda _text: None, clock=lambda: 0.0)
-        reports.take(Told(order, outcome=Outcome(results, stop=STOP)), memory)
+        reports.take(Told(order, outcome=RoundResult(results, stop=STOP)), memory)
         return memory
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer, Request
+from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
 from provision.controller.publication.event_writer import BURST, REFILL_S, Allowance, EventWriter
 from provision.controller.publication.news import StackEvent, StackKnown, known_before, known_now, news
 from provision.controller.stacks.derive import NodeIs, Observed, Stands
@@ -133,12 +133,12 @@ class Server:
         self.hold = threading.Event()
         self.hold.set()
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         self.hold.wait(30)
         self.asked.append(request)
         code = self.codes.pop(0) if self.codes else 201
         body = {"message": self.message} if code >= 400 else {}
-        return Answer(code=code, headers={}, body=msgspec.json.encode(body))
+        return ApiResponse(code=code, headers={}, body=msgspec.json.encode(body))
 
     def stream(self, request: Request) -> Any:
         raise NotImplementedError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.planning.drift import Comparison, Kind, Subject, differences_of, group
+from provision.planning.drift import Comparison, DriftKind, Subject, differences_of, group
 from provision.planning.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
 from provision.planning.planner.engines.hand_edits import overwrite_edits
 from provision.planning.render.engines.containerd import DROP_IN_PATH
@@ -73,7 +73,7 @@ def test_packages_that_differ_for_one_reason_are_one_difference_with_versions() 
 
     (found,) = differences_of(plan(facts))
 
-    assert (found.kind, found.reason) == (Kind.VERSION, "declared driver is 550.163.01")
+    assert (found.kind, found.reason) == (DriftKind.VERSION, "declared driver is 550.163.01")
     assert found.subjects == (
         Subject("libcuda1", "550.1-1", "550.163.01-2"),
         Subject("nvidia-smi", "550.1-1", "550.163.01-2"),
@@ -93,7 +93,7 @@ def test_an_edited_file_is_a_difference_that_needs_force_to_be_mended() -> None:
     first, second = seen.cases
     assert first.difference.reason.startswith(f"{DROP_IN_PATH} was edited after grapnel wrote it: ")
     assert first.difference.reason.endswith("runtimes.nvidia.runtime_type is changed")
-    assert (first.difference.kind, first.difference.subjects) == (Kind.FILE, (Subject(DROP_IN_PATH),))
+    assert (first.difference.kind, first.difference.subjects) == (DriftKind.FILE, (Subject(DROP_IN_PATH),))
     assert (first.nodes, first.needs_force, first.disruption) == (("n1",), True, Disruption.RESTART_RUNTIME)
     assert (second.nodes, second.needs_force) == (("n2",), False)
     assert (seen.drifted, seen.problems) == (("n1", "n2"), {})
@@ -107,8 +107,8 @@ def test_what_else_differs_on_a_node_with_an_edited_file_needs_force_too() -> No
     }
 
     assert {case.difference.kind: case.needs_force for case in compare(plans).cases} == {
-        Kind.HOLD: True,
-        Kind.FILE: True,
+        DriftKind.HOLD: True,
+        DriftKind.FILE: True,
     }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.apply.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import AnsibleRunner, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.cli import main
 from provision.controller.jobs.agent import (
     CUT_OFF,
@@ -48,7 +48,7 @@ class Runner:
         del cancel
         self.requests.append(request)
         yield TaskStarted("n1", "x")
-        yield TaskDone("n1", "x", Outcome.CHANGED)
+        yield TaskDone("n1", "x", TaskOutcome.CHANGED)
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 
@@ -309,5 +309,5 @@ def test_a_host_that_cannot_be_entered_is_said() -> None:
     gone.wait()
     events = told(job(), AnsibleRunner(COLLECTION), host_pid=gone.pid)
     done = [event for event in events if isinstance(event, TaskDone)]
-    assert done[-1].outcome is Outcome.UNREACHABLE, done
+    assert done[-1].outcome is TaskOutcome.UNREACHABLE, done
     assert "namespaces cannot be entered" in done[-1].message

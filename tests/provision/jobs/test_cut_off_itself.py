@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.cluster.connect import open_api
 from provision.controller.jobs import node_run
 from provision.controller.jobs.manifest import JobKind, label_of
@@ -78,7 +78,7 @@ def told(events: list[Event]) -> tuple[RunStatus, list[str]]:
 
 def unreachable(events: list[Event]) -> str:
     (done,) = [each for each in events if isinstance(each, TaskDone)]
-    assert done.outcome is Outcome.UNREACHABLE, "it is tried again, and taken for no failure"
+    assert done.outcome is TaskOutcome.UNREACHABLE, "it is tried again, and taken for no failure"
     return done.message
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.cluster.connect import open_api
 from provision.controller.jobs import node_run
 from provision.controller.jobs.manifest import JobKind, label_of
@@ -117,6 +117,6 @@ def test_events_that_another_node_writes_about_a_job_of_that_name_are_not_shown(
     create_as_kubelet(stage, other, event)
     elsewhere = replace(runner, kind=replace(runner.kind, namespace=namespace))
     (done,) = [each for each in elsewhere.run(request(victim), threading.Event()) if isinstance(each, TaskDone)]
-    assert done.outcome is Outcome.UNREACHABLE
+    assert done.outcome is TaskOutcome.UNREACHABLE
     assert "example.com" not in done.message
     assert 'violates PodSecurity "restricted:latest"' in done.message

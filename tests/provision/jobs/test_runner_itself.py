@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.runner import Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
@@ -30,7 +30,7 @@ from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, told
 
 if TYPE_CHECKING:
     from provision.apply.runner import Event
-    from provision.cluster.kubernetes.api.exchange import Answer, Stream
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Stream
     from provision.cluster.kubernetes.api.exchange import Request as ApiRequest
     from provision.controller.jobs.wire import Event as Told
     from tests.provision.cluster.stage import Stage
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
 _NUMBERS = itertools.count(1)
 DONE: list[Told] = [
     TaskStarted("n", "install"),
-    TaskDone("n", "install", Outcome.CHANGED, values={"facts": b'{"a":1}'}),
+    TaskDone("n", "install", TaskOutcome.CHANGED, values={"facts": b'{"a":1}'}),
     RunFinished(RunStatus.SUCCESSFUL),
 ]
 
@@ -167,7 +167,7 @@ def test_an_image_that_cannot_be_pulled_is_said(
     with kubelet.running(node):
         events = run(runner, node)
     (done,) = [event for event in events if isinstance(event, TaskDone)]
-    assert done.outcome is Outcome.UNREACHABLE
+    assert done.outcome is TaskOutcome.UNREACHABLE
     assert done.message == ('its pod does not start: ImagePullBackOff: Back-off pulling image "example.com/grapnel:1"')
 
 
@@ -179,7 +179,7 @@ def test_a_job_without_a_pod_says_what_the_cluster_says(
     stage.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted")
     elsewhere = replace(runner, kind=replace(runner.kind, namespace="restricted"))
     (done,) = [each for each in run(elsewhere, node) if isinstance(each, TaskDone)]
-    assert done.outcome is Outcome.UNREACHABLE
+    assert done.outcome is TaskOutcome.UNREACHABLE
     assert "no pod was made for its Job within 5 s" in done.message
     assert 'violates PodSecurity "restricted:latest"' in done.message
 
@@ -243,7 +243,7 @@ def test_a_log_that_cannot_be_read_is_given_up_with_the_reason(
     kubelet.answers = 503
     with kubelet.running(node):
         (done,) = [each for each in run(runner, node) if isinstance(each, TaskDone)]
-    assert done.outcome is Outcome.UNREACHABLE
+    assert done.outcome is TaskOutcome.UNREACHABLE
     assert done.message.startswith("the log of its Job could not be read for 2 s: ")
     assert "503" in done.message
 
@@ -317,7 +317,7 @@ class WithoutDeletes:
     def name(self) -> str:
         return self.inner.name
 
-    def send(self, request: ApiRequest) -> Answer:
+    def send(self, request: ApiRequest) -> ApiResponse:
         if request.method == "DELETE":
             raise UnreachableError("cluster x does not answer: connection refused")
         return self.inner.send(request)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from provision.apply.runner import NodeStats, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import NodeStats, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.controller.jobs.seal import Seal
 from provision.controller.jobs.wire import (
     MARK,
@@ -35,8 +35,8 @@ VALUE = "hunter2hunter2"
 SEAL = Seal(bytes(range(32)), "0f6a")
 EVENTS = [
     TaskStarted("n1", "gather facts", "facts"),
-    TaskDone("n1", "gather facts", Outcome.OK, values={"facts": b'{"a":"\\u00fc","b":[1]}'}),
-    TaskDone("n1", "install", Outcome.FAILED, "driver", "no space", ("E: full",), ignored=True, is_step=False),
+    TaskDone("n1", "gather facts", TaskOutcome.OK, values={"facts": b'{"a":"\\u00fc","b":[1]}'}),
+    TaskDone("n1", "install", TaskOutcome.FAILED, "driver", "no space", ("E: full",), ignored=True, is_step=False),
     RunFinished(RunStatus.FAILED, {"n1": NodeStats()}, "it ended with 2"),
 ]
 
@@ -67,7 +67,7 @@ def test_events_come_back_as_they_were() -> None:
 
 def test_an_event_of_megabytes_goes_in_short_lines() -> None:
     noise = random.Random(7).randbytes(1_500_000).hex()  # noqa: S311 - only hard to compress
-    event = TaskDone("n1", "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(noise)})
+    event = TaskDone("n1", "gather facts", TaskOutcome.OK, values={"facts": msgspec.json.encode(noise)})
     lines = written(event)
     assert len(lines) > 100
     assert max(len(line) for line in lines) < 16 << 10
@@ -143,7 +143,7 @@ def test_each_node_is_handed_its_own_request() -> None:
 
 
 def test_values_that_nobody_asked_for_are_dropped_while_reading() -> None:
-    event = TaskDone("n1", "gather facts", Outcome.OK, values={"facts": b"1", "other": b'"x"'})
+    event = TaskDone("n1", "gather facts", TaskOutcome.OK, values={"facts": b"1", "other": b'"x"'})
     (found,) = reader().read(written(event))
     assert isinstance(found, TaskDone)
     assert found.values == {"facts": b"1"}
@@ -151,7 +151,7 @@ def test_values_that_nobody_asked_for_are_dropped_while_reading() -> None:
 
 def test_a_run_says_only_so_much() -> None:
     """One node's log took a gigabyte of the controller's memory in eight seconds."""
-    long = TaskDone("n1", "x", Outcome.OK, tail=("x" * 60_000,) * 60)
+    long = TaskDone("n1", "x", TaskOutcome.OK, tail=("x" * 60_000,) * 60)
     lines = written(*[long] * (MAX_RUN_BYTES // (60 * 60_000) + 1))
     with pytest.raises(LogError, match=f"longer than {MAX_RUN_BYTES} bytes"):
         for _event in reader().read(lines):
@@ -174,7 +174,8 @@ def flipped(given: bytes, at: int) -> bytes:
     return changed(given, 4, base64.b64encode(text))
 
 
-LONG = TaskDone("n1", "x", Outcome.OK, values={"facts": msgspec.json.encode(random.Random(3).randbytes(9000).hex())})  # noqa: S311 - only hard to compress
+RANDOM = random.Random(3).randbytes(9000).hex()  # noqa: S311 - only hard to compress
+LONG = TaskDone("n1", "x", TaskOutcome.OK, values={"facts": msgspec.json.encode(RANDOM)})
 FIRST, SECOND = written(TaskStarted("n1", "x"), TaskStarted("n1", "y"))
 FORGED = "line {} of its log is not sealed by its agent: the image is of another version than the controller, or"
 
@@ -240,7 +241,9 @@ def test_each_start_seals_with_a_key_of_its_own() -> None:
 
 
 def test_nobody_finds_a_value_in_a_log() -> None:
-    event = TaskDone("n1", "x", Outcome.FAILED, message=VALUE, tail=(VALUE,), values={"facts": f'"{VALUE}"'.encode()})
+    event = TaskDone(
+        "n1", "x", TaskOutcome.FAILED, message=VALUE, tail=(VALUE,), values={"facts": f'"{VALUE}"'.encode()}
+    )
     lines = written(event, RunFinished(RunStatus.FAILED, message=VALUE))
     assert leaks(lines, VALUE) == []
     assert leaks([base64.b64encode(zlib.compress(VALUE.encode()))], VALUE), "it would be found"

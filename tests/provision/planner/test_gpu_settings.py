@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from provision.declaration.fleet.facts.gpu_settings import GpuSettingsState
 from provision.planning.drift.compare import differences_of
-from provision.planning.drift.model import Kind
+from provision.planning.drift.model import DriftKind
 from provision.planning.node_plan import Disruption
 from tests.provision.samples import configured, make_stack, plan, simulate_apply, steps
 
@@ -57,7 +57,7 @@ def test_what_somebody_has_set_since_is_a_difference_that_is_set_again_without_a
     assert result.roles.node_daemon is not None
     assert result.roles.node_daemon.node_daemon_set_gpus
     (difference,) = differences_of(result)
-    assert (difference.kind, "GPU 1: persistenceMode: on" in difference.reason) == (Kind.GPUS, True)
+    assert (difference.kind, "GPU 1: persistenceMode: on" in difference.reason) == (DriftKind.GPUS, True)
     assert plan(simulate_apply(facts, result), stack).is_empty
 
 

@@ -24,7 +24,7 @@ from provision.apply.model import (
     Status,
     Upgrade,
 )
-from provision.apply.runner import Outcome, TaskDone, TaskStarted
+from provision.apply.runner import TaskDone, TaskOutcome, TaskStarted
 from provision.base.printable import MAX_SHOWN, printable, printable_json, printable_lines
 from provision.planning.node_plan import Action, Disruption, NodePlan, Problem
 from provision.report.console import Text, make_console
@@ -128,7 +128,7 @@ def story(value: str) -> list[RolloutProgress]:
         Note("n1", value),
         PassStarted("n1", 1, 1),
         NodeTask(TaskStarted("n1", value, value), gathering=False),
-        NodeTask(TaskDone("n1", value, Outcome.FAILED, value, value, (value,)), gathering=False),
+        NodeTask(TaskDone("n1", value, TaskOutcome.FAILED, value, value, (value,)), gathering=False),
         PhaseEntered("n2", Phase.DRAIN),
         NodeWaits("n2", value, is_out=True),
         NodeWaits("n4", value),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, PassStarted, Progress, Status
-from provision.apply.runner import Outcome, TaskDone, TaskStarted
+from provision.apply.runner import TaskDone, TaskOutcome, TaskStarted
 from provision.report.console import make_console
 from provision.report.progress.live import LiveView, open_view
 from provision.report.progress.plain import PlainView
@@ -15,13 +15,13 @@ from provision.report.terminal import show
 APT = Failure(Status.FAILED, "apt cannot install libcuda1", "install the packages", ("E: Unable to correct problems",))
 STORY: list[Progress] = [
     NodeTask(TaskStarted("n1", "gather facts"), gathering=True),
-    NodeTask(TaskDone("n1", "gather facts", Outcome.OK), gathering=True),
-    NodeTask(TaskDone("n12", "gather facts", Outcome.UNREACHABLE, message="no route to host"), gathering=True),
+    NodeTask(TaskDone("n1", "gather facts", TaskOutcome.OK), gathering=True),
+    NodeTask(TaskDone("n12", "gather facts", TaskOutcome.UNREACHABLE, message="no route to host"), gathering=True),
     PassStarted("n1", 1, 2),
     NodeTask(TaskStarted("n1", "driver : write the pin", "grapnel.node.driver"), gathering=False),
-    NodeTask(TaskDone("n1", "driver : write the pin", Outcome.CHANGED, "grapnel.node.driver"), gathering=False),
-    NodeTask(TaskDone("n1", "only elsewhere", Outcome.SKIPPED), gathering=False),
-    NodeTask(TaskDone("n1", "install the packages", Outcome.FAILED, "driver", APT.message), gathering=False),
+    NodeTask(TaskDone("n1", "driver : write the pin", TaskOutcome.CHANGED, "grapnel.node.driver"), gathering=False),
+    NodeTask(TaskDone("n1", "only elsewhere", TaskOutcome.SKIPPED), gathering=False),
+    NodeTask(TaskDone("n1", "install the packages", TaskOutcome.FAILED, "driver", APT.message), gathering=False),
     NodeFinished(NodeResult("n1", Status.FAILED, 1, 1, APT)),
 ]
 
@@ -102,10 +102,10 @@ VALIDATION = "Validating arguments against arg spec main - Bring the driver to o
 
 
 def test_what_is_no_step_of_the_users_is_shown_nowhere_unless_it_fails() -> None:
-    refused = TaskDone("n1", VALIDATION, Outcome.FAILED, "driver", "driver_version is required", is_step=False)
+    refused = TaskDone("n1", VALIDATION, TaskOutcome.FAILED, "driver", "driver_version is required", is_step=False)
     include = [
         NodeTask(TaskStarted("n1", VALIDATION, "driver", is_step=False), gathering=False),
-        NodeTask(TaskDone("n1", VALIDATION, Outcome.OK, "driver", is_step=False), gathering=False),
+        NodeTask(TaskDone("n1", VALIDATION, TaskOutcome.OK, "driver", is_step=False), gathering=False),
     ]
     view = LiveView(make_console(io.StringIO(), width=80), ["n1"], lambda: 3.0)
     for progress in [STORY[3], *include]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.rollout.adapters import Adapters
 from provision.rollout.model import Phase
@@ -55,13 +55,13 @@ class Machines:
             return
         assert request.extra_vars["grapnel_driver_verb"] == "back"
         if name in self.fails:
-            yield TaskDone(name, "Change the driver", Outcome.FAILED, message="the module does not load")
+            yield TaskDone(name, "Change the driver", TaskOutcome.FAILED, message="the module does not load")
             yield RunFinished(RunStatus.FAILED)
             return
         assert self.loaded[name] == NEW, "it went further back than to the driver before"
         self.loaded[name] = OLD
         self.returned.append(name)
-        yield TaskDone(name, "Change the driver", Outcome.CHANGED)
+        yield TaskDone(name, "Change the driver", TaskOutcome.CHANGED)
         yield RunFinished(RunStatus.SUCCESSFUL)
 
     def facts(self, name: str) -> NodeFacts | Failure:

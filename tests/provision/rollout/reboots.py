@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.driver import PendingReboot
 from provision.rollout.adapters import Adapters
 from provision.rollout.verbs.driver_verbs import execute_verb
@@ -70,7 +70,7 @@ class Machines:
         if request.playbook.stem == "facts":
             for name in request.nodes:
                 told = msgspec.json.encode(self.facts(name))
-                yield TaskDone(name, "Gather facts", Outcome.OK, values={"facts": told})
+                yield TaskDone(name, "Gather facts", TaskOutcome.OK, values={"facts": told})
             yield RunFinished(RunStatus.SUCCESSFUL)
             return
         (name,), verb = request.nodes, request.playbook.stem
@@ -78,8 +78,8 @@ class Machines:
         machine.asked.append(verb)
         is_lost = machine.is_lost and verb == "reboot"
         if is_lost or machine.breaks == verb:
-            broken = TaskDone(name, verb, Outcome.FAILED, message=f"{verb} is broken")
-            yield TaskDone(name, verb, Outcome.UNREACHABLE, message="no route to host") if is_lost else broken
+            broken = TaskDone(name, verb, TaskOutcome.FAILED, message=f"{verb} is broken")
+            yield TaskDone(name, verb, TaskOutcome.UNREACHABLE, message="no route to host") if is_lost else broken
             yield RunFinished(RunStatus.FAILED)
             return
         answer = {"release": self._release, "reboot": self._reboot, "verify": self._verify, "resume": self._resume}
@@ -96,7 +96,7 @@ class Machines:
             machine.boots += 1
             machine.is_needed = False
             self.effect(f"rebooted {name}")
-        yield TaskDone(name, "Reboot", Outcome.CHANGED)
+        yield TaskDone(name, "Reboot", TaskOutcome.CHANGED)
 
     def _release(self, name: str, machine: Machine, _request: RunRequest) -> Iterator[Event]:
         self.effect(f"release {name}")
@@ -117,7 +117,7 @@ class Machines:
 
     @staticmethod
     def _daemon(name: str, answer: dict[str, Any]) -> Event:
-        return TaskDone(name, "daemon", Outcome.OK, values={"daemon": json.dumps(answer).encode()})
+        return TaskDone(name, "daemon", TaskOutcome.OK, values={"daemon": json.dumps(answer).encode()})
 
     def request(self, **more: Any) -> RebootRequest:
         now = self.clock.now

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Failure, Note, Status
-from provision.apply.runner import CutOff, Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.rollout.model import Origin, Phase
 from provision.rollout.states import stepped
 from provision.rollout.step import StepOutcome
@@ -58,10 +58,10 @@ class Way(Enum):
     def tell(self, task: str) -> Iterator[Event]:
         """Yield the last events of a run that was cut off in this way."""
         if self is Way.MODULE:
-            yield TaskDone("n1", task, Outcome.FAILED, message="MODULE FAILURE: ended with status 137")
+            yield TaskDone("n1", task, TaskOutcome.FAILED, message="MODULE FAILURE: ended with status 137")
         if self is Way.JOB:
             yield CutOff("n1", "Job grapnel-1 was cut off (its pod was deleted)")
-            yield TaskDone("n1", task, Outcome.UNREACHABLE, message=self.value.message)
+            yield TaskDone("n1", task, TaskOutcome.UNREACHABLE, message=self.value.message)
         yield self.value
 
 
@@ -108,12 +108,12 @@ class Machine:
             assert self.run_record is not None
             if self.run_record["state"] not in {"done", "returned" if verb == "back" else "done"}:
                 message = f"the driver's {verb} ended {self.run_record['state']}: {REASON} (see the node)"
-                yield TaskDone("n1", name, Outcome.FAILED, message=message)
+                yield TaskDone("n1", name, TaskOutcome.FAILED, message=message)
                 yield RunFinished(RunStatus.FAILED)
                 return
         answer = {"released": True, "holders": []}
         values = {"facts": json.dumps(self._facts()).encode(), "daemon": json.dumps(answer).encode()}
-        yield TaskDone("n1", name, Outcome.OK, values=values)
+        yield TaskDone("n1", name, TaskOutcome.OK, values=values)
         yield RunFinished(RunStatus.SUCCESSFUL)
 
     def _call(self, verb: str, cut: Cut) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from provision.apply.model import Failure, Status
 from provision.apply.removal import Part
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.declaration.fleet.facts.node import Installation
 from provision.rollout.adapters import Adapters
@@ -192,10 +192,10 @@ class Program:
         assert self.fleet.nodes[name].verbs[-1] == "release"
         self.verbs.append(request.extra_vars["grapnel_driver_verb"])
         if self.is_broken:
-            yield TaskDone(name, "Change the driver", Outcome.FAILED, message="the driver's back ended quarantined")
+            yield TaskDone(name, "Change the driver", TaskOutcome.FAILED, message="the driver's back ended quarantined")
             yield RunFinished(RunStatus.FAILED)
             return
-        yield TaskDone(name, "Change the driver", Outcome.CHANGED)
+        yield TaskDone(name, "Change the driver", TaskOutcome.CHANGED)
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

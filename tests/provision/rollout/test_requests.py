@@ -11,7 +11,7 @@ from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import RETRIES
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import Phase
-from provision.rollout.requests import Change, Found, abandon, retry, send_back, skip, uncordon, unskip
+from provision.rollout.requests import Found, RecordChange, abandon, retry, send_back, skip, uncordon, unskip
 from tests.provision.rollout.fakes import NEW, OLD, FakeSteps, record, view
 from tests.provision.rollout.process import Rollout, fleet, statuses
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
 
     from provision.rollout.model import Record
-    from provision.rollout.requests import Answer
+    from provision.rollout.requests import RequestResult
     from tests.provision.rollout.fakes import FakeCluster
 
 FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
@@ -35,55 +35,55 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
     [
         pytest.param(
             skip(found()),
-            Change(skipped=True),
+            RecordChange(skipped=True),
             "is skipped: no upgrade begins on it until `grapnel skip --undo n1`",
             id="skip",
         ),
         pytest.param(
             skip(found(record(Phase.SWAP))),
-            Change(skipped=True),
+            RecordChange(skipped=True),
             "it is in swap, and that upgrade is finished first; `grapnel abandon n1` ends it here",
             id="skip a node in flight",
         ),
         pytest.param(
             skip(found(record(Phase.DRAIN))),
-            Change(skipped=True),
+            RecordChange(skipped=True),
             "it is in drain, before its driver is changed: whoever is at work puts it back into service, or else the "
             "next run does, as it is",
             id="skip a node that drains",
         ),
         pytest.param(
             skip(found(record(Phase.RELEASE))),
-            Change(skipped=True),
+            RecordChange(skipped=True),
             "with what it has, once verified",
             id="skip a node whose GPUs are released",
         ),
         pytest.param(skip(found(is_skipped=True)), None, "was skipped already", id="skip again"),
-        pytest.param(unskip(found(is_skipped=True)), Change(skipped=False), "is no longer skipped", id="unskip"),
+        pytest.param(unskip(found(is_skipped=True)), RecordChange(skipped=False), "is no longer skipped", id="unskip"),
         pytest.param(unskip(found()), None, "was not skipped", id="unskip what was not skipped"),
         pytest.param(
             retry(found(FAILED), "ada@laptop/1"),
-            Change(writes_record=True, record=replace(FAILED, retry=True)),
+            RecordChange(writes_record=True, record=replace(FAILED, retry=True)),
             "is tried again by ada@laptop/1",
             id="retry",
         ),
         pytest.param(retry(found(FAILED), ""), None, "by the next `grapnel apply`", id="retry with nobody at work"),
         pytest.param(
             retry(found(FAILED), "", "controller-0"),
-            Change(writes_record=True, record=replace(FAILED, retry=True)),
+            RecordChange(writes_record=True, record=replace(FAILED, retry=True)),
             "is tried again by the controller (controller-0), as soon",
             id="retry with a controller that is idle",
         ),
         pytest.param(
             retry(found(FAILED), "ada", "controller-0"),
-            Change(writes_record=True, record=replace(FAILED, retry=True)),
+            RecordChange(writes_record=True, record=replace(FAILED, retry=True)),
             "is tried again by ada, or by the controller after that, as soon",
             id="retry while somebody is at a terminal",
         ),
         pytest.param(retry(found(replace(FAILED, retry=True)), "ada"), None, "is tried again by ada", id="retry again"),
         pytest.param(
             abandon(found(record(Phase.SWAP))),
-            Change(writes_record=True, skipped=True),
+            RecordChange(writes_record=True, skipped=True),
             "is yours: its upgrade ended in swap and is forgotten, and none begins on it until "
             "`grapnel skip --undo n1`\n"
             "a step that has begun on it goes on to its end, and nothing follows: it was in swap\n"
@@ -93,14 +93,14 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
         ),
         pytest.param(
             abandon(found(record(Phase.DRAIN, was_cordoned=True))),
-            Change(writes_record=True, skipped=True),
+            RecordChange(writes_record=True, skipped=True),
             "is yours: its upgrade ended in drain and is forgotten, and none begins on it until "
             "`grapnel skip --undo n1`\nit stays cordoned, as it was before the upgrade, and counts as unavailable",
             id="abandon in the drain",
         ),
         pytest.param(
             abandon(found(FAILED)),
-            Change(writes_record=True, skipped=True),
+            RecordChange(writes_record=True, skipped=True),
             "is yours: its upgrade ended in verify and is forgotten, and none begins on it until "
             "`grapnel skip --undo n1`\n"
             "its GPUs may be out of service, and its driver was not verified since it was changed\n"
@@ -109,7 +109,7 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
         ),
         pytest.param(
             abandon(found(unread="it is no JSON", is_cordoned=True)),
-            Change(writes_record=True, skipped=True),
+            RecordChange(writes_record=True, skipped=True),
             "its GPUs may be out of service",
             id="abandon a node whose record cannot be read",
         ),
@@ -121,13 +121,13 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
         ),
         pytest.param(
             send_back(found(DONE), "ada@laptop", "controller-0"),
-            Change(writes_record=True, record=replace(DONE, back_for="ada@laptop")),
+            RecordChange(writes_record=True, record=replace(DONE, back_for="ada@laptop")),
             f"returned to the driver before ({OLD}) by the controller (controller-0)",
             id="send back",
         ),
         pytest.param(
             send_back(found(FAILED, is_cordoned=True), "ada@laptop", "controller-0"),
-            Change(writes_record=True, record=replace(FAILED, back_for="ada@laptop")),
+            RecordChange(writes_record=True, record=replace(FAILED, back_for="ada@laptop")),
             "is left so until `grapnel retry n1`",
             id="send back what failed",
         ),
@@ -145,16 +145,18 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
         ),
         pytest.param(
             retry(found(replace(DONE, back_for="bob@ci")), "", "controller-0"),
-            Change(writes_record=True, record=DONE),
+            RecordChange(writes_record=True, record=DONE),
             "does not go back to its former driver, as bob@ci had asked",
             id="take it back",
         ),
-        pytest.param(uncordon(found(is_cordoned=True)), Change(cordoned=False), "takes pods again", id="uncordon"),
+        pytest.param(
+            uncordon(found(is_cordoned=True)), RecordChange(cordoned=False), "takes pods again", id="uncordon"
+        ),
         pytest.param(uncordon(found()), None, "takes pods", id="uncordon what takes pods"),
     ],
 )
 def test_a_node_is_changed_and_the_person_told_what_that_means(
-    answer: Answer, change: Change | None, words: str
+    answer: RequestResult, change: RecordChange | None, words: str
 ) -> None:
     assert answer.change == change
     assert words in "\n".join(answer.words)
@@ -178,7 +180,7 @@ def test_a_node_is_changed_and_the_person_told_what_that_means(
         (uncordon(found(record(Phase.CORDON))), "is in an upgrade again (cordon): it stays cordoned"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_would(answer: Answer, words: str) -> None:
+def test_what_makes_no_sense_is_refused_with_what_would(answer: RequestResult, words: str) -> None:
     assert answer.is_refused
     assert answer.change is None
     assert words in answer.words[0]

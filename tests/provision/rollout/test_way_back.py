@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Status
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Origin, Phase
 from provision.rollout.step import StepOutcome
@@ -46,7 +46,7 @@ class Machine:
         self.requests.append(request)
         self.told.append(request.playbook.stem)
         if not self.is_reachable:
-            yield TaskDone("n1", "Gather facts", Outcome.UNREACHABLE, message="no route to n1")
+            yield TaskDone("n1", "Gather facts", TaskOutcome.UNREACHABLE, message="no route to n1")
             yield RunFinished(RunStatus.FAILED)
             return
         if request.playbook.stem == "driver":
@@ -55,19 +55,19 @@ class Machine:
         if request.playbook.stem == "driver_wait":
             yield RunFinished(RunStatus.SUCCESSFUL)
             return
-        yield TaskDone("n1", "Gather facts", Outcome.OK, values={"facts": json.dumps(self._facts()).encode()})
+        yield TaskDone("n1", "Gather facts", TaskOutcome.OK, values={"facts": json.dumps(self._facts()).encode()})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
     def _go_back(self, request: RunRequest) -> Iterator[Event]:
         assert request.extra_vars["grapnel_driver_verb"] == "back"
         assert request.extra_vars["grapnel_is_out_of_service"] is True
         if self.fails:
-            yield TaskDone("n1", "Change the driver", Outcome.FAILED, message=self.fails)
+            yield TaskDone("n1", "Change the driver", TaskOutcome.FAILED, message=self.fails)
             yield RunFinished(RunStatus.FAILED)
             return
         undone = self.chain.pop()
         self.run = {"verb": "back", "state": "done", "change": undone}
-        yield TaskDone("n1", "Change the driver", Outcome.CHANGED)
+        yield TaskDone("n1", "Change the driver", TaskOutcome.CHANGED)
         yield RunFinished(RunStatus.SUCCESSFUL)
 
     def _facts(self) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.runner import Outcome
+from provision.apply.runner import TaskOutcome
 from provision.apply.runner.ailments import recognize
 from tests.provision.runner.stage import LOCAL, Stage, done
 
@@ -157,8 +157,8 @@ def test_a_node_that_ssh_cannot_reach_is_told_and_the_others_go_on(stage: Stage,
 
     ended = {one.node: one for one in done(stage.run(stage.request("- ping:", inventory=f"n1 {LOCAL}\n{bad}")))}
 
-    assert ended["n1"].outcome is Outcome.OK
-    assert ended["n2"].outcome is Outcome.UNREACHABLE
+    assert ended["n1"].outcome is TaskOutcome.OK
+    assert ended["n2"].outcome is TaskOutcome.UNREACHABLE
     assert ended["n2"].message.startswith(words)
 
 
@@ -188,8 +188,8 @@ def test_a_node_whose_become_password_is_wrong_is_told_and_the_others_go_on(
 
     ended = {one.node: one for one in done(stage.run(stage.request("- ping:", inventory=f"n1 {LOCAL}\n{bad}")))}
 
-    assert ended["n1"].outcome is Outcome.OK
-    assert ended["n2"].outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
+    assert ended["n1"].outcome is TaskOutcome.OK
+    assert ended["n2"].outcome in (TaskOutcome.FAILED, TaskOutcome.UNREACHABLE)
     assert ended["n2"].message.startswith(words)
 
 
@@ -224,10 +224,10 @@ def test_a_node_that_cannot_write_is_told_and_a_later_run_converges(stage: Stage
     mark.unlink()
     later = {one.node: one for one in done(stage.run(request))}
 
-    assert ended["n1"].outcome is Outcome.CHANGED
-    assert ended["n2"].outcome is Outcome.FAILED
+    assert ended["n1"].outcome is TaskOutcome.CHANGED
+    assert ended["n2"].outcome is TaskOutcome.FAILED
     assert ended["n2"].message.startswith(words)
-    assert later["n2"].outcome is Outcome.CHANGED
+    assert later["n2"].outcome is TaskOutcome.CHANGED
     assert subprocess.run(["ls", target], capture_output=True, text=True, check=True).stdout.split() == ["n1", "n2"]
 
 
@@ -250,8 +250,8 @@ def test_a_node_whose_python_does_not_do_is_told_what_helps(stage: Stage, body: 
 
     ended = {one.node: one for one in done(stage.run(stage.request("- ping:", inventory=f"n1 {LOCAL}\n{bad}")))}
 
-    assert ended["n1"].outcome is Outcome.OK
-    assert ended["n2"].outcome is Outcome.FAILED
+    assert ended["n1"].outcome is TaskOutcome.OK
+    assert ended["n2"].outcome is TaskOutcome.FAILED
     assert ended["n2"].message.startswith(words)
     assert "`dnf install python3.11`" in ended["n2"].message
     assert "`zypper install python311`" in ended["n2"].message

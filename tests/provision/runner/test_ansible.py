@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provision.apply.runner import AnsibleRunner, NodeStats, Outcome, RunStatus, TaskStarted
+from provision.apply.runner import AnsibleRunner, NodeStats, RunStatus, TaskOutcome, TaskStarted
 from tests.provision.runner.stage import CLOSED, LOCAL, Stage, done, finished
 
 pytestmark = pytest.mark.functional
@@ -35,9 +35,9 @@ def test_events_of_a_run_are_typed_and_in_order(stage: Stage) -> None:
     events = stage.run(request)
     assert events[0] == TaskStarted("n1", "make a change")
     assert [(one.task, one.outcome) for one in done(events)] == [
-        ("make a change", Outcome.CHANGED),
-        ("change nothing", Outcome.OK),
-        ("do not run", Outcome.SKIPPED),
+        ("make a change", TaskOutcome.CHANGED),
+        ("change nothing", TaskOutcome.OK),
+        ("do not run", TaskOutcome.SKIPPED),
     ]
     assert done(events)[0].values == {"path": json.dumps(f"{stage.folder}/made").encode()}
     assert finished(events).status is RunStatus.SUCCESSFUL
@@ -87,7 +87,7 @@ def test_text_of_variables_arrives_as_it_is(stage: Stage, text: str) -> None:
 def test_check_mode_changes_nothing(stage: Stage) -> None:
     tasks = '- ansible.builtin.file: {path: "{{ folder }}/made", state: directory, mode: "0755"}'
     request = stage.request(tasks, extra_vars={"folder": str(stage.folder)}, check=True)
-    assert [one.outcome for one in done(stage.run(request))] == [Outcome.CHANGED]
+    assert [one.outcome for one in done(stage.run(request))] == [TaskOutcome.CHANGED]
     assert not (stage.folder / "made").exists()
 
 
@@ -95,7 +95,7 @@ def test_a_failed_task_carries_message_and_tail(stage: Stage) -> None:
     request = stage.request("- name: break\n  ansible.builtin.command: sh -c 'echo cannot go on >&2; exit 3'")
     events = stage.run(request)
     (broken,) = done(events)
-    assert (broken.outcome, broken.message) == (Outcome.FAILED, "non-zero return code")
+    assert (broken.outcome, broken.message) == (TaskOutcome.FAILED, "non-zero return code")
     assert broken.tail == ("cannot go on",)
     assert finished(events).status is RunStatus.FAILED
 
@@ -103,8 +103,8 @@ def test_a_failed_task_carries_message_and_tail(stage: Stage) -> None:
 def test_one_unreachable_node_does_not_keep_the_others(stage: Stage) -> None:
     request = stage.request("- ansible.builtin.ping:", inventory=f"n1 {LOCAL}\nn2 {CLOSED}\n")
     outcomes = {one.node: one for one in done(stage.run(request))}
-    assert outcomes["n1"].outcome is Outcome.OK
-    assert outcomes["n2"].outcome is Outcome.UNREACHABLE
+    assert outcomes["n1"].outcome is TaskOutcome.OK
+    assert outcomes["n2"].outcome is TaskOutcome.UNREACHABLE
     assert outcomes["n2"].message == "ssh: connect to host 127.0.0.1 port 1: Connection refused"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import provision
-from provision.apply.runner import AnsibleRunner, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from provision.apply.runner import AnsibleRunner, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome
 from tests.provision.runner.frames import answer, encoded, frame
 from tests.provision.runner.stage import LOCAL
 
@@ -161,7 +161,7 @@ def run(inventory: Path) -> dict[str, list[TaskDone]]:
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_malformed_answer_fails_the_node_that_gave_it(name: str, finished: dict[str, list[TaskDone]]) -> None:
     (done,) = finished[f"h{list(ANSWERS).index(name)}"]
-    assert done.outcome is Outcome.FAILED
+    assert done.outcome is TaskOutcome.FAILED
     assert "refused" in done.message or "cannot be read" in done.message or "deserializ" in done.message
     assert done.values == {}
 
@@ -169,16 +169,16 @@ def test_a_malformed_answer_fails_the_node_that_gave_it(name: str, finished: dic
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_no_part_of_an_answer_has_no_effect(name: str, finished: dict[str, list[TaskDone]]) -> None:
     (done,) = finished[f"h{list(ANSWERS).index(name)}"]
-    assert done.outcome in (Outcome.OK, Outcome.CHANGED)
+    assert done.outcome in (TaskOutcome.OK, TaskOutcome.CHANGED)
     assert json.loads(done.values["daemon"]) == GOOD["daemon"]
 
 
 def test_an_endless_answer_ends(finished: dict[str, list[TaskDone]]) -> None:
     (done,) = finished["endless"]
-    assert done.outcome is Outcome.FAILED
+    assert done.outcome is TaskOutcome.FAILED
 
 
 def test_the_honest_nodes_answer_is_what_it_said(finished: dict[str, list[TaskDone]]) -> None:
     (done,) = finished["honest"]
-    assert done.outcome is Outcome.OK
+    assert done.outcome is TaskOutcome.OK
     assert json.loads(done.values["daemon"])["released"] is True

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.apply.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
+from provision.apply.runner.model import NodeStats, TaskDone, TaskOutcome, TaskStarted
 from provision.apply.runner.translate import Translator, condense
 from tests.provision.runner.frames import answer, frame
 
@@ -52,14 +52,14 @@ def test_a_task_that_only_arranges_or_checks_is_no_step(action: str, *, is_step:
 @pytest.mark.parametrize(
     ("event", "outcome"),
     [
-        pytest.param(frame("ok", body=answer()), Outcome.OK, id="ok"),
-        pytest.param(frame("ok", body=answer(), changed=True), Outcome.CHANGED, id="changed"),
-        pytest.param(frame("failed", body=answer(msg="no")), Outcome.FAILED, id="failed"),
-        pytest.param(frame("skipped", body=answer()), Outcome.SKIPPED, id="skipped"),
-        pytest.param(frame("unreachable", body=answer(msg="no")), Outcome.UNREACHABLE, id="unreachable"),
+        pytest.param(frame("ok", body=answer()), TaskOutcome.OK, id="ok"),
+        pytest.param(frame("ok", body=answer(), changed=True), TaskOutcome.CHANGED, id="changed"),
+        pytest.param(frame("failed", body=answer(msg="no")), TaskOutcome.FAILED, id="failed"),
+        pytest.param(frame("skipped", body=answer()), TaskOutcome.SKIPPED, id="skipped"),
+        pytest.param(frame("unreachable", body=answer(msg="no")), TaskOutcome.UNREACHABLE, id="unreachable"),
     ],
 )
-def test_outcome_of_a_task(event: Frame, outcome: Outcome) -> None:
+def test_outcome_of_a_task(event: Frame, outcome: TaskOutcome) -> None:
     assert ended(event).outcome is outcome
 
 
@@ -115,7 +115,7 @@ def test_a_second_answer_is_a_failure_of_its_node() -> None:
     _, first, second = translate(frame("started"), good, good)
     assert isinstance(first, TaskDone)
     assert isinstance(second, TaskDone)
-    assert (first.outcome, second.outcome) == (Outcome.OK, Outcome.FAILED)
+    assert (first.outcome, second.outcome) == (TaskOutcome.OK, TaskOutcome.FAILED)
     assert "that it was not running" in second.message
     assert second.values == {}
 
@@ -123,7 +123,7 @@ def test_a_second_answer_is_a_failure_of_its_node() -> None:
 def test_an_answer_for_a_task_of_another_node_is_a_failure_of_who_answered() -> None:
     (_, done) = translate(frame("started", node="n1", id="t1"), frame("ok", node="n2", id="t1", body=answer()))
     assert isinstance(done, TaskDone)
-    assert (done.node, done.outcome) == ("n2", Outcome.FAILED)
+    assert (done.node, done.outcome) == ("n2", TaskOutcome.FAILED)
 
 
 @pytest.mark.parametrize(
@@ -151,15 +151,15 @@ def test_an_answer_that_cannot_be_decoded_is_a_failure_of_its_node_alone(body: b
     bad, good = events[2:]
     assert isinstance(bad, TaskDone)
     assert isinstance(good, TaskDone)
-    assert (bad.node, bad.outcome) == ("n1", Outcome.FAILED)
+    assert (bad.node, bad.outcome) == ("n1", TaskOutcome.FAILED)
     assert bad.message.startswith("its answer was refused")
-    assert (good.node, good.outcome, good.values) == ("n2", Outcome.OK, {"facts": b"1"})
+    assert (good.node, good.outcome, good.values) == ("n2", TaskOutcome.OK, {"facts": b"1"})
 
 
 @given(st.binary(max_size=300) | st.text(max_size=100).map(lambda text: answer(msg=text)))
 def test_whatever_a_node_answers_is_an_event_of_that_node(body: bytes) -> None:
     done = ended(frame("failed", node="n2", body=body))
-    assert (done.node, done.outcome) == ("n2", Outcome.FAILED)
+    assert (done.node, done.outcome) == ("n2", TaskOutcome.FAILED)
     assert "\n" not in done.message
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, cast
 
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, NodeTask, Note, PassStarted, Status
-from provision.apply.runner import Outcome, TaskDone, TaskStarted
+from provision.apply.runner import TaskDone, TaskOutcome, TaskStarted
 from provision.report.runs import events as happened
 from provision.report.runs.events import decode
 from provision.report.runs.record import RunRecord
@@ -46,13 +46,15 @@ def task(name: str = "restart containerd", *, is_step: bool = True, gathering: b
     return NodeTask(TaskStarted("n1", name, "grapnel.node.runtime", is_step), gathering)
 
 
-def done(outcome: Outcome, name: str = "restart containerd", *, is_step: bool = True, message: str = "") -> NodeTask:
+def done(
+    outcome: TaskOutcome, name: str = "restart containerd", *, is_step: bool = True, message: str = ""
+) -> NodeTask:
     event = TaskDone("n1", name, outcome, "grapnel.node.runtime", message, is_step=is_step)
     return NodeTask(event, gathering=False)
 
 
 def test_a_step_and_how_long_it_took() -> None:
-    began, ended = written(task(), done(Outcome.CHANGED))
+    began, ended = written(task(), done(TaskOutcome.CHANGED))
 
     assert isinstance(began, happened.StepBegan)
     assert isinstance(ended, happened.StepEnded)
@@ -64,11 +66,11 @@ def test_a_step_and_how_long_it_took() -> None:
 
 
 def test_what_only_arranges_is_no_step_unless_it_fails() -> None:
-    quiet = [task("include", is_step=False), done(Outcome.OK, "include", is_step=False)]
+    quiet = [task("include", is_step=False), done(TaskOutcome.OK, "include", is_step=False)]
     assert written(*quiet, task("gather facts", gathering=True)) == []
 
     (failed,) = written(
-        task("validate", is_step=False), done(Outcome.FAILED, "validate", is_step=False, message="no such key")
+        task("validate", is_step=False), done(TaskOutcome.FAILED, "validate", is_step=False, message="no such key")
     )
     assert isinstance(failed, happened.StepEnded)
     assert failed.message == "no such key"
@@ -140,7 +142,7 @@ def test_steps_of_a_run_without_end_are_bounded_and_results_are_not() -> None:
     observe = record.observing(lambda _: None)
     for _ in range(100):
         observe(task())
-        observe(done(Outcome.CHANGED))
+        observe(done(TaskOutcome.CHANGED))
     record.results([NodeResult("n1", Status.CONVERGED)])
 
     kinds = [type(event) for event in read(file)]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer
+from provision.cluster.kubernetes.api.exchange import ApiResponse
 from provision.controller.stacks import follower
 from provision.controller.stacks.follower import StackBook, require_served
 from provision.controller.stacks.model import Stack, Unreadable
@@ -95,9 +95,9 @@ class Server:
     code: int
     name: str = "cluster x"
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         assert request.path == "/apis/grapnel.dev/v1alpha1"
-        return Answer(code=self.code, body=b"{}", headers={})
+        return ApiResponse(code=self.code, body=b"{}", headers={})
 
     def stream(self, request: Request) -> Stream:
         raise NotImplementedError(request)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.api.exchange import Answer
+from provision.cluster.kubernetes.api.exchange import ApiResponse
 from provision.controller.stacks.reader import see_stacks
 from tests.provision.stacks.samples import stored
 
@@ -24,9 +24,9 @@ class Server:
     def __init__(self, *conditions: dict[str, object]) -> None:
         self.item = {**stored(), "status": {"state": "AsDeclared", "conditions": list(conditions)}}
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         del request
-        return Answer(code=200, body=json.dumps({"metadata": {}, "items": [self.item]}).encode(), headers={})
+        return ApiResponse(code=200, body=json.dumps({"metadata": {}, "items": [self.item]}).encode(), headers={})
 
     def stream(self, request: Request) -> Stream:
         raise AssertionError(request.path)

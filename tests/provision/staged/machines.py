@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.apply.runner import Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.planning.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Machines:
                 yield RunFinished(RunStatus.CANCELED, message="canceled")
                 return
             done = self._do(name, playbook, request.extra_vars)
-            is_bad |= done.outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
+            is_bad |= done.outcome in (TaskOutcome.FAILED, TaskOutcome.UNREACHABLE)
             with self.folder.joinpath("runs").open("a") as runs:
                 runs.write(f"{name} {playbook}\n")
             yield done
@@ -113,9 +113,9 @@ class Machines:
     def _do(self, name: str, playbook: str, variables: Mapping[str, object]) -> TaskDone:
         machine = self.look(name)
         if machine.is_away:
-            return TaskDone(name, playbook, Outcome.UNREACHABLE, message="no route to host")
+            return TaskDone(name, playbook, TaskOutcome.UNREACHABLE, message="no route to host")
         if playbook in machine.broken:
-            return TaskDone(name, playbook, Outcome.FAILED, message=f"{playbook} is broken")
+            return TaskDone(name, playbook, TaskOutcome.FAILED, message=f"{playbook} is broken")
         if playbook == "stage":
             machine.staged = planned_version(variables)
         elif playbook == "apply":
@@ -125,7 +125,7 @@ class Machines:
         elif playbook == "driver":
             machine.drivers.pop()
         self.make(name, machine)
-        outcome = Outcome.OK if playbook == "facts" else Outcome.CHANGED
+        outcome = TaskOutcome.OK if playbook == "facts" else TaskOutcome.CHANGED
         values = {"facts": _facts(name, machine), "daemon": json.dumps(_answer(playbook)).encode()}
         return TaskDone(name, playbook, outcome, values=values)
 

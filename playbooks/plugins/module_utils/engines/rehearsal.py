@@ -24,7 +24,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.found import 
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
@@ -35,7 +35,7 @@ _TIMEOUT_S = 30.0
 _IN_NAMESPACE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
 
 
-def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | None:
+def rehearse_engine(host: Host, engine: str, changes: list[FileDifference]) -> str | None:
     """Return what is wrong with an engine's configuration as it would be, None when nothing is.
 
     A node without the engine, or without its folder, has nothing that could be rehearsed.
@@ -63,7 +63,7 @@ def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | Non
     return difference and f"{engine} would not run as before, nothing was changed: {difference}"
 
 
-def _ask_before(host: Host, binary: str, stage: _Stage, changes: list[Change]) -> Finished | None:
+def _ask_before(host: Host, binary: str, stage: _Stage, changes: list[FileDifference]) -> Finished | None:
     """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all.
 
     A drop-in of another product that is moved away from the place of ours is in force as it is.

@@ -21,7 +21,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.found import 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines.rehearsal import rehearse_engine
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (
-    Change,
+    FileDifference,
     FileSetError,
     remove_leftovers,
     swap_back,
@@ -98,7 +98,7 @@ def _steps(host: Host, service: Service, state: UnitState) -> list[str]:
     return [*([] if state.is_enabled else ["enable"]), *([start] if start else [])]
 
 
-def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
+def rehearse(host: Host, service: Service, changes: list[FileDifference]) -> None:
     """Let the engine read its configuration as it would be; raises `ConfigurationError`."""
     complaint = rehearse_engine(host, service.engine, changes) if service.engine else None
     if complaint:
@@ -108,7 +108,7 @@ def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
 def apply_changes(
     host: Host,
     service: Service,
-    changes: list[Change],
+    changes: list[FileDifference],
     sleep: Callable[[float], None] = time.sleep,
     *,
     remembers: bool = True,
@@ -140,7 +140,7 @@ def settle_timer(host: Host, service: Service, timer: str) -> list[str]:
     return steps
 
 
-def _remember(host: Host, service: Service, changes: list[Change], state: UnitState | None) -> None:
+def _remember(host: Host, service: Service, changes: list[FileDifference], state: UnitState | None) -> None:
     try:
         if service.engine and state is not None:
             remember_unit(host, service.unit, enabled=state.is_enabled, active=state.is_active)
@@ -149,7 +149,7 @@ def _remember(host: Host, service: Service, changes: list[Change], state: UnitSt
         raise ConfigurationError(f"nothing was changed: {error}") from error
 
 
-def _swap_in(host: Host, service: Service, changes: list[Change], state: UnitState | None) -> None:
+def _swap_in(host: Host, service: Service, changes: list[FileDifference], state: UnitState | None) -> None:
     """Swap the files in under the mark of a restart; without them there is nothing to restart for."""
     was_due, was_unread = state is None or is_restart_due(host, service.unit), is_daemon_reload_due(host)
     if state is not None and _STARTS & set(_steps(host, service, state)):
@@ -166,7 +166,7 @@ def _swap_in(host: Host, service: Service, changes: list[Change], state: UnitSta
         raise
 
 
-def _has_units(changes: list[Change]) -> bool:
+def _has_units(changes: list[FileDifference]) -> bool:
     return any(change.after.path.startswith(_UNIT_FILES) for change in changes)
 
 
@@ -209,7 +209,9 @@ def _silence(host: Host, service: Service) -> str | None:
     return containerd_silence(host, service.engine) if has_containerd(service.engine) else None
 
 
-def _put_back(host: Host, service: Service, changes: list[Change], failure: str, sleep: Callable[[float], None]) -> str:
+def _put_back(
+    host: Host, service: Service, changes: list[FileDifference], failure: str, sleep: Callable[[float], None]
+) -> str:
     """Restore the files and restart the service with them; returns the message."""
     if not changes:
         return failure

@@ -65,7 +65,7 @@ class FileText:
 
 
 @dataclass(frozen=True)
-class Change:
+class FileDifference:
     """A file that is not as it should be; ``before`` is None when it is not there.
 
     ``place`` is the file that is replaced: what ``after.path`` links to, if it is a link.
@@ -124,9 +124,11 @@ def _parse_file(given: Mapping[str, Any], *, is_absent: bool = False) -> FileTex
     return FileText(path, str(given["content"]), int(mode, 8), is_absent=is_absent)
 
 
-def find_changes(host: Host, wanted: list[FileText]) -> list[Change]:
+def find_changes(host: Host, wanted: list[FileText]) -> list[FileDifference]:
     """Return the files that differ in text, mode or owner; raises `FileSetError` for what is no plain file."""
-    found = (Change(_present(host, one.path, place), one, place) for one, place in zip(wanted, _places(host, wanted)))
+    found = (
+        FileDifference(_present(host, one.path, place), one, place) for one, place in zip(wanted, _places(host, wanted))
+    )
     return [change for change in found if _differs(change)]
 
 
@@ -153,19 +155,19 @@ def _present(host: Host, path: str, place: str) -> FileText | None:
     return FileText(place, text, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
 
 
-def _differs(change: Change) -> bool:
+def _differs(change: FileDifference) -> bool:
     before, after = change.before, change.after
     if before is None or after.is_absent:
         return (before is None) is not after.is_absent
     return (before.content, before.mode, before.owner) != (after.content, after.mode, _OWN)
 
 
-def swap_in(host: Host, changes: list[Change], rename: Rename = os.replace) -> None:
+def swap_in(host: Host, changes: list[FileDifference], rename: Rename = os.replace) -> None:
     """Put every file in its place, or none; raises `FileSetError`."""
     _exchange(host, [(change.place, None if change.after.is_absent else change.after) for change in changes], rename)
 
 
-def swap_back(host: Host, changes: list[Change], rename: Rename = os.replace) -> None:
+def swap_back(host: Host, changes: list[FileDifference], rename: Rename = os.replace) -> None:
     """Put back what was there before, in reverse order, all or none; raises `FileSetError`."""
     _exchange(host, [(change.place, change.before) for change in reversed(changes)], rename)
 
@@ -279,12 +281,12 @@ def remove_leftovers(host: Host, folder: str) -> None:
                 Path(below, name).unlink()
 
 
-def describe(changes: list[Change]) -> list[dict[str, str]]:
+def describe(changes: list[FileDifference]) -> list[dict[str, str]]:
     """Return the changes as Ansible shows them with ``--diff``; of a secret file only that it changes."""
     return [_describe(change) for change in changes]
 
 
-def _describe(change: Change) -> dict[str, str]:
+def _describe(change: FileDifference) -> dict[str, str]:
     headers = {"before_header": change.after.path, "after_header": change.after.path}
     if change.is_secret:
         return {**headers, "prepared": f"{change.after.path}: {_NOT_SHOWN}"}

@@ -58,19 +58,19 @@ class Before:
 
 
 @dataclass(frozen=True)
-class State:
+class LoadedModules:
     """The driver's modules that are loaded now, in the order in which they can be unloaded, and their version."""
 
     version: str | None
     loaded: tuple[str, ...]
 
 
-def read_loaded(host: Host) -> State:
+def read_loaded(host: Host) -> LoadedModules:
     """Return what is loaded."""
-    return State(loaded_version(host, _NVIDIA), tuple(loaded_modules(host)))
+    return LoadedModules(loaded_version(host, _NVIDIA), tuple(loaded_modules(host)))
 
 
-def merge(state: State, former: Before, running: list[str]) -> Before:
+def merge(state: LoadedModules, former: Before, running: list[str]) -> Before:
     """Return what is to be restored: what is there now, and what a run that was cut short had taken away."""
     modules = {*state.loaded, *former.modules}
     return Before(tuple(name for name in UNLOAD_ORDER if name in modules), tuple(sorted({*running, *former.services})))
@@ -85,7 +85,7 @@ def stop_services(host: Host) -> list[str]:
     return running
 
 
-def unload_all(host: Host, state: State, clock: Clock) -> None:
+def unload_all(host: Host, state: LoadedModules, clock: Clock) -> None:
     """Unload the driver's modules, all or none if that is possible; raises `KernelModuleError`."""
     users = _wait_for_nobody(host, clock)
     if users.lines:

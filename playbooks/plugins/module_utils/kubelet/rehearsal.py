@@ -22,7 +22,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.kubelet.settings impo
 from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change, FileText
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference, FileText
     from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import Place
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
@@ -34,7 +34,7 @@ _LONGEST = 1000
 _TIMEOUT_S = 20.0
 
 
-def rehearse(host: Host, place: Place, changes: list[Change], *, restarts: bool) -> None:
+def rehearse(host: Host, place: Place, changes: list[FileDifference], *, restarts: bool) -> None:
     """Let the kubelet judge its settings as they would be, and its flags before a restart; raises `KubeletError`."""
     flag = unknown_flag(host, place) if restarts else ""
     if flag:
@@ -48,7 +48,7 @@ def rehearse(host: Host, place: Place, changes: list[Change], *, restarts: bool)
         raise KubeletError(f"nothing was changed: the kubelet refuses these settings: {complaint}")
 
 
-def refusal(host: Host, place: Place, changes: list[Change]) -> str:
+def refusal(host: Host, place: Place, changes: list[FileDifference]) -> str:
     """Return what the kubelet has against its settings as they are to be, empty where it says nothing."""
     if not _can_judge(place):
         return ""
@@ -77,7 +77,7 @@ def _can_judge(place: Place) -> bool:
     return place.program.startswith("/") and posixpath.basename(place.program) == "kubelet"
 
 
-def _command(host: Host, place: Place, changes: list[Change], folder: Path) -> list[str]:
+def _command(host: Host, place: Place, changes: list[FileDifference], folder: Path) -> list[str]:
     command = [place.program, "--exit-on-lock-contention", f"--cert-dir={folder / 'pki'}"]
     gates = place.flag("feature-gates")
     wanted = {change.after.path: change.after for change in changes}

@@ -30,7 +30,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.units import 
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 STATE_FILES = ("cpu_manager_state", "memory_manager_state")
@@ -80,7 +80,7 @@ def pending_steps(host: Host, kubelet: Kubelet, *, restart: bool) -> list[str]:
     return ["restart"] if restart or is_restart_due(host, kubelet.unit) else []
 
 
-def apply_settings(host: Host, kubelet: Kubelet, changes: list[Change], waiting: Waiting) -> list[str]:
+def apply_settings(host: Host, kubelet: Kubelet, changes: list[FileDifference], waiting: Waiting) -> list[str]:
     """Swap the files in and start the kubelet with them; raises `KubeletError` after everything was put back.
 
     Returns the files of the kubelet's state that were taken away.
@@ -193,7 +193,7 @@ def _after_failed_swap(host: Host, kubelet: Kubelet, waiting: Waiting, error: Fi
     return f"{error}; {kubelet.unit} works as before"
 
 
-def _put_back(host: Host, kubelet: Kubelet, changes: list[Change], failure: str, waiting: Waiting) -> str:
+def _put_back(host: Host, kubelet: Kubelet, changes: list[FileDifference], failure: str, waiting: Waiting) -> str:
     """Restore the former files and start the kubelet with them; returns the message."""
     if not changes:
         return failure

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
-from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change, FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference, FileText, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import is_text_of
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import SHARED, take_out
 
@@ -28,7 +28,7 @@ class FileReturn:
 
     path: str
     reader: Reader
-    change: Change | None
+    change: FileDifference | None
     action: str = ""
     reason: str = ""
     note: str = ""
@@ -92,7 +92,7 @@ def _return(  # noqa: PLR0913 - what is known of a file
         return FileReturn(path, original.reader, None, note=note)
     after = FileText(path, "", 0o644, is_absent=True) if wanted is None else replace(wanted, path=path)
     action = "remove" if wanted is None else "restore"
-    return FileReturn(path, original.reader, Change(present, after, place), action, reason, note, saved)
+    return FileReturn(path, original.reader, FileDifference(present, after, place), action, reason, note, saved)
 
 
 def _saved(path: str) -> str:

@@ -24,7 +24,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 PLACE = "/var/lib/grapnel/originals.json"
@@ -137,7 +137,7 @@ def write_originals(host: Host, originals: Originals) -> None:
     write_durably(place, json.dumps(_document(originals), indent=1, sort_keys=True).encode("ascii"))
 
 
-def remember_changes(host: Host, changes: Iterable[Change], reader: Reader) -> None:
+def remember_changes(host: Host, changes: Iterable[FileDifference], reader: Reader) -> None:
     """Remember what files are before they are changed; raises `OriginalsError`, or OSError."""
     ours = [change for change in changes if not is_drivers(change.after.path)]
     if not ours:
@@ -175,7 +175,7 @@ def remember_packages(host: Host, engine: str, coming: Packages) -> None:
         write_originals(host, replace(originals, packages={**originals.packages, engine: packages}))
 
 
-def next_original(known: Original | None, change: Change, reader: Reader) -> Original:
+def next_original(known: Original | None, change: FileDifference, reader: Reader) -> Original:
     """Return what is to be remembered of a file that is about to be changed, possibly once more. Pure."""
     present, written = change.before, None if change.after.is_absent else change.after
     if known is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import is_of_interest
-from ansible_collections.grapnel.node.plugins.module_utils.traces.change import Change, read_end, seconds
+from ansible_collections.grapnel.node.plugins.module_utils.traces.change import PackageChange, read_end, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,21 +39,21 @@ class _Transaction:
     user: str
 
 
-def read_changes(host: Host) -> dict[str, Change]:
+def read_changes(host: Host) -> dict[str, PackageChange]:
     """Return the last change of each package that the planner decides about."""
-    last: dict[str, Change] = {}
+    last: dict[str, PackageChange] = {}
     for path in _DPKG:
         last.update(_changes(read_end(host, path)))
     transactions = [one for path in _APT for one in _transactions(read_end(host, path))]
     return {name: _attributed(change, transactions) for name, change in last.items()}
 
 
-def _changes(log: str) -> Iterator[tuple[str, Change]]:
+def _changes(log: str) -> Iterator[tuple[str, PackageChange]]:
     """Yield the changes of a log by package, in its order."""
     for when, action, name, _before, after in _LINE.findall(log):
         moment = seconds(when)
         if moment is not None and is_of_interest(name, ""):
-            yield name, Change(_ACTIONS.get(action, action), moment, "" if after == _NONE else after)
+            yield name, PackageChange(_ACTIONS.get(action, action), moment, "" if after == _NONE else after)
 
 
 def _transactions(log: str) -> Iterator[_Transaction]:
@@ -66,7 +66,7 @@ def _transactions(log: str) -> Iterator[_Transaction]:
             yield _Transaction(begin, finished, fields.get("Commandline", ""), fields.get("Requested-By", ""))
 
 
-def _attributed(change: Change, transactions: list[_Transaction]) -> Change:
+def _attributed(change: PackageChange, transactions: list[_Transaction]) -> PackageChange:
     """Return a change with command and user of the transaction in which it happened."""
     for one in reversed(transactions):
         if one.begin <= change.time <= one.end:

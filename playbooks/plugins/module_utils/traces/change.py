@@ -22,7 +22,7 @@ _GZIP = ".gz"
 
 
 @dataclass(frozen=True)
-class Change:
+class PackageChange:
     """The last change of a package: ``action`` is ``install``, ``upgrade`` or ``remove``, ``version`` the one after it.
 
     ``command`` and ``user`` are empty where nobody wrote them down. Time is in seconds since 1970.

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import is_of_interest
-from ansible_collections.grapnel.node.plugins.module_utils.traces.change import Change
+from ansible_collections.grapnel.node.plugins.module_utils.traces.change import PackageChange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,9 +41,9 @@ _QUERIES = (  # dnf 5 took the place of dnf 4: what it knows of a package is new
 )
 
 
-def read_changes(host: Host) -> dict[str, Change]:
+def read_changes(host: Host) -> dict[str, PackageChange]:
     """Return the last change of each package that the planner decides about; none where no database can be read."""
-    last: dict[str, Change] = {}
+    last: dict[str, PackageChange] = {}
     users = _users(host)
     for path, actions, query in _QUERIES:
         last.update(_last(_rows(host, path, query), actions, users))
@@ -69,16 +69,18 @@ def _rows(host: Host, path: str, query: str) -> list[tuple[Any, ...]]:
         return []
 
 
-def _last(rows: Sequence[tuple[Any, ...]], actions: Mapping[int, str], users: Mapping[int, str]) -> dict[str, Change]:
+def _last(
+    rows: Sequence[tuple[Any, ...]], actions: Mapping[int, str], users: Mapping[int, str]
+) -> dict[str, PackageChange]:
     """Return the first row of each package as a change; rows are the newest first."""
-    last: dict[str, Change] = {}
+    last: dict[str, PackageChange] = {}
     for name, epoch, version, release, action, moment, command, user in rows:
         known = actions.get(action)
         if known is None or not isinstance(name, str) or name in last or not is_of_interest(name, ""):
             continue
         whole = f"{epoch}:{version}-{release}" if epoch else f"{version}-{release}"
         after = "" if known == "remove" else whole
-        last[name] = Change(known, _time(moment), after, _command(command), users.get(user, ""))
+        last[name] = PackageChange(known, _time(moment), after, _command(command), users.get(user, ""))
     return last
 
 

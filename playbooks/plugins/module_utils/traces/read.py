@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
-    from ansible_collections.grapnel.node.plugins.module_utils.traces.change import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.traces.change import PackageChange
 
-_CHANGES: Mapping[str, Callable[[Host], dict[str, Change]]] = {
+_CHANGES: Mapping[str, Callable[[Host], dict[str, PackageChange]]] = {
     family.APT: apt.read_changes,
     family.DNF: dnf.read_changes,
     family.ZYPPER: zypper.read_changes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import is_of_interest
-from ansible_collections.grapnel.node.plugins.module_utils.traces.change import Change, read_end, seconds
+from ansible_collections.grapnel.node.plugins.module_utils.traces.change import PackageChange, read_end, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ _HISTORY = "/var/log/zypp/history"
 _COLUMNS = 4  # time, action, name, version
 
 
-def read_changes(host: Host) -> dict[str, Change]:
+def read_changes(host: Host) -> dict[str, PackageChange]:
     """Return the last change of each package that the planner decides about."""
-    last: dict[str, Change] = {}
+    last: dict[str, PackageChange] = {}
     user, command = "", ""
     for line in read_end(host, _HISTORY).splitlines():
         columns = [column.strip() for column in line.split("|")]
@@ -36,9 +36,9 @@ def read_changes(host: Host) -> dict[str, Change]:
     return last
 
 
-def _change(columns: Sequence[str], user: str, command: str) -> Change | None:
+def _change(columns: Sequence[str], user: str, command: str) -> PackageChange | None:
     moment = seconds(columns[0])
     if moment is None:
         return None
     version = columns[3] if columns[1] == "install" else ""
-    return Change(columns[1], moment, version, command, user)
+    return PackageChange(columns[1], moment, version, command, user)

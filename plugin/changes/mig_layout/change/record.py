@@ -11,7 +11,7 @@ SCHEMA = "grapnel.dev/mig-change/v1alpha1"
 MAX_BYTES = 1024 * 1024
 
 
-class Change(NamedTuple):
+class OpenMigChange(NamedTuple):
     """The GPUs that are being changed, which nobody is given. `closes`: the driver must not be open for it.
 
     `problem` says why the file cannot be understood: then nobody knows which GPUs these are.
@@ -23,14 +23,14 @@ class Change(NamedTuple):
     problem: str = ""
 
 
-def render_change(change: Change) -> str:
+def render_change(change: OpenMigChange) -> str:
     """Return the text of the file."""
     document = {"schema": SCHEMA, "since": change.since, "gpus": sorted(change.uuids), "closes": change.closes}
     return json.dumps(document, indent=2) + "\n"
 
 
-def parse_change(content: bytes) -> Change:
+def parse_change(content: bytes) -> OpenMigChange:
     """Return what a file says; raises ValueError."""
     document = read_versioned(content, MAX_BYTES, SCHEMA)
     uuids = member(document, "gpus", list_of(text(128)))
-    return Change(member(document, "since", text()), frozenset(uuids), member(document, "closes", truth))
+    return OpenMigChange(member(document, "since", text()), frozenset(uuids), member(document, "closes", truth))

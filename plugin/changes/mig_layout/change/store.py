@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.errors import MigError
-from plugin.changes.mig_layout.change.record import MAX_BYTES, Change, parse_change, render_change
+from plugin.changes.mig_layout.change.record import MAX_BYTES, OpenMigChange, parse_change, render_change
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ CHANGE_FILE = "mig-change.json"
 _Value = TypeVar("_Value")
 
 
-def read_change(folder: Path) -> Change | None:
+def read_change(folder: Path) -> OpenMigChange | None:
     """Return the change that is under way, None without one. A file that cannot be read is one with a problem."""
     path = folder / CHANGE_FILE
     try:
         return read_file(path, MAX_BYTES, parse_change, "")
     except MigError as error:
-        return Change("", problem=error.message)
+        return OpenMigChange("", problem=error.message)
 
 
-def write_change(folder: Path, change: Change) -> None:
+def write_change(folder: Path, change: OpenMigChange) -> None:
     """Put the file in place in one step and on the disk; raises MigError."""
     write_file(folder / CHANGE_FILE, render_change(change))
 

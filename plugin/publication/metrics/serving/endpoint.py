@@ -37,7 +37,7 @@ class State(Protocol):
     is_registered: bool  # with the kubelet
 
 
-class Driver(Protocol):
+class ObservedDriver(Protocol):
     """Who observes the driver."""
 
     observed: asyncio.Event  # since the start or the resume
@@ -56,7 +56,7 @@ class Sources:
     """
 
     state: State
-    driver: Driver
+    driver: ObservedDriver
     offering: Offering
     counters: Counters
     list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]]

@@ -15,7 +15,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True)
-class Answer:
+class PageResponse:
     """What is sent back."""
 
     status: HTTPStatus
@@ -35,12 +35,12 @@ class Answer:
         return "".join(f"{line}\r\n" for line in [*lines, ""]).encode() + self.body
 
 
-def refusal(status: HTTPStatus, words: str) -> Answer:
+def refusal(status: HTTPStatus, words: str) -> PageResponse:
     """Return an answer that says why not."""
-    return Answer(status, f"{words}\n".encode(), allow="GET" if status is HTTPStatus.METHOD_NOT_ALLOWED else "")
+    return PageResponse(status, f"{words}\n".encode(), allow="GET" if status is HTTPStatus.METHOD_NOT_ALLOWED else "")
 
 
-def refuse(head: bytes) -> Answer | None:
+def refuse(head: bytes) -> PageResponse | None:
     """Return why this request is not answered with the page, None where it is. `head` ends with an empty line."""
     match = _REQUEST_LINE.fullmatch(head.partition(b"\r\n")[0])
     if match is None:

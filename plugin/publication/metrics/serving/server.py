@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from plugin.publication.metrics.exposition import CONTENT_TYPE
 from plugin.publication.metrics.serving.clients import Clients
-from plugin.publication.metrics.serving.request import Answer, refusal, refuse
+from plugin.publication.metrics.serving.request import PageResponse, refusal, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,7 +74,7 @@ class MetricsServer:
         finally:
             self._clients.discard(client)
 
-    async def _reply(self, reader: asyncio.StreamReader, client: asyncio.Task[object]) -> Answer | None:
+    async def _reply(self, reader: asyncio.StreamReader, client: asyncio.Task[object]) -> PageResponse | None:
         """Return the answer, None for a client that went without a whole request, or has one without end."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._patience_s)
@@ -89,7 +89,7 @@ class MetricsServer:
         if refused is not None:
             return refused
         try:
-            return Answer(HTTPStatus.OK, await self._page(), CONTENT_TYPE)
+            return PageResponse(HTTPStatus.OK, await self._page(), CONTENT_TYPE)
         except Exception as error:  # noqa: BLE001 - metrics that cannot be made must not end the daemon
             self._log.standing("metrics", f"bug in the metrics: {error!r}")
             return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "bug in the daemon: see its log")

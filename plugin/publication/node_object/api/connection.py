@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from plugin import __version__
 from plugin.base.errors import ClusterError
-from plugin.publication.node_object.api.messages import Answer
+from plugin.publication.node_object.api.messages import ApiResponse
 from plugin.publication.node_object.api.proxy import find_proxy
 from plugin.publication.node_object.api.wire import Patience, Wire
 
@@ -102,7 +102,7 @@ class Connection:
         proxy = find_proxy(access.host, access.port, access.proxy_url, environment)
         self._http = _Https(api, proxy, self._limits)
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> ApiResponse:
         """Return the answer, whatever its status; raises ClusterError where there is none."""
         patience = Patience(self._http.wire, self._limits.call_s)
         try:
@@ -120,7 +120,7 @@ class Connection:
             self.close()
             raise
 
-    def follow(self, request: Request, hear: Callable[[bytes], None]) -> Answer:
+    def follow(self, request: Request, hear: Callable[[bytes], None]) -> ApiResponse:
         """Have each line of an answer without end heard until the server ends it, which takes as long as it likes.
 
         What is heard first is an empty line: the server answers. The answer that is returned has a body where it is no
@@ -132,7 +132,9 @@ class Connection:
                 if patience.is_over:  # what had come of a head passes for all of it
                     raise ClusterError(f"{self._server}: no answer within {self._limits.call_s:g} s", _NETWORK_HINT)
                 if response.status != http.client.OK:
-                    return Answer(response.status, response.read(_MAX_BYTES), response.headers.get("Retry-After", ""))
+                    return ApiResponse(
+                        response.status, response.read(_MAX_BYTES), response.headers.get("Retry-After", "")
+                    )
                 patience.rest()
                 hear(b"")
             with Patience(self._http.wire, self._limits.read_s) as patience:
@@ -150,7 +152,7 @@ class Connection:
             raise ClusterError(f"{self._server}: {_words(error)}", _NETWORK_HINT) from error
         finally:
             self.close()
-        return Answer(http.client.OK)
+        return ApiResponse(http.client.OK)
 
     def close(self) -> None:
         """Hang up; of the thread that makes the calls."""
@@ -167,7 +169,7 @@ class Connection:
         self._http.request(request.method, path, body=request.body or None, headers=headers)
         return self._http.getresponse()
 
-    def _call(self, request: Request, patience: Patience) -> Answer:
+    def _call(self, request: Request, patience: Patience) -> ApiResponse:
         response = self._send(request)
         limit = self._limits.answer_bytes
         body = response.read(limit + 1)
@@ -177,7 +179,7 @@ class Connection:
             raise http.client.IncompleteRead(b"", response.length)
         if self._http.sock is None:  # the server wanted it closed
             self.close()
-        return Answer(response.status, body, response.headers.get("Retry-After", ""))
+        return ApiResponse(response.status, body, response.headers.get("Retry-After", ""))
 
 
 def _words(error: OSError | http.client.HTTPException) -> str:

@@ -19,7 +19,7 @@ class Request(NamedTuple):
     accept: str = JSON
 
 
-class Answer(NamedTuple):
+class ApiResponse(NamedTuple):
     """One answer. `retry_after` is the header, "" where there is none."""
 
     status: int

@@ -16,7 +16,7 @@ import msgspec
 
 from provision.base.decoding import decoder_of
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
-from provision.cluster.kubernetes.api.exchange import Answer, Request, StatusError
+from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, StatusError
 from provision.cluster.kubernetes.objects import Metadata, Page, Status, WatchEvent
 from provision.cluster.kubernetes.permissions import grant_of, missing_permission
 from provision.rollout.errors import ClusterError, UnreachableError
@@ -54,7 +54,7 @@ class Sender(Protocol):
     def name(self) -> str:
         """What messages call the cluster."""
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Return the answer, success or not; raises UnreachableError when there is none."""
 
     def stream(self, request: Request) -> Stream:
@@ -102,7 +102,7 @@ class Api:
         expected: Collection[int] = (),
         passing: Collection[int] = PASSING,
         patience_s: float = PATIENCE_S,
-    ) -> Answer:
+    ) -> ApiResponse:
         deadline = self._clock() + patience_s
         pauses = itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1]))
         while True:
@@ -213,7 +213,7 @@ class Api:
             return stream
         with contextlib.ExitStack() as stack:
             stack.callback(stream.release)
-            status = _status(Answer(code=stream.code, body=b"\n".join(stream.lines), headers=stream.headers))
+            status = _status(ApiResponse(code=stream.code, body=b"\n".join(stream.lines), headers=stream.headers))
         if stream.code in PASSING:
             raise UnreachableError(f"{self.name} answers {stream.code}: {status.message or 'no reason given'}")
         raise self._refusal(stream.code, status, expected)
@@ -241,7 +241,7 @@ class Api:
         date, moment = self._date
         return date + timedelta(seconds=self._clock() - moment)
 
-    def _send(self, request: Request) -> Answer:
+    def _send(self, request: Request) -> ApiResponse:
         self._guard()
         answer = self._sender.send(request)
         if date := answer.headers.get("Date"):
@@ -274,7 +274,7 @@ class Api:
         return RefusedError(f"{self.name} answers {code}: {status.message or status.reason or 'no reason given'}")
 
 
-def _status(answer: Answer) -> Status:
+def _status(answer: ApiResponse) -> Status:
     """Return the answer's Status; an empty one where something else answered, such as a proxy."""
     try:
         return decoder_of(Status).decode(answer.body)
@@ -282,6 +282,6 @@ def _status(answer: Answer) -> Status:
         return Status()
 
 
-def _asked_pause_s(answer: Answer) -> float:
+def _asked_pause_s(answer: ApiResponse) -> float:
     text = answer.headers.get("Retry-After") or ""
     return min(float(text), _MAX_PAUSE_S) if text.isdecimal() else 0.0

@@ -42,7 +42,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiResponse:
     """What came back, success or not. ``headers`` are looked up without regard to case."""
 
     code: int

@@ -25,7 +25,7 @@ from provision.base.asking import Deadline
 from provision.base.hang_up import HangUp
 from provision.cluster.errors import KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api import bounded_pools
-from provision.cluster.kubernetes.api.exchange import Answer, Stream
+from provision.cluster.kubernetes.api.exchange import ApiResponse, Stream
 from provision.cluster.kubernetes.api.memory_files import MemoryFiles, by_path
 from provision.cluster.kubernetes.api.parallel import WORKERS
 from provision.rollout.errors import UnreachableError
@@ -59,7 +59,7 @@ class Transport:
         self._was_accepted = False
         self._mutex = threading.Lock()  # around logging in again
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ApiResponse:
         """Return the answer; raises UnreachableError when there is none.
 
         When credentials that had worked are refused they are read again, once: tokens are exchanged under a long run.
@@ -130,10 +130,10 @@ class Transport:
             self._client = self._log_in()
             return self._client
 
-    def _send(self, client: ApiClient, request: Request) -> Answer:
+    def _send(self, client: ApiClient, request: Request) -> ApiResponse:
         with self._failures(), bounded_pools.within(request.whole_s):
             response = self._open(client, request)
-            return Answer(code=response.status, body=self._body(response, request), headers=response.headers)
+            return ApiResponse(code=response.status, body=self._body(response, request), headers=response.headers)
 
     def _body(self, response: RESTResponse, request: Request) -> bytes:
         body = bytearray()

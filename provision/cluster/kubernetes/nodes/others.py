@@ -27,7 +27,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,4}")  # the value of a label cannot begin 
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
-class Kind(StrEnum):
+class MarkPlace(StrEnum):
     """Where on a Node a mark stands."""
 
     ANNOTATION = "annotation"
@@ -41,7 +41,7 @@ class Mark:
     """What a tool writes on a Node that it is at. ``means`` says it in words, ``ends`` what has to happen."""
 
     tool: Tool
-    kind: Kind
+    kind: MarkPlace
     key: str
     means: str
     ends: str
@@ -57,7 +57,7 @@ _SNR = "medik8s/self-node-remediation"
 MARKS: Final = (
     Mark(
         Tool.KURED,
-        Kind.ANNOTATION,
+        MarkPlace.ANNOTATION,
         "weave.works/kured-reboot-in-progress",
         "kured is rebooting it",
         "kured takes the annotation away after the reboot",
@@ -65,7 +65,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.NVSENTINEL,
-        Kind.ANNOTATION,
+        MarkPlace.ANNOTATION,
         "quarantineHealthEvent",
         "NVSentinel has quarantined it",
         "NVSentinel takes the annotation away when the node is healthy, or once somebody uncordons it",
@@ -73,7 +73,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.NVSENTINEL,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "nvsentinel.dgxc.nvidia.com/external-remediation",
         "NVSentinel has handed it to somebody for repair",
         "NVSentinel takes the taint away when its ExternalRemediationRequest is complete",
@@ -81,7 +81,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.CLUSTER_API,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "node.cluster.x-k8s.io/outdated-revision",
         "Cluster API is about to replace it",
         "the roll-out of its MachineDeployment replaces the Node, or is taken back",
@@ -89,7 +89,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.CLUSTER_AUTOSCALER,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "ToBeDeletedByClusterAutoscaler",
         "the cluster autoscaler is about to delete it",
         "the autoscaler deletes the Node, or takes the taint away",
@@ -97,7 +97,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.KARPENTER,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "karpenter.sh/disrupted",
         "Karpenter is about to replace it",
         "Karpenter deletes the Node, or takes the taint away",
@@ -105,7 +105,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.KARPENTER,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "karpenter.sh/disruption",
         "Karpenter is about to replace it",
         "Karpenter deletes the Node, or takes the taint away",
@@ -113,7 +113,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.MEDIK8S,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "medik8s.io/drain",
         "a NodeMaintenance of Medik8s has taken it out of service",
         "its NodeMaintenance is deleted",
@@ -121,7 +121,7 @@ MARKS: Final = (
     ),
     Mark(
         Tool.MEDIK8S,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "medik8s.io/remediation",
         "Medik8s is repairing it",
         "its remediation is over",
@@ -129,14 +129,14 @@ MARKS: Final = (
     ),
     Mark(
         Tool.NODE_CONDITIONS,
-        Kind.TAINT,
+        MarkPlace.TAINT,
         "node.kubernetes.io/out-of-service",
         "somebody has marked it as shut down",
         "whoever set the taint takes it away",
         "Kubernetes, well-known taints",
     ),
     *(
-        Mark(Tool.NODE_CONDITIONS, Kind.CONDITION, key, means, "whoever set the condition ends it", _KEP)
+        Mark(Tool.NODE_CONDITIONS, MarkPlace.CONDITION, key, means, "whoever set the condition ends it", _KEP)
         for key, means in (
             ("GracefulNodeShutdownInProgress", "it is shutting down"),
             ("DrainInProgress", "somebody is draining it"),
@@ -166,7 +166,8 @@ MCO_PAIRS: Final = (
 _MCO_BROKEN: Final = frozenset({"Degraded", "Unreconcilable"})
 _DRY_RUN: Final = "quarantineHealthEventDryRun"  # of NVSentinel: it only says what it would do
 _ANNOTATIONS, _TAINTS, _CONDITIONS = (
-    {mark.key: mark for mark in MARKS if mark.kind is kind} for kind in (Kind.ANNOTATION, Kind.TAINT, Kind.CONDITION)
+    {mark.key: mark for mark in MARKS if mark.kind is kind}
+    for kind in (MarkPlace.ANNOTATION, MarkPlace.TAINT, MarkPlace.CONDITION)
 )
 UPGRADE_CONDITION: Final = "GrapnelDriverUpgrade"
 _TOLD: Final = frozenset({UPGRADE_CONDITION, PLANNED, *_CONDITIONS})

@@ -53,7 +53,7 @@ class PodFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PodReasons:
     """What a pod is told to be: its state in one line, facts by their labels, and what would help."""
 
     head: str
@@ -94,7 +94,7 @@ def asked_by(pod: AskedPod, plugins: Sequence[Plugin]) -> dict[str, int]:
     return _gpus_of(asked, plugins) or asked
 
 
-def explain_pod(facts: PodFacts, invocation: Invocation = BARE) -> Answer:
+def explain_pod(facts: PodFacts, invocation: Invocation = BARE) -> PodReasons:
     """Return why a pod has what it has."""
     asked = asked_by(facts.pod, facts.plugins)
     has_gpu = bool(_gpus_of(asked, facts.plugins)) or bool(asked and not facts.plugins)
@@ -109,7 +109,7 @@ def explain_pod(facts: PodFacts, invocation: Invocation = BARE) -> Answer:
     said += [Said("not known", each) for each in facts.unread]
     todo = dict.fromkeys(each.do for each in said if each.do)
     head = f"{facts.pod.metadata.namespace}/{facts.pod.metadata.name}: {_state(facts.pod)}"
-    return Answer(head, tuple((each.label, each.text) for each in said), tuple(todo)[:_TODOS])
+    return PodReasons(head, tuple((each.label, each.text) for each in said), tuple(todo)[:_TODOS])
 
 
 def _state(pod: AskedPod) -> str:
@@ -279,7 +279,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(shown) if len(shown) <= _NAMES else f"{', '.join(shown[:_NAMES])} and more ({len(names)} nodes)"
 
 
-def explain_node(candidate: Candidate, invocation: Invocation = BARE) -> Answer:
+def explain_node(candidate: Candidate, invocation: Invocation = BARE) -> PodReasons:
     """Return what `grapnel status --node` does not tell of a node: what it may give, who closed it, and its taints."""
     node, status = candidate.node, candidate.status
     plugin = None if status is None else status.plugin
@@ -303,4 +303,4 @@ def explain_node(candidate: Candidate, invocation: Invocation = BARE) -> Answer:
             written = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
             said.append(Said("taint", written))
     todo = dict.fromkeys(each.do for each in said if each.do)
-    return Answer("", tuple((each.label, each.text) for each in said), tuple(todo))
+    return PodReasons("", tuple((each.label, each.text) for each in said), tuple(todo))

@@ -36,7 +36,7 @@ class Profile(NamedTuple):
         return self.instance if self.compute == self.slices else f"{self.compute}c.{self.instance}"
 
 
-class Kind(NamedTuple):
+class InstanceKind(NamedTuple):
     """How a GPU can have an instance: its slices of compute and memory, where it may begin, and how often it may be."""
 
     slices: int
@@ -53,7 +53,7 @@ class GpuModel:
     name: str
     devices: frozenset[str]
     compute: int
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, InstanceKind]
 
 
 def parse_profile(name: str) -> Profile | None:
@@ -96,7 +96,7 @@ def _within_limits(model: GpuModel, wanted: Mapping[str, int]) -> bool:
     return all(count <= 1 for count in groups.values())
 
 
-def _place(kinds: Sequence[Kind], taken: frozenset[int]) -> bool:
+def _place(kinds: Sequence[InstanceKind], taken: frozenset[int]) -> bool:
     if not kinds:
         return True
     first, *others = kinds
@@ -124,7 +124,7 @@ def _of_seven(name: str, devices: str, *sizes: str) -> GpuModel:
     Sizes are the GB of `1g`, of the `1g` with twice its memory, of `2g`, `3g`, `4g` and `7g`; a driver's other names
     behind a slash.
     """
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, InstanceKind] = {}
     shapes = (
         (1, 1, tuple(range(7)), 7),
         (1, 2, (0, 2, 4, 6), 4),
@@ -135,37 +135,37 @@ def _of_seven(name: str, devices: str, *sizes: str) -> GpuModel:
     )
     for (slices, size, starts, most), names in zip(shapes, sizes, strict=True):
         for memory in names.split("/"):
-            kinds[f"{slices}g.{memory}gb"] = Kind(slices, size, starts, most)
+            kinds[f"{slices}g.{memory}gb"] = InstanceKind(slices, size, starts, most)
     for memory in sizes[0].split("/"):
-        kinds[f"1g.{memory}gb+me"] = Kind(1, 1, tuple(range(7)), 1, "me")
+        kinds[f"1g.{memory}gb+me"] = InstanceKind(1, 1, tuple(range(7)), 1, "me")
     return GpuModel(name, frozenset(devices.split()), 7, kinds)
 
 
-def _of_few(name: str, devices: str, compute: int, kinds: Iterator[tuple[str, Kind]]) -> GpuModel:
+def _of_few(name: str, devices: str, compute: int, kinds: Iterator[tuple[str, InstanceKind]]) -> GpuModel:
     return GpuModel(name, frozenset(devices.split()), compute, dict(kinds))
 
 
-def _a30() -> Iterator[tuple[str, Kind]]:
-    yield "1g.6gb", Kind(1, 1, (0, 1, 2, 3), 4)
-    yield "1g.6gb+me", Kind(1, 1, (0, 1, 2, 3), 1, "me")
-    yield "2g.12gb", Kind(2, 2, (0, 2), 2)
-    yield "2g.12gb+me", Kind(2, 2, (0, 2), 1, "me")
-    yield "4g.24gb", Kind(4, 4, (0,), 1)
+def _a30() -> Iterator[tuple[str, InstanceKind]]:
+    yield "1g.6gb", InstanceKind(1, 1, (0, 1, 2, 3), 4)
+    yield "1g.6gb+me", InstanceKind(1, 1, (0, 1, 2, 3), 1, "me")
+    yield "2g.12gb", InstanceKind(2, 2, (0, 2), 2)
+    yield "2g.12gb+me", InstanceKind(2, 2, (0, 2), 1, "me")
+    yield "4g.24gb", InstanceKind(4, 4, (0,), 1)
 
 
-def _rtx_pro(memory_gb: int, compute: int) -> Iterator[tuple[str, Kind]]:
+def _rtx_pro(memory_gb: int, compute: int) -> Iterator[tuple[str, InstanceKind]]:
     """Yield the profiles of a GPU with graphics: each with and without it, and one instance may have all engines."""
     for slices in (1, 2, 4):
         if slices > compute:
             return
         name = f"{slices}g.{memory_gb * slices // compute}gb"
         starts, most = tuple(range(0, compute, slices)), compute // slices
-        yield name, Kind(slices, slices, starts, most)
-        yield f"{name}+gfx", Kind(slices, slices, starts, most)
+        yield name, InstanceKind(slices, slices, starts, most)
+        yield f"{name}+gfx", InstanceKind(slices, slices, starts, most)
         if slices < compute:
-            yield f"{name}-me", Kind(slices, slices, starts, most)
-            yield f"{name}+me.all", Kind(slices, slices, starts, 1, "me.all")
-            yield f"{name}+me", Kind(slices, slices, starts, 1, "me.all")
+            yield f"{name}-me", InstanceKind(slices, slices, starts, most)
+            yield f"{name}+me.all", InstanceKind(slices, slices, starts, 1, "me.all")
+            yield f"{name}+me", InstanceKind(slices, slices, starts, 1, "me.all")
 
 
 MODELS: Final = (

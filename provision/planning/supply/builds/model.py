@@ -60,7 +60,7 @@ class BuiltModule:
     size_bytes: int
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GivenBuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one node gave as its build, in an archive of ours with the digest ``sha256``.
 
     ``machine`` is what tells the machine from others, as `is_same_machine` compares it. ``content`` are digests of the

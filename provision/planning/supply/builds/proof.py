@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from provision.planning.supply.builds.model import Answer, ModuleBuild
+    from provision.planning.supply.builds.model import GivenBuild, ModuleBuild
 
 _SHOWN = 3
 
@@ -35,12 +35,12 @@ class Standing:
     """Where a build stands, by the answers that count."""
 
     build: ModuleBuild
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[GivenBuild, ...] = ()
 
     @property
-    def given(self) -> tuple[Answer, ...]:
+    def given(self) -> tuple[GivenBuild, ...]:
         """Answers of different machines; the first of those that one machine gave under several names."""
-        found: list[Answer] = []
+        found: list[GivenBuild] = []
         for answer in self.answers:
             if not any(is_same_machine(answer.machine, other.machine) for other in found):
                 found.append(answer)
@@ -61,7 +61,7 @@ class Standing:
         return None
 
     @property
-    def proof(self) -> tuple[Answer, ...]:
+    def proof(self) -> tuple[GivenBuild, ...]:
         """The answers by which it may be handed on; empty where it may not."""
         is_enough = len(self.given) >= self.build.answers and self.difference is None
         return self.given[: self.build.answers] if is_enough else ()

@@ -22,7 +22,7 @@ import msgspec
 from provision.base.strict_json import MalformedError, decode
 from provision.planning.supply.builds.archive import rewrite_archive
 from provision.planning.supply.builds.errors import BuildsError
-from provision.planning.supply.builds.model import Answer, BuiltModule, ModuleBuild
+from provision.planning.supply.builds.model import BuiltModule, GivenBuild, ModuleBuild
 from provision.planning.supply.builds.proof import Standing
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class Shelf:
         nodes = tuple(answer.node for answer in proof)
         return BuiltModule(build=build, nodes=nodes, path=path, sha256=first.sha256, size_bytes=size)
 
-    def keep(self, build: ModuleBuild, node: str, given: Path, machine: Sequence[str] = ()) -> Answer:
+    def keep(self, build: ModuleBuild, node: str, given: Path, machine: Sequence[str] = ()) -> GivenBuild:
         """Keep what a node gave as its build, as far as it is that; raises `BuildsError`."""
         self._open()
         with self.partial_folder() as folder:
             written = folder / "archive"
             digest, content = rewrite_archive(given, written, build)
-            answer = Answer(build=build, node=node, machine=tuple(machine), sha256=digest, content=content)
+            answer = GivenBuild(build=build, node=node, machine=tuple(machine), sha256=digest, content=content)
             name = hashlib.sha256(node.encode()).hexdigest()[:_NODE_LENGTH]
             try:
                 _sync(written)
@@ -83,10 +83,10 @@ class Shelf:
                 raise _unusable(self._folder, error) from error
         return answer
 
-    def _path(self, answer: Answer) -> Path:
+    def _path(self, answer: GivenBuild) -> Path:
         return self._folder / f"{answer.sha256}{_ARCHIVE}"
 
-    def _is_whole(self, answer: Answer) -> bool:
+    def _is_whole(self, answer: GivenBuild) -> bool:
         try:
             with self._path(answer).open("rb") as stream:
                 return hashlib.file_digest(stream, "sha256").hexdigest() == answer.sha256
@@ -140,10 +140,10 @@ class Shelf:
         except OSError as error:
             raise _unusable(self._folder, error) from error
 
-    def _read(self, path: Path) -> Answer | None:
+    def _read(self, path: Path) -> GivenBuild | None:
         try:
             with path.open("rb") as stream:
-                return decode(stream.read(_MAX_RECORD_BYTES + 1), Answer, limit_bytes=_MAX_RECORD_BYTES)
+                return decode(stream.read(_MAX_RECORD_BYTES + 1), GivenBuild, limit_bytes=_MAX_RECORD_BYTES)
         except (OSError, MalformedError):
             return None
 

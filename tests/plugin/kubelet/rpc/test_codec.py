@@ -16,7 +16,7 @@ from lab.podresources.proto import api_pb2 as pods_pb2
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.pod_resources import api as pods
 from plugin.kubelet.registration import watcher
-from plugin.kubelet.rpc.codec import DecodeError, Kind, Message, decode, encode
+from plugin.kubelet.rpc.codec import DecodeError, FieldKind, Message, decode, encode
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -75,12 +75,12 @@ def test_every_field_that_is_read_of_pod_resources_is_the_published_one(kind: ty
 def values(kind: type[Message]) -> st.SearchStrategy[Message]:
     """Return messages of a class with any fields set."""
     text = st.text(max_size=8)
-    plain: dict[Kind, st.SearchStrategy[Any]] = {
-        Kind.STRING: text,
-        Kind.BOOL: st.booleans(),
-        Kind.INT32: st.integers(-(2**31), 2**31 - 1),
-        Kind.INT64: st.integers(-(2**63), 2**63 - 1),
-        Kind.STRING_MAP: st.dictionaries(text, text, max_size=2),
+    plain: dict[FieldKind, st.SearchStrategy[Any]] = {
+        FieldKind.STRING: text,
+        FieldKind.BOOL: st.booleans(),
+        FieldKind.INT32: st.integers(-(2**31), 2**31 - 1),
+        FieldKind.INT64: st.integers(-(2**63), 2**63 - 1),
+        FieldKind.STRING_MAP: st.dictionaries(text, text, max_size=2),
     }
     fields: dict[str, st.SearchStrategy[Any]] = {}
     for field in kind.FIELDS.values():

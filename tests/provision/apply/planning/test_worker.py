@@ -8,7 +8,7 @@ import sys
 import msgspec
 
 from provision.apply.planner_process.limits import DEFAULT, Limits
-from provision.apply.planner_process.wire import LENGTH, Answer, Question, Setup, encode_frame
+from provision.apply.planner_process.wire import LENGTH, PlanAnswer, Question, Setup, encode_frame
 from provision.apply.planner_process.worker import answer_question
 from provision.planning.supply.payload.model import Artifact
 from tests.provision.samples import PAYLOAD, configured, make_facts, make_stack, replace
@@ -17,14 +17,14 @@ SETUP = Setup(payload=PAYLOAD, limits=DEFAULT)
 QUESTION = Question(node="n1", stack=make_stack(), facts=configured())
 
 
-def serve_bytes(requests: bytes) -> list[Answer]:
+def serve_bytes(requests: bytes) -> list[PlanAnswer]:
     """Ask a worker of its own: what a process of tests has used and kept counts against its limits."""
     worker = [sys.executable, "-P", "-m", "provision.apply.planner_process.worker"]
     rest = subprocess.run(worker, input=requests, stdout=subprocess.PIPE, check=True).stdout
     found = []
     while rest:
         (length,) = LENGTH.unpack_from(rest)
-        found.append(msgspec.json.decode(rest[LENGTH.size : LENGTH.size + length], type=Answer))
+        found.append(msgspec.json.decode(rest[LENGTH.size : LENGTH.size + length], type=PlanAnswer))
         rest = rest[LENGTH.size + length :]
     return found
 

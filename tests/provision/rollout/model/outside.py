@@ -17,7 +17,7 @@ from provision.rollout.simulate.world import Budget, PlannedStep, World
 from tests.provision.rollout.model.policies import LABELS, NAMES, NEW, NOON, OLD, POLICIES, Declared
 
 if TYPE_CHECKING:
-    from provision.rollout.requests import Change, Decide
+    from provision.rollout.requests import Decide, RecordChange
 
 STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.ROLLBACK)
 STEP_S = {Phase.RELEASE: 2.0, Phase.SWAP: 24.0, Phase.VERIFY: 7.0, Phase.RESUME: 2.0, Phase.ROLLBACK: 18.0}
@@ -146,7 +146,7 @@ class Outside:
         self.world.changed(name)
         return True
 
-    def patch(self, machine: Machine, change: Change) -> None:
+    def patch(self, machine: Machine, change: RecordChange) -> None:
         """Write what was decided about a node on it."""
         if change.writes_record:
             machine.record = change.record

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Phase
-    from provision.rollout.requests import Change
+    from provision.rollout.requests import RecordChange
     from provision.rollout.simulate.cluster import SimulatedCluster
     from provision.rollout.simulate.machine import Machine
     from provision.rollout.simulate.world import Budget, World
@@ -81,7 +81,7 @@ class Beside(Fleet):
             if self.controller.is_killed and not self.controller.is_turning:
                 self.kill(CONTROLLER)
 
-    def patch(self, machine: Machine, change: Change) -> None:
+    def patch(self, machine: Machine, change: RecordChange) -> None:
         """Write what was decided about a node on it."""
         assert isinstance(machine, NodeMachine)
         if change.writes_record:

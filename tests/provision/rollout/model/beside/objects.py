@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.exchange import Request
     from provision.rollout.model import Record
-    from provision.rollout.simulate.machine import Change
+    from provision.rollout.simulate.machine import DriverExchange
     from provision.rollout.simulate.world import _Run
     from provision.rollout.step import StepOutcome
 
@@ -150,11 +150,11 @@ class NodeWorld(World):
         super().changed(node)
         self.watch(machine)
 
-    def _start_change(self, machine: Machine, change: Change) -> None:
+    def _start_change(self, machine: Machine, change: DriverExchange) -> None:
         super()._start_change(machine, change)
         self.watch(self.machine(machine.name))
 
-    def _end_change(self, machine: Machine, change: Change) -> None:
+    def _end_change(self, machine: Machine, change: DriverExchange) -> None:
         super()._end_change(machine, change)
         self.watch(self.machine(machine.name))
 

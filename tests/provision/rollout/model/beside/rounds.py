@@ -16,7 +16,7 @@ from provision.apply.errors import CanceledError
 from provision.apply.fleet import settled
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
 from provision.base.errors import GrapnelError
-from provision.controller.rounds.apply import Outcome, needs_rollout
+from provision.controller.rounds.apply import RoundResult, needs_rollout
 from provision.controller.rounds.lane import Lane, _Running
 from provision.planning.node_plan import Disruption, NodePlan
 from provision.rollout.decision.drain_policy import drain_policy
@@ -161,11 +161,11 @@ class VirtualLane(Lane):
         self.rounds.append(Round(self, running, only_in_place=only_in_place))
         return running
 
-    def _carry_out(self, running: _Running, *, only_in_place: bool) -> Outcome:  # noqa: ARG002 - as a lane has it
+    def _carry_out(self, running: _Running, *, only_in_place: bool) -> RoundResult:  # noqa: ARG002 - as a lane has it
         """Return, or raise, what has become of a round that has ended."""
         ended = next(each for each in self.rounds if each.running is running)
         self.rounds.remove(ended)
-        if isinstance(ended.ending, Outcome):
+        if isinstance(ended.ending, RoundResult):
             return ended.ending
         raise ended.ending
 
@@ -180,7 +180,7 @@ class Round:
     def __init__(self, lane: VirtualLane, running: _Running, *, only_in_place: bool) -> None:
         self.lane, self.running, self.only_in_place = lane, running, only_in_place
         self.process: Process | None = None
-        self.ending: Outcome | GrapnelError = Outcome(())
+        self.ending: RoundResult | GrapnelError = RoundResult(())
         self._moments = self._carry_out()
 
     @property
@@ -230,7 +230,9 @@ class Round:
         if rolling:
             outcome = yield from self._roll_out(answers, observe)
         else:
-            outcome = Outcome(tuple(result for name in answers if (result := settled(name, answers[name])) is not None))
+            outcome = RoundResult(
+                tuple(result for name in answers if (result := settled(name, answers[name])) is not None)
+            )
             for result in outcome.results:
                 observe(NodeFinished(result))
         return replace(outcome, results=(*aside, *outcome.results))
@@ -272,7 +274,7 @@ class Round:
                 forget_returns(cluster, prepared, results, observe, means.holder)
         finally:
             cluster.close()
-        return Outcome(results, pause=pause)
+        return RoundResult(results, pause=pause)
 
     @staticmethod
     def _result(

@@ -25,6 +25,9 @@ from provision.declaration.spec.load import load_declaration
 from provision.planning.draft.node import draft_node
 from provision.planning.planner.plan import plan_node
 from provision.planning.products.recognise import recognise
+from provision.planning.render.engines.base_spec import base_spec
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH
+from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 from tests.provision.samples import DEBIAN_CONFIG, PAYLOAD, RUNNING, as_json, make_facts, replace, simulate_apply
 
 if TYPE_CHECKING:
@@ -75,6 +78,9 @@ oom_score = 0
           BinaryName = "/usr/local/bin/runc"
 """
 SPEC = '        base_runtime_spec = "/etc/containerd/cri-base.json"\n'
+# As `ctr oci spec` prints it, with a limit on open files, which is what kubespray writes.
+LIMITED = base_spec(hook_timeout_s=30) | {"hooks": {}}
+LIMITED["process"] |= {"rlimits": [{"type": "RLIMIT_NOFILE", "hard": 65535, "soft": 65535}]}
 CONTAINERD, CONTAINERD_2, DOCKERD = ("containerd", "1.7.24"), ("containerd", "2.1.4"), ("docker", "26.1.5")
 
 
@@ -137,7 +143,7 @@ LEFT: dict[str, Left] = {
     "kubespray": Left(
         CONTAINERD_2,
         {
-            "/etc/containerd/cri-base.json": "{}",
+            "/etc/containerd/cri-base.json": json.dumps(LIMITED),
             "/etc/kubernetes/kubelet.env": "",
             "/etc/containerd/config.toml": KUBESPRAY.format(extra=IMPORT, spec=""),
         },
@@ -230,13 +236,17 @@ def test_the_page_s_declaration_converges_and_keeps_what_it_replaces(code: str, 
         assert after.content("/etc/containerd/conf.d/99-nvidia-adopted.toml") == left.files[theirs]
 
 
-def test_kubespray_s_own_base_specification_is_refused_as_the_page_says(tmp_path: Path) -> None:
+def test_kubespray_s_own_base_specification_is_inherited_as_the_page_says(tmp_path: Path) -> None:
     node = dict(LEFT["kubespray"].files) | {"/etc/containerd/config.toml": KUBESPRAY.format(extra="", spec=SPEC)}
     write(tmp_path / "node", node)
 
-    (problem,) = plan(look(tmp_path / "node", CONTAINERD_2), declared("kubespray", tmp_path)).problems
-    assert problem.message.startswith("the default runtime has a base specification of its own")
-    assert "the default runtime has a base specification of its own" in (PAGES / "kubespray.md").read_text()
+    planned = plan(look(tmp_path / "node", CONTAINERD_2), declared("kubespray", tmp_path))
+
+    assert (planned.problems, [each.code for each in planned.warnings]) == ((), ["product-kubespray"])
+    assert planned.roles.runtime is not None
+    (ours,) = (each for each in planned.roles.runtime.runtime_files if each.path == BASE_SPEC_PATH)
+    assert json.loads(ours.content) == LIMITED | {"hooks": base_spec(hook_timeout_s=HOOK_TIMEOUT_S)["hooks"]}
+    assert "grapnel's handler has the same limits" in (PAGES / "kubespray.md").read_text()
 
 
 def test_kubespray_s_next_run_takes_the_import_away_and_the_plan_gives_it_back(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from provision.declaration.fleet.facts.node import AvailablePackage
 from provision.planning.planner.engines import package_defaults
 from provision.planning.render.declared import digest_of
-from provision.planning.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
+from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.planning.render.engines.docker_gpus import GPUS_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
@@ -45,7 +45,7 @@ def test_the_node_is_told_what_the_files_were_made_from() -> None:
 
     assert runtime is not None
     made_from = {MAIN_PATH: digest_of(DEBIAN_CONFIG)}
-    assert runtime.runtime_preconditions == {MAIN_PATH: made_from, DROP_IN_PATH: made_from}
+    assert runtime.runtime_preconditions == dict.fromkeys((BASE_SPEC_PATH, MAIN_PATH, DROP_IN_PATH), made_from)
 
 
 def test_a_file_that_the_site_wrote_beforehand_stays() -> None:
@@ -83,7 +83,7 @@ def test_what_is_not_known_follows_in_the_next_pass(change: dict[str, str]) -> N
         facts = edit_file(facts, DROP_IN_PATH, "version = 2\n")
     first = plan(facts, make_stack(driver={"enabled": False}))
 
-    assert [item.target for item in first.items if item.deferred] == [MAIN_PATH, DROP_IN_PATH]
+    assert [item.target for item in first.items if item.deferred] == [BASE_SPEC_PATH, MAIN_PATH, DROP_IN_PATH]
     assert first.roles.runtime is not None
     assert first.roles.runtime.runtime_preconditions == {}
     assert not {MAIN_PATH, DROP_IN_PATH} & {file.path for file in first.roles.runtime.runtime_files}
@@ -95,7 +95,10 @@ def test_the_second_pass_configures_an_engine_whose_package_is_not_known(monkeyp
 
     second = plan(simulate_apply(facts, plan(facts)))
 
-    assert steps(second.items) == [("write", MAIN_PATH), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
+    assert steps(second.items) == [
+        *(("write", path) for path in (BASE_SPEC_PATH, MAIN_PATH, DROP_IN_PATH)),
+        ("restart", "containerd.service"),
+    ]
     assert second.roles.driver is None
     assert second.roles.node_daemon is None
 
@@ -105,4 +108,4 @@ def test_a_configuration_that_cannot_be_read_is_told_once_the_engine_is_there() 
     first = plan(facts)
 
     assert first.problems == ()
-    assert [item.target for item in first.items if item.deferred] == [MAIN_PATH, DROP_IN_PATH]
+    assert [item.target for item in first.items if item.deferred] == [BASE_SPEC_PATH, MAIN_PATH, DROP_IN_PATH]

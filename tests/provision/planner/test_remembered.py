@@ -26,6 +26,7 @@ REMEMBERED = (
     engines._rendered_containerd,
     engines._rendered_crio,
     containerd.is_same_configuration,
+    base_spec.inherit_base_spec,
     base_spec.render_base_spec,
     catalogue._packages,
     closure._resolve,

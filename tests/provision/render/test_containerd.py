@@ -279,10 +279,13 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
         {},
         "the runtime handler 'nvidia' already exists, and grapnel did not create it",
     ),
-    "a default runtime with a base specification": (
-        f'version = 2\n[plugins."{CRI}".containerd.runtimes.runc]\nbase_runtime_spec = "/etc/limits.json"\n',
+    "a default runtime with our base specification": (
+        f'version = 2\n[plugins."{CRI}".containerd.runtimes.runc]\nbase_runtime_spec = "{BASE_SPEC_PATH}"\n',
         {},
-        "the default runtime has a base specification of its own, /etc/limits.json",
+        (
+            f"the default runtime has grapnel's base specification, {BASE_SPEC_PATH}: "
+            "its hook would start for every container"
+        ),
     ),
     "an import from elsewhere": (
         'version = 2\nimports = ["/opt/site/*.toml"]\n',

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab import golang
-from lab.cri.engine import packages, unpack
+from lab import golang, images
+from lab.cri.engine import Handler, containerd, default_spec, packages, unpack
 from lab.golang.programs import NEWEST_CONTAINERD_VERSION
-from provision.planning.render.engines.base_spec import base_spec
+from provision.planning.render.engines.base_spec import HOOK_PATH, base_spec, inherit_base_spec
 from provision.planning.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
 from provision.planning.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
@@ -121,3 +121,28 @@ def test_the_base_specification_hides_and_mounts_what_the_engine_s_own_does(prog
     assert found["mounts"] == wanted["mounts"]
     assert set(wanted["linux"]["maskedPaths"]) <= set(found["linux"]["maskedPaths"])
     assert found["linux"]["resources"] == wanted["linux"]["resources"]
+
+
+def test_a_container_has_the_default_s_limits_and_our_hook_starts_before_others(programs: Path, tmp_path: Path) -> None:
+    """As with Amazon's images, which limit open files, and kind's, which have a hook of their own."""
+    said, hooks = tmp_path / "said", {}
+    for stage, name in (("prestart", "first"), ("createContainer", "later")):
+        hooks[stage] = [{"path": "/bin/sh", "args": ["sh", "-c", f"echo {name} >> {said}"]}]
+    theirs = {**default_spec(programs), "hooks": hooks}
+    theirs["process"]["rlimits"] = [{"type": "RLIMIT_NOFILE", "hard": 777, "soft": 555}]
+    ours = tmp_path / "hook"
+    ours.write_text(f"#!/bin/sh\necho ours >> {said}\n")
+    ours.chmod(0o755)
+    inherited = inherit_base_spec("/etc/containerd/cri-base.json", json.dumps(theirs), hook_timeout_s=30)
+    spec = tmp_path / "base-spec.json"
+    spec.write_text(inherited.text.replace(HOOK_PATH, str(ours)))
+
+    with containerd(tmp_path, programs, {"nvidia": Handler(base_runtime_spec=spec)}) as engine, engine.cri() as cri:
+        for name in ("pause", "gpu-shell"):
+            engine.import_image(images.archive(name))
+        pod = cri.run_pod("work", handler="nvidia")
+        done = cri.run(pod, images.reference("gpu-shell"), ["sh", "-c", "ulimit -Sn; ulimit -Hn"])
+        cri.remove_pod(pod)
+
+    assert done.log.split() == ["555", "777"]
+    assert said.read_text().split() == ["ours", "first", "later"]

@@ -49,11 +49,34 @@ def test_the_handler_is_the_ordinary_runtime_and_the_rest_stays(
     assert handler.get("options", {}) == options
 
 
+@pytest.mark.parametrize(
+    ("name", "handler", "spec"),
+    [
+        ("kind-1.25.toml", "nvidia", "/etc/containerd/cri-base.json"),
+        ("eks-2.toml", "grapnel", "/etc/containerd/base-runtime-spec.json"),
+        ("kubespray-1.x.toml", "nvidia", ""),
+    ],
+)
+def test_the_base_specification_of_the_default_runtime_is_found(name: str, handler: str, spec: str) -> None:
+    main = (DATA / name).read_text()
+    for adopt in (False, True):
+        files = render_containerd(main=main, drop_ins={}, handlers=(handler,), engine_version="2.1.4", adopt=adopt)
+        assert files.base_spec == spec
+    assert (
+        tomllib.loads(files.drop_in)["plugins"].popitem()[1]["containerd"]["runtimes"][handler]["base_runtime_spec"]
+        == BASE_SPEC_PATH
+    )
+
+
+def test_the_limits_of_nvidia_s_handler_that_is_taken_over_are_not_lost() -> None:
+    main = (DATA / "eks-2.toml").read_text()
+
+    files = render_containerd(main=main, drop_ins={}, handlers=("nvidia",), engine_version="2.1.4", adopt=True)
+
+    assert files.base_spec == "/etc/containerd/base-runtime-spec.json"
+
+
 REFUSED = {
-    "kind": (
-        "kind-1.25.toml",
-        "the default runtime has a base specification of its own, /etc/containerd/cri-base.json",
-    ),
     "Amazon's, with NVIDIA's runtime": (
         "eks-2.toml",
         "the runtime handler 'nvidia' already exists, and grapnel did not create it",

@@ -1,4 +1,4 @@
-"""Follows the imports of containerd's configuration: which files it reads beside those of its own folder.
+"""Follows containerd's configuration: which files it imports, and which base specifications its runtimes name.
 
 Read as text, as a node's Python may have no TOML parser; what the files mean is the planner's business.
 """
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
@@ -22,6 +22,9 @@ _MAX_FILES = 32
 _LIMIT_BYTES = 256 * 1024
 _COMMENT = re.compile(r"^\s*#[^\n]*", re.MULTILINE)
 _IMPORTS = re.compile(r"""^\s*["']?imports["']?\s*=\s*\[([^\]]*)\]""", re.MULTILINE)
+_BASE_SPEC = re.compile(r"""base_runtime_spec["']?\s*=\s*["'](/[^"'\\\x00-\x1f\x7f-\x9f]{1,1023})["']""")
+_MAX_SPECS = 8
+_ENDLESS = ("dev/", "proc/", "sys/")  # of which some are read without end
 _QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 
 
@@ -42,6 +45,13 @@ def read_imports(host: Host, instead: Mapping[str, str] = MappingProxyType({})) 
             found[pattern] = _matching(host, pattern)
             pending += found[pattern]
     return found
+
+
+def read_base_specs(host: Host, files: Iterable[str]) -> list[str]:
+    """Return the base specifications that files of containerd's name, of many the first; none of the kernel's files."""
+    texts = (_COMMENT.sub("", host.read_text(path, _LIMIT_BYTES) or "") for path in files)
+    found = dict.fromkeys(path for text in texts for path in _BASE_SPEC.findall(text))
+    return [path for path in found if not os.path.normpath(path).lstrip("/").startswith(_ENDLESS)][:_MAX_SPECS]
 
 
 def _imports_in(path: str, text: str | None) -> Iterator[str]:

@@ -9,7 +9,11 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines import of_kubernetes as kubernetes_engines
-from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import read_imports
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import (
+    MAIN,
+    read_base_specs,
+    read_imports,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.files.leftovers import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import (
     RELEASED,
@@ -92,7 +96,9 @@ _ABSOLUTE = re.compile(r"""["'](/[^"'\n]*)["']""")
 
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:
     """Return facts ``files``: what the planner always needs, files beside those, and ``more``; absent ones are None."""
-    beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name))
+    beside = [f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name)]
+    engines = [*chain(*read_imports(host).values()), *kubernetes_engines.files_of(host)]
+    specs = [path for path in read_base_specs(host, [MAIN, *engines, *beside]) if path not in _FILES]
     paths = {
         *_FILES,
         *_MARKS,
@@ -100,11 +106,12 @@ def read_files(host: Host, more: list[str]) -> dict[str, Any]:
         *_hook_files(host),
         *_class_files(host),
         *_config_files(host),
-        *chain(*read_imports(host).values()),
-        *kubernetes_engines.files_of(host),
+        *engines,
+        *specs,
         *more,
     }
-    return {_as_text(path): _read_file(host, path) for path in sorted(paths)}
+    links = {path for path in specs if host.path(path).is_symlink()}  # a base specification is read at its own place
+    return {_as_text(path): None if path in links else _read_file(host, path) for path in sorted(paths)}
 
 
 def _hook_files(host: Host) -> Iterator[str]:

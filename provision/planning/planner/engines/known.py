@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from provision.declaration.spec.model import Engine
-from provision.planning.node_plan import FileContent
+from provision.planning.node_plan import FileContent, Problem
 from provision.planning.planner.engines.docker_gpus import gpus_files, gpus_warnings
 from provision.planning.render.engines import containerd, crio, docker
-from provision.planning.render.engines.base_spec import render_base_spec
+from provision.planning.render.engines.base_spec import InheritedSpec, inherit_base_spec, render_base_spec
 from provision.planning.render.engines.docker_gpus import GPUS_PATH
 from provision.planning.render.engines.engine_file import DISTINCT_FILES, shown
 from provision.planning.render.engines.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
-    from provision.planning.node_plan import Problem
 
 Files = tuple[FileContent, ...]
 
 _MODE = re.compile(r"[0-7]{4}")
 _USUAL_MODE = "0644"
+_MOST_BROUGHT = 3
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class NodeEngine:
     not beside it, where the engine might read that, too. With ``is_block`` only the end of that file is ours.
     One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     ``has_shims``: what keeps its containers running is in its service's control group, where systemd kills what its
-    KillMode says. ``warnings`` are what a plan says of it besides.
+    KillMode says. ``warnings`` are what a plan says of it besides. ``base_spec`` is the file that the default runtime
+    names, which our base specification follows from; empty where it names none.
     """
 
     name: str
@@ -65,21 +66,65 @@ class NodeEngine:
     kept_folder: str = ""
     is_block: bool = False
     warnings: Callable[[NodeFacts, StackSpec], tuple[Problem, ...]] = field(default=lambda *_: (), repr=False)
+    base_spec: Callable[[NodeFacts, StackSpec], str] = field(default=lambda *_: "", repr=False)
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
-    drop_ins = _drop_ins(facts)
-    rendered = _rendered_containerd(
+    rendered = _containerd(facts, stack)
+    return (
+        base_spec_file(facts, rendered.base_spec),
+        FileContent(containerd.MAIN_PATH, rendered.main, mode_of(facts, containerd.MAIN_PATH)),
+        FileContent(
+            containerd.DROP_IN_PATH, rendered.drop_in, strictest(facts, [containerd.MAIN_PATH, *_drop_ins(facts)])
+        ),
+    )
+
+
+def _containerd(facts: NodeFacts, stack: StackSpec) -> containerd.ContainerdFiles:
+    return _rendered_containerd(
         text_of(facts, containerd.MAIN_PATH),
-        tuple(drop_ins.items()),
+        tuple(_drop_ins(facts).items()),
         stack.runtime.handlers,
         _version(facts, Engine.CONTAINERD),
         frozenset(_imports(facts)),
         adopt=stack.runtime.adopt,
     )
-    return (
-        FileContent(containerd.MAIN_PATH, rendered.main, mode_of(facts, containerd.MAIN_PATH)),
-        FileContent(containerd.DROP_IN_PATH, rendered.drop_in, strictest(facts, [containerd.MAIN_PATH, *drop_ins])),
+
+
+def base_spec_file(facts: NodeFacts, default: str) -> FileContent:
+    """Return our handler's base specification; ``default`` is the default runtime's own, empty where it has none."""
+    if not default:
+        return FileContent(containerd.BASE_SPEC_PATH, render_base_spec(hook_timeout_s=HOOK_TIMEOUT_S))
+    return FileContent(containerd.BASE_SPEC_PATH, _inherited(facts, default).text, strictest(facts, [default]))
+
+
+def base_spec_warnings(facts: NodeFacts, default: str) -> tuple[Problem, ...]:
+    """Return what containers of our handler get of the default runtime's specification that may surprise."""
+    brings = _inherited(facts, default).brings if default else ()
+    if not brings:
+        return ()
+    listed = f"{', '.join(brings[:_MOST_BROUGHT])}{' and more' if len(brings) > _MOST_BROUGHT else ''}"
+    warning = Problem(
+        code="base-spec-brings",
+        message=f"{shown(default)} on {facts.node.hostname}, the base specification of the default runtime, brings "
+        f"hooks or devices of its own: {listed}. Containers with GPUs get them as well, after grapnel's hook",
+        hint="take them out of that file if containers with GPUs should not have them",
+    )
+    return (warning,)
+
+
+def _inherited(facts: NodeFacts, default: str) -> InheritedSpec:
+    state = facts.file(default)
+    if state is not None and state.content is not None:
+        return inherit_base_spec(default, state.content, hook_timeout_s=HOOK_TIMEOUT_S)
+    what = "is too large, or no text"
+    if state is None:
+        is_looked_at = default in facts.files
+        what = "is not there, or a link or pipe in place of a file" if is_looked_at else "was not read on the node"
+    raise EngineConfigError(
+        f"{shown(default)}, the base specification of the default runtime, {what}",
+        hint="have base_runtime_spec of that runtime name a file itself, by its absolute path, or take it out: "
+        "docs/engines.md",
     )
 
 
@@ -219,10 +264,11 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         kept_folder="/etc/containerd",
         packages=("containerd",),
         show_config="containerd config dump",
-        engine_paths=(containerd.MAIN_PATH, containerd.DROP_IN_PATH),
+        engine_paths=(containerd.BASE_SPEC_PATH, containerd.MAIN_PATH, containerd.DROP_IN_PATH),
         drop_in_path=containerd.DROP_IN_PATH,
-        own_files=lambda _: (FileContent(containerd.BASE_SPEC_PATH, render_base_spec(hook_timeout_s=HOOK_TIMEOUT_S)),),
+        own_files=lambda _: (),
         engine_files=_containerd_files,
+        base_spec=lambda facts, stack: _containerd(facts, stack).base_spec,
     ),
     Engine.CRIO: NodeEngine(
         name=Engine.CRIO.value,

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.model import Engine, Entitlement
 from provision.planning.node_plan import FileContent, Problem
-from provision.planning.planner.engines.known import ENGINES, NodeEngine, mode_of, strictest, text_of
+from provision.planning.planner.engines.known import (
+    ENGINES,
+    NodeEngine,
+    base_spec_file,
+    mode_of,
+    strictest,
+    text_of,
+)
 from provision.planning.render.engines.engine_file import shown
 from provision.planning.render.engines.kubernetes_engines import (
     Written,
+    base_spec_of,
     imports_of,
     plain_variables,
     render_kubernetes_drop_in,
@@ -75,6 +83,7 @@ def find_engine(facts: NodeFacts, engine: Engine) -> NodeEngine:
         drop_in_path=way.path,
         own_files=ENGINES[Engine.CONTAINERD].own_files,
         engine_files=partial(_files, engine=engine, config=config, way=way),
+        base_spec=lambda facts, _: base_spec_of(_read(facts, engine, config, way)),
         has_shims=True,
         kept_folder=posixpath.dirname(config) or "/etc",
         is_block=way.is_template,
@@ -145,17 +154,21 @@ def _files(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, w
 
 def _rendered(facts: NodeFacts, stack: StackSpec, *, engine: Engine, config: str, way: _Way) -> tuple[FileContent, ...]:
     handlers, present = stack.runtime.handlers, text_of(facts, way.path)
+    written = _read(facts, engine, config, way)
+    spec = base_spec_file(facts, base_spec_of(written))
     if not way.is_template:
-        written = _written(facts, engine, config, way)
         modes = strictest(facts, [config, *(path for path, _ in written.others)])
-        return (FileContent(way.path, render_kubernetes_drop_in(written, handlers), modes),)
-    if engine is Engine.MICROK8S:
-        template = _require(present, way.path, engine)
-        written = Written(way.path, plain_variables(without_block(template)))
-    else:
-        written = _written(facts, engine, config, way)
+        return (spec, FileContent(way.path, render_kubernetes_drop_in(written, handlers), modes))
     text = render_template(present, written, handlers)
-    return (FileContent(way.path, text, mode_of(facts, way.path) if present else strictest(facts, [config])),)
+    return (spec, FileContent(way.path, text, mode_of(facts, way.path) if present else strictest(facts, [config])))
+
+
+def _read(facts: NodeFacts, engine: Engine, config: str, way: _Way) -> Written:
+    """Return what containerd reads beside our part; raises `EngineConfigError`."""
+    if engine is Engine.MICROK8S:
+        template = _require(text_of(facts, way.path), way.path, engine)
+        return Written(way.path, plain_variables(without_block(template)))
+    return _written(facts, engine, config, way)
 
 
 def _templates(facts: NodeFacts, engine: Engine, config: str, way: _Way) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from provision.declaration.spec.model import Engine as EngineName
 from provision.planning.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
 from provision.planning.planner.engines.adoption import plan_adoption
 from provision.planning.planner.engines.hand_edits import Kept, keep_edits
+from provision.planning.planner.engines.known import base_spec_warnings
 from provision.planning.planner.engines.kubernetes_engines import find_engine, kubelet_problem
 from provision.planning.planner.engines.package_defaults import expect_files
 from provision.planning.planner.part import (
@@ -28,8 +29,14 @@ from provision.planning.planner.part import (
     plan_service,
     python_problems,
 )
-from provision.planning.render.engines.containerd import DROP_IN_FOLDER, MAIN_PATH, is_same_configuration
+from provision.planning.render.engines.containerd import (
+    BASE_SPEC_PATH,
+    DROP_IN_FOLDER,
+    MAIN_PATH,
+    is_same_configuration,
+)
 from provision.planning.render.engines.containerd_cni import FORMER, GONE_IN, PRESENT, former_cni_folders
+from provision.planning.render.engines.engine_file import shown
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
 
@@ -176,13 +183,14 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         adoption = plan_adoption(facts, stack.runtime)
         facts = adoption.facts
         files = (*_own_files(stack, engine), *engine.engine_files(facts, stack))
+        base_spec = engine.base_spec(facts, stack)
     except EngineConfigError as error:
         problem = Problem(code=_PROBLEM, message=error.message, hint=error.hint)
         return Part(_own(facts, stack, payload, engine), (problem,))
     kept = _keep_edits(facts, stack, files, engine)
     if kept.problem is not None:  # of its file it tells; all the others are shown as ever
         files = tuple(file for file in files if file.path != engine.drop_in_path)
-    writes = kept.told_in(plan_files(facts, Role.RUNTIME, files))
+    writes = _with_base_spec(facts, base_spec, kept.told_in(plan_files(facts, Role.RUNTIME, files)))
     problems = tuple(filter(None, (kept.problem or _config_problem(facts, writes, engine),)))
     items = (
         *_hook(facts, payload),
@@ -193,11 +201,25 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
     kept_files = (*adoption.files, *([kept.file] if kept.file else []))
-    warnings = (*_cni_warnings(facts, engine), *engine.warnings(facts, stack))
+    warnings = (
+        *_cni_warnings(facts, engine),
+        *engine.warnings(facts, stack),
+        *base_spec_warnings(facts, base_spec),
+    )
     if problems:
         return Part(items, problems, warnings=warnings)
     variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
     return Part(items, (), variables, warnings=warnings, declared=_declared(payload, files, engine))
+
+
+def _with_base_spec(facts: NodeFacts, default: str, writes: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return the writes of which that of our base specification says what it follows from."""
+    if not default or facts.file(BASE_SPEC_PATH) is None:
+        return writes
+    reason = f"{BASE_SPEC_PATH} differs from what follows from {shown(default)}, that of the default runtime"
+    return tuple(
+        msgspec.structs.replace(item, reason=reason) if item.target == BASE_SPEC_PATH else item for item in writes
+    )
 
 
 def _own(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> tuple[Item, ...]:

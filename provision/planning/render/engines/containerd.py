@@ -24,6 +24,7 @@ from provision.planning.render.engines.containerd_handler import (
     BUILT_IN_DEFAULT,
     RUNC_SHIM,
     cover_handler,
+    find_base_spec,
     render_handler,
     require_types,
     without_handlers,
@@ -75,10 +76,11 @@ _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ContainerdFiles:
-    """The texts of both files as they should be."""
+    """The texts of both files as they should be; ``base_spec`` is the default runtime's own, empty without one."""
 
     main: str
     drop_in: str
+    base_spec: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,9 +134,11 @@ def render_containerd(  # noqa: PLR0913 - what is known of an engine, and what i
         ((each.path, each.text) for each in [config, *others]),
         handlers,
     )
+    replaced = next(filter(in_force.table("runtimes").values.__contains__, handlers), "")
     return ContainerdFiles(
         main=_render_main(config, version, addition),
         drop_in=_render_drop_in(table, version, handlers, adopt=adopt),
+        base_spec=find_base_spec(in_force, replaced),
     )
 
 

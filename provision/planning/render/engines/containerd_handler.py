@@ -40,11 +40,6 @@ def render_handler(containerd: Table, replaced: str = "") -> dict[str, Any]:
     Annotations of pods are never let through: a pod could then entitle itself. Raises `EngineConfigError`.
     """
     ordinary = _ordinary_runtime(containerd, replaced)
-    if base := ordinary.text("base_runtime_spec"):
-        raise EngineConfigError(
-            f"the default runtime has a base specification of its own, {shown(base)}",
-            hint="containers of the new handler would lose what it says: remove it from the default runtime first",
-        )
     annotations = [each for each in ordinary.texts("container_annotations") if each != CONTAINER_ANNOTATIONS]
     inherited = {key: value for key, value in ordinary.values.items() if key not in _NOT_INHERITED}
     handler = copy.deepcopy(inherited) | {
@@ -54,6 +49,20 @@ def render_handler(containerd: Table, replaced: str = "") -> dict[str, Any]:
     }
     options = ordinary.table("options").values
     return handler | {"options": copy.deepcopy(dict(options))} if options else handler
+
+
+def find_base_spec(containerd: Table, replaced: str = "") -> str:
+    """Return the base specification of the runtime that our handler is made of, empty where it has none.
+
+    Raises `EngineConfigError` where that is ours.
+    """
+    base = _ordinary_runtime(containerd, replaced).text("base_runtime_spec")
+    if base == BASE_SPEC_PATH:
+        raise EngineConfigError(
+            f"the default runtime has grapnel's base specification, {base}: its hook would start for every container",
+            hint="take base_runtime_spec out of the default runtime, or name the one there that it had before",
+        )
+    return base
 
 
 def cover_handler(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,8 +128,9 @@ def _is_injector(runtime: Table) -> bool:
 
 
 def _unwrapped(runtime: Table) -> Table:
-    """Return what is left of NVIDIA's runtime without NVIDIA: options that are not about it."""
+    """Return what is left of NVIDIA's runtime without NVIDIA: options that are not about it, and limits."""
     options: Mapping[str, Any] = {
         key: value for key, value in runtime.table("options").values.items() if not is_injector([value])
     }
-    return Table(runtime.path, {"options": dict(options)}, runtime.keys)
+    values = {"options": dict(options), "base_runtime_spec": runtime.text("base_runtime_spec")}
+    return Table(runtime.path, values, runtime.keys)

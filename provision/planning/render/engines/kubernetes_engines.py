@@ -22,6 +22,7 @@ from provision.planning.render.engines.containerd import PLUGINS, merged
 from provision.planning.render.engines.containerd_handler import (
     BASE_SPEC_PATH,
     BUILT_IN_DEFAULT,
+    find_base_spec,
     render_handler,
     require_types,
 )
@@ -79,17 +80,22 @@ def render_kubernetes_drop_in(written: Written, handlers: tuple[str, ...]) -> st
     containerd = _containerd(written, version)
     for handler in handlers:
         _require_free(written, containerd, handler)
-    runtimes = {name: entry for name, entry in containerd.table("runtimes").values.items() if not _is_ours(entry)}
+    plain = _without_ours(containerd)
     require_default(
         "default_runtime_name",
         containerd.text("default_runtime_name"),
-        {BUILT_IN_DEFAULT, *runtimes, *handlers},
+        {BUILT_IN_DEFAULT, *plain.table("runtimes").values, *handlers},
         [(written.path, written.text), *written.others],
         handlers,
     )
-    plain = Table(containerd.path, {**containerd.values, "runtimes": runtimes}, containerd.keys)
     ours = {handler: render_handler(plain) for handler in handlers}
     return render_toml({"version": version, "plugins": {PLUGINS[version]: {"containerd": {"runtimes": ours}}}})
+
+
+@lru_cache(maxsize=DISTINCT_FILES)
+def base_spec_of(written: Written) -> str:
+    """Return the base specification of the default runtime, empty without one; raises `EngineConfigError`."""
+    return find_base_spec(_without_ours(_containerd(written, version_of(written.path, written.text))))
 
 
 def render_template(template: str | None, written: Written, handlers: tuple[str, ...]) -> str:
@@ -156,6 +162,12 @@ def _containerd(written: Written, version: int) -> Table:
     plugin = PLUGINS[version]
     found = [_plugin_of(path, text, plugin) for path, text in [(written.path, written.text), *written.others]]
     return Table(written.path, merged(found), ("plugins", plugin)).table("containerd")
+
+
+def _without_ours(containerd: Table) -> Table:
+    entries = containerd.table("runtimes").values
+    runtimes = {name: entry for name, entry in entries.items() if not _is_ours(entry)}
+    return Table(containerd.path, {**containerd.values, "runtimes": runtimes}, containerd.keys)
 
 
 def _plugin_of(path: str, text: str, plugin: str) -> Mapping[str, Any]:

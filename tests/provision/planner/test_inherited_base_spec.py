@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.planning.drift.compare import differences_of
-from provision.planning.drift.model import Kind
+from provision.planning.drift.model import DriftKind
 from provision.planning.node_plan import Disruption
 from provision.planning.render.engines.base_spec import base_spec
 from provision.planning.render.engines.containerd import BASE_SPEC_PATH, MAIN_PATH
@@ -72,7 +72,7 @@ def test_a_default_s_that_changes_is_followed_once_and_the_plan_says_why() -> No
         f"{BASE_SPEC_PATH} differs from what follows from {SPEC}, that of the default runtime"
     )
     assert planned.items[1].disruption is Disruption.RESTART_RUNTIME
-    assert [(each.kind, each.reason) for each in differences_of(planned)] == [(Kind.FILE, planned.items[0].reason)]
+    assert [(each.kind, each.reason) for each in differences_of(planned)] == [(DriftKind.FILE, planned.items[0].reason)]
     after = applied(edit_file(before, SPEC, json.dumps(spec(1024))))
     assert json.loads(text_of(after, BASE_SPEC_PATH)) == {**spec(1024), "hooks": HOOKS}
 

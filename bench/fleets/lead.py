@@ -24,7 +24,7 @@ from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.controller.jobs.manifest import JobKind
 from provision.controller.jobs.runner import JobRunner
 from provision.controller.loop import Controller
-from provision.controller.rounds.apply import Means, usual_adapters
+from provision.controller.rounds.apply import Dependencies, usual_adapters
 from provision.planning.node_plan import Action, Disruption, Item, NodePlan, Role
 from provision.planning.supply.payload.model import Artifact, Payload
 
@@ -111,8 +111,8 @@ def make(api: Api, make_runner: Callable[[Held], PlaybookRunner]) -> Controller:
     payload = Payload(hook=archive, driver=archive, node=archive, unit="[Unit]")
     rules = PodRules(resources=frozenset({"nvidia.com/gpu"}))
 
-    def means(held: Held) -> Means:
-        return Means(
+    def dependencies(held: Held) -> Dependencies:
+        return Dependencies(
             runner=make_runner(held),
             collection=Path("/collection"),
             payload=payload,
@@ -123,7 +123,7 @@ def make(api: Api, make_runner: Callable[[Held], PlaybookRunner]) -> Controller:
             adapt=accelerated,
         )
 
-    return Controller(api, means, "bench", say=lambda text: tell("said", text))
+    return Controller(api, dependencies, "bench", say=lambda text: tell("said", text))
 
 
 def main() -> int:

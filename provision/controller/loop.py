@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
     from provision.cluster.kubernetes.cluster import Held
     from provision.controller.nodes import SeenNode
-    from provision.controller.rounds.apply import Means
+    from provision.controller.rounds.apply import Dependencies
     from provision.controller.stacks.follower import Followed
     from provision.controller.stacks.secret_hosts import SecretHosts
 
@@ -72,7 +72,7 @@ class Controller:
     def __init__(  # noqa: PLR0913 - what it acts through and who it is, the rest by keyword
         self,
         api: Api,
-        make_means: Callable[[Held], Means],
+        make_dependencies: Callable[[Held], Dependencies],
         holder: str,
         *,
         say: Callable[[str], None],
@@ -81,7 +81,13 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
-        self._api, self._make_means, self._holder, self._say, self._clock = api, make_means, holder, say, clock
+        self._api, self._make_dependencies, self._holder, self._say, self._clock = (
+            api,
+            make_dependencies,
+            holder,
+            say,
+            clock,
+        )
         self._stop, self._wake = threading.Event(), threading.Event()
         self._inbox: queue.Queue[Told] = queue.Queue()
         self._nodes, self._stacks = NodeBook(self._wake.set, clock), StackBook(self._wake.set, secret_hosts)
@@ -291,9 +297,9 @@ class Controller:
         memory.attempts.begun(lane.busy - before)
 
     def _remember(self, name: str) -> StackMemory:
-        means = self._make_means(LaneTenure(self._work, self._board, name))
-        means = replace(means, keep=self._keeper.keep, withdraw=self._marker.withdraw)
-        lane = Lane(name, means, self._board, self._tell, self._say, self._clock)
+        dependencies = self._make_dependencies(LaneTenure(self._work, self._board, name))
+        dependencies = replace(dependencies, keep=self._keeper.keep, withdraw=self._marker.withdraw)
+        lane = Lane(name, dependencies, self._board, self._tell, self._say, self._clock)
         self._memory[name] = StackMemory(lane)
         return self._memory[name]
 
@@ -302,7 +308,7 @@ class Controller:
         if not isinstance(stack, Stack):
             return None
         if memory.fingerprint_of != (stack.uid, stack.generation):
-            memory.fingerprint = of_stack(stack.spec, memory.lane.means.payload)
+            memory.fingerprint = of_stack(stack.spec, memory.lane.dependencies.payload)
             memory.fingerprint_of, memory.trouble = (stack.uid, stack.generation), ""
             memory.removed.clear()
             self._marker.forget(own)

@@ -80,7 +80,7 @@ class _Search:
         return self._seen[path]
 
     def node(self, path: str, kind: str) -> Node | None:
-        """Return a character device, None where there is none or a stale one, which is noted."""
+        """Return a character device, or None or a stale one, which is noted."""
         seen = self.mark(path)
         if seen.major < 0:
             return None

@@ -68,7 +68,7 @@ class Placed(NamedTuple):
 def arrange(
     wanted: Sequence[Wanted], present: Sequence[Instance], *, ignores_holders: bool = False
 ) -> tuple[Placed, ...] | None:
-    """Return a legal arrangement with as much of what is present as possible, None where there is none.
+    """Return a legal arrangement with as much of what is present as possible, or None.
 
     Instances that somebody uses are all in it, as they are; without such an arrangement there is none, either.
     """

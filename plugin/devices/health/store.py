@@ -54,7 +54,7 @@ def read_verdicts(folder: Path) -> dict[str, Verdict]:
 
 
 def health_mark(folder: Path) -> tuple[int, ...] | None:
-    """Return what tells the daemon's file from another one in its place, None where there is none."""
+    """Return what tells the daemon's file from another one in its place, or None."""
     try:
         found = (folder / HEALTH_FILE).stat()
     except OSError:

@@ -120,7 +120,7 @@ class Profiler:
         return values
 
     def _sample(self, key: tuple[object, ...], take: Callable[[Any], object]) -> Any | None:
-        """Return a new sample, None where there is none; the driver is asked again unless it does not know how."""
+        """Return a new sample, or None; the driver is asked again unless it does not know how."""
         sample = ask(pynvml.nvmlGpmSampleAlloc)
         if sample is None:
             return None

@@ -28,7 +28,7 @@ class Allocations(Protocol):
     """Who knows what containers were given."""
 
     async def find(self, memory: Mapping[str, int]) -> Mapping[str, int] | None:
-        """Return the bytes of each GPU of an allocation that is this one, None where there is none like it."""
+        """Return the bytes of each GPU of an allocation that is this one, or None like it."""
 
 
 class MemoryLedger:

@@ -23,7 +23,7 @@ from provision.controller.jobs.manifest import JobKind
 from provision.controller.jobs.runner import JobRunner
 from provision.controller.loop import Controller
 from provision.controller.publication.probes import Probes
-from provision.controller.rounds.apply import Means
+from provision.controller.rounds.apply import Dependencies
 from provision.controller.stacks.secret_hosts import parse_secret_hosts
 from provision.planning.supply.payload import store
 from provision.planning.supply.payload.place import payload_folder
@@ -89,11 +89,11 @@ def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHost
     payload = store.load_payload(payload_folder(args.payload, os.environ, Path("grapnel.yaml")))
     kind = JobKind(image=args.image, namespace=args.namespace, pull_secrets=tuple(args.pull_secret))
 
-    def means(held: Held) -> Means:
+    def dependencies(held: Held) -> Dependencies:
         def open_cluster(stacks: Mapping[str, StackSpec]) -> KubernetesCluster:
             return _open_cluster(api, stacks, held, kind.namespace)
 
-        return Means(
+        return Dependencies(
             runner=JobRunner(api.guarded(held.check), kind, args.parallel),
             collection=collection,
             payload=payload,
@@ -103,7 +103,7 @@ def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHost
             listen=lambda cluster, stacks: _listen(cluster, stacks, args.holder),
         )
 
-    return Controller(api, means, args.holder, say=_say, node=args.node, secret_hosts=secret_hosts)
+    return Controller(api, dependencies, args.holder, say=_say, node=args.node, secret_hosts=secret_hosts)
 
 
 def _open_cluster(api: Api, stacks: Mapping[str, StackSpec], held: Held, namespace: str) -> KubernetesCluster:

@@ -138,7 +138,7 @@ def _tried(ask: Callable[[], T], what: str, unread: list[str]) -> T | None:
 
 
 def _find_pod(api: Api, namespace: str, name: str) -> AskedPod | None:
-    """Return a pod, None where there is none. Raises ClusterError.
+    """Return a pod, or None. Raises ClusterError.
 
     It is listed by name rather than got: the roles in `deploy/rbac` grant `list` of pods, not `get`.
     """

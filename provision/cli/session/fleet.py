@@ -48,5 +48,5 @@ def fleet_words(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def inventories_of(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the inventories that are meant, empty where there is none."""
+    """Return the inventories that are meant, empty if there is none."""
     return choose_inventories(args.inventory, Path.cwd(), os.environ)

@@ -96,7 +96,7 @@ def _why(api: Api, found: RuntimeClass) -> str:
 
 
 def read_runtime_class(api: Api, name: str) -> RuntimeClass | None:
-    """Return a RuntimeClass, None where there is none. Raises ClusterError."""
+    """Return a RuntimeClass, or None. Raises ClusterError."""
     try:
         return api.call(Request(method="GET", path=_path(name)), RuntimeClass, expected=(NOT_FOUND,))
     except StatusError:

@@ -113,7 +113,7 @@ class NodeRun:
             self.sleep(LOOK_S)
 
     def _left(self, labels: str) -> str:
-        """Return the name of a pod of another run that is still on the node, empty where there is none."""
+        """Return the name of a pod of another run that is still on the node, empty if there is none."""
         pods = self.api.list_all(self._core("pods"), AgentPod, labels=labels)
         return next((pod.metadata.name for pod in pods if is_on(pod, self.node) and not pod.is_over), "")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def combine(standings: Iterable[Standing]) -> Standing | None:
-    """Return the standing of several rollouts that go on beside one another, None where there is none. Pure."""
+    """Return the standing of several rollouts that go on beside one another, or None. Pure."""
     found = sorted(standings, key=lambda each: each.began)
     if len(found) <= 1:
         return found[0] if found else None
@@ -52,7 +52,7 @@ class Board:
             self._standings.pop(stack, None)
 
     def get(self, stack: str) -> Standing | None:
-        """Return how the rollout of a stack stands, None where there is none."""
+        """Return how the rollout of a stack stands, or None."""
         with self._mutex:
             return self._standings.get(stack)
 

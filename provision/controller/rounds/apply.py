@@ -72,7 +72,7 @@ def usual_adapters(cluster: Cluster, steps: Steps, gates: GateKeeper) -> Adapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class Dependencies:
     """What rounds act through.
 
     ``open_cluster`` opens the cluster for the declarations of a round. ``parallel`` is how many nodes are changed in
@@ -148,7 +148,7 @@ class RoundResult:
 
 
 def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; two by keyword
-    means: Means,
+    dependencies: Dependencies,
     order: Order,
     observe: RolloutObserver,
     cancel: threading.Event,
@@ -163,34 +163,34 @@ def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; tw
     Raises GrapnelError where nothing could be begun.
     """
     instructions = instructions or Instructions()
-    with opened(means, order) as context:
-        holding = replace(context, runner=HoldingRunner(context.runner, instructions, means.withdraw))
-        made = _Round(means, order, context, holding, observe, cancel, instructions)
+    with opened(dependencies, order) as context:
+        holding = replace(context, runner=HoldingRunner(context.runner, instructions, dependencies.withdraw))
+        made = _Round(dependencies, order, context, holding, observe, cancel, instructions)
         return made.carry_out(only_in_place=only_in_place)
 
 
 @contextmanager
-def opened(means: Means, order: Order) -> Iterator[ApplyContext]:
+def opened(dependencies: Dependencies, order: Order) -> Iterator[ApplyContext]:
     """Open what the nodes of an order are looked at and planned with."""
     spec, due = order.stack.spec, order.due
     declarations = Declarations(dict.fromkeys(order.members, spec))
     kubelet = spec.node.kubelet
     playbooks = Playbooks(
-        collection=means.collection,
+        collection=dependencies.collection,
         inventory=(",".join(sorted(due)) + ",",),
         mig_nodes=frozenset(due if spec.mig.layout is not None else ()),
         kubelets=dict.fromkeys(due, kubelet.unit) if declared_settings(kubelet) else {},
         offline_nodes=frozenset(due if declared_bundle(spec.driver) is not None else ()),
-        forks=means.parallel,
+        forks=dependencies.parallel,
     )
-    with means.planner(declarations, means.payload) as plan:
+    with dependencies.planner(declarations, dependencies.payload) as plan:
         yield ApplyContext(
-            runner=means.runner,
+            runner=dependencies.runner,
             plan=plan,
             playbooks=playbooks,
             declarations=declarations,
-            bundles=means.bundles,
-            shelf=means.shelf,
+            bundles=dependencies.bundles,
+            shelf=dependencies.shelf,
         )
 
 
@@ -206,7 +206,7 @@ def needs_rollout(node: SeenNode, answer: Assessment | Failure) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    means: Means
+    dependencies: Dependencies
     order: Order
     context: ApplyContext
     in_place: ApplyContext  # the same, for what is not out of service and may be left as it is
@@ -236,7 +236,7 @@ class _Round:
             for name, answer in answers.items()
             if isinstance(answer, Assessment) and name not in results
         }
-        results.update(run_each(todo, self.observe, parallel=self.means.parallel, cancel=self.cancel))
+        results.update(run_each(todo, self.observe, parallel=self.dependencies.parallel, cancel=self.cancel))
         for result in results.values():
             self.observe(NodeFinished(result))
         return tuple(results.values())
@@ -245,7 +245,9 @@ class _Round:
         """Change nodes where they stand."""
         if not answers:
             return RoundResult(())
-        results = apply_all(self.in_place, answers, self.observe, parallel=self.means.parallel, cancel=self.cancel)
+        results = apply_all(
+            self.in_place, answers, self.observe, parallel=self.dependencies.parallel, cancel=self.cancel
+        )
         for result in results:
             if result.status is not Status.CONVERGED:  # those that were run are told of already
                 self.observe(NodeFinished(result))
@@ -254,7 +256,7 @@ class _Round:
     def _roll_out(self, answers: Mapping[str, Assessment | Failure]) -> RoundResult:
         """Run the engine over the whole stack: what others of its nodes do counts."""
         stacks, spec = self.context.declarations.stacks, self.order.stack.spec
-        cluster = self.means.open_cluster(stacks)
+        cluster = self.dependencies.open_cluster(stacks)
         views = cluster.observe(tuple(self.order.members))
         unknown = {name: Failure(Status.UNREACHABLE, why) for name, why in self.order.left_out.items()}
         asked = {**unknown, **answers}
@@ -267,10 +269,10 @@ class _Round:
             if not isinstance(each, Failure) and not needs_staging(each.plan)
         }
         if prepared.rollout:
-            self.means.keep(self.order)
+            self.dependencies.keep(self.order)
         keeper = GateKeeper(spec.rollout.gates if prepared.rollout else ())
-        adapters = self.means.adapt(cluster, NodeSteps(self.context, stacks, known), keeper)
-        listeners = self.means.listen(cluster, stacks)
+        adapters = self.dependencies.adapt(cluster, NodeSteps(self.context, stacks, known), keeper)
+        listeners = self.dependencies.listen(cluster, stacks)
         job = Job(
             context=self.in_place,
             adapters=replace(adapters, publish=listeners.see, instructions=self.instructions),
@@ -282,7 +284,13 @@ class _Round:
         observe = listeners.observing(self.observe)
         try:
             with keeper:
-                done = execute(job, observe, parallel=self.means.parallel, cancel=self.cancel, holder=self.means.holder)
+                done = execute(
+                    job,
+                    observe,
+                    parallel=self.dependencies.parallel,
+                    cancel=self.cancel,
+                    holder=self.dependencies.holder,
+                )
         finally:
             untold = listeners.close()
         return RoundResult(done.results, (*done.complaints, *(GrapnelError(each) for each in untold)), pause=pause)
@@ -300,16 +308,18 @@ class _Round:
     def _introduce(self, nodes: Collection[str]) -> tuple[GrapnelError, ...]:
         """Make what the cluster needs for nodes that are as declared: RuntimeClasses; labels and taints of Nodes."""
         spec, members = self.order.stack.spec, self.order.members
-        missing = [name for name in runtime_classes([spec]) if name not in self.means.introduced] if nodes else []
+        missing = (
+            [name for name in runtime_classes([spec]) if name not in self.dependencies.introduced] if nodes else []
+        )
         marked = [name for name in nodes if declared_marks(spec) or members[name].has_marks]
         if not missing and not marked:
             return ()
         complaints: list[GrapnelError] = []
-        cluster = self.means.open_cluster(dict.fromkeys(nodes, spec))
+        cluster = self.dependencies.open_cluster(dict.fromkeys(nodes, spec))
         for name in missing:
             try:
                 cluster.ensure_runtime_class(name, name)
-                self.means.introduced.add(name)
+                self.dependencies.introduced.add(name)
             except ClusterError as error:  # the nodes are done, and their results have to be seen
                 complaints.append(error)
         try:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.cluster import Held
     from provision.controller.decision.choice import Order
     from provision.controller.publication.board import Board
-    from provision.controller.rounds.apply import Means
+    from provision.controller.rounds.apply import Dependencies
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
     from provision.rollout.interface.standing import Standing
@@ -103,7 +103,7 @@ class Lane:
     """
 
     name: str
-    means: Means
+    dependencies: Dependencies
     board: Board
     tell: Callable[[Told], None]
     say: Callable[[str], None]
@@ -287,12 +287,12 @@ class Lane:
     def _carry_out(self, running: _Running, *, only_in_place: bool) -> RoundResult:
         order, observe, instructions = running.order, self._observer(running), running.instructions
         if order.stack.is_removing:
-            return take_off(self.means, order, observe, running.cancel, instructions)
+            return take_off(self.dependencies, order, observe, running.cancel, instructions)
         if order.back:
             self.tell(Told(order, failed=tuple(sorted(order.back))))  # it is not tried again, however this ends
-            return roll_back(self.means, order, observe, running.cancel, instructions)
+            return roll_back(self.dependencies, order, observe, running.cancel, instructions)
         return carry_out(
-            self.means, order, observe, running.cancel, only_in_place=only_in_place, instructions=instructions
+            self.dependencies, order, observe, running.cancel, only_in_place=only_in_place, instructions=instructions
         )
 
     def _observer(self, running: _Running) -> RolloutObserver:

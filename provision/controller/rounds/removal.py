@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.decision.choice import Order
-    from provision.controller.rounds.apply import Means
+    from provision.controller.rounds.apply import Dependencies
     from provision.rollout.interface.instructions import Instructions
     from provision.rollout.interface.progress import RolloutObserver
 
 
 def take_off(
-    means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, instructions: Instructions
+    dependencies: Dependencies,
+    order: Order,
+    observe: RolloutObserver,
+    cancel: threading.Event,
+    instructions: Instructions,
 ) -> RoundResult:
     """Take all of grapnel off the due nodes of a stack, with what it declares about outages and drains.
 
@@ -37,7 +41,7 @@ def take_off(
     """
     spec, due = order.stack.spec, sorted(order.due)
     stacks = dict.fromkeys(due, spec)
-    with opened(means, order) as found:
+    with opened(dependencies, order) as found:
         # All that it takes lies on the node, which may reach no package source and need not wait for one.
         context = replace(found, playbooks=replace(found.playbooks, offline=True))
         answers = gather_facts(context.runner, context.playbooks.facts(due), observe, cancel)
@@ -45,15 +49,15 @@ def take_off(
         looking = context.playbooks.foresee_removal(verb.others, due, driver=verb.has_driver)
         verb = replace(verb, removals=gather_removals(context.runner, looking, observe, cancel))
         for node in due:
-            means.withdraw(node)
-        cluster = means.open_cluster(stacks)
+            dependencies.withdraw(node)
+        cluster = dependencies.open_cluster(stacks)
         plan = plan_verb(verb, answers, stacks, cluster.observe(due))
-        listeners = means.listen(cluster, stacks)
-        adapters = means.adapt(cluster, verb_steps(context, stacks, plan), GateKeeper(()))
+        listeners = dependencies.listen(cluster, stacks)
+        adapters = dependencies.adapt(cluster, verb_steps(context, stacks, plan), GateKeeper(()))
         adapters = replace(adapters, publish=listeners.see, instructions=instructions)
         observe = listeners.observing(observe)
         try:
-            results = execute_verb(plan, adapters, observe, cancel=cancel, holder=means.holder)
+            results = execute_verb(plan, adapters, observe, cancel=cancel, holder=dependencies.holder)
         finally:
             untold = listeners.close()
     complaints = _unmark(cluster, order, [each.node for each in results if each.is_good])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import NodeResult
     from provision.controller.decision.choice import Order
-    from provision.controller.rounds.apply import Means
+    from provision.controller.rounds.apply import Dependencies
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.interface.instructions import Instructions
     from provision.rollout.interface.progress import RolloutObserver
@@ -34,34 +34,38 @@ if TYPE_CHECKING:
 
 
 def roll_back(
-    means: Means, order: Order, observe: RolloutObserver, cancel: threading.Event, instructions: Instructions
+    dependencies: Dependencies,
+    order: Order,
+    observe: RolloutObserver,
+    cancel: threading.Event,
+    instructions: Instructions,
 ) -> RoundResult:
     """Return the nodes of an order that go back to their former driver, whatever windows and an earlier pause say.
 
     ``instructions`` are for the engine. Raises GrapnelError where nothing could be begun.
     """
     spec = order.stack.spec
-    cluster = means.open_cluster(dict.fromkeys(order.members, spec))
+    cluster = dependencies.open_cluster(dict.fromkeys(order.members, spec))
     views = cluster.observe(tuple(order.members))
     extent = _extent(views, order)
     nodes = sorted(extent.wanted_by)  # what was known of them when they became due may be done by now
     if not nodes:
         return RoundResult(())
     stacks = dict.fromkeys(nodes, spec)
-    with opened(means, order) as found:
+    with opened(dependencies, order) as found:
         # All that it takes lies on the node, which may reach no package source and need not wait for one.
         context = replace(found, playbooks=replace(found.playbooks, offline=True))
         answers = gather_facts(context.runner, context.playbooks.facts(nodes), observe, cancel)
         plan = plan_verb(DriverVerb.BACK, answers, stacks, {name: views[name] for name in nodes}, extent)
         plan = _despite(plan, cluster)
-        listeners = means.listen(cluster, stacks)
-        adapters = means.adapt(cluster, verb_steps(context, stacks, plan), GateKeeper(()))
+        listeners = dependencies.listen(cluster, stacks)
+        adapters = dependencies.adapt(cluster, verb_steps(context, stacks, plan), GateKeeper(()))
         adapters = replace(adapters, publish=listeners.see, instructions=instructions)
         if plan.prepared.rollout:
-            means.keep(order)
+            dependencies.keep(order)
         observe = listeners.observing(observe)
         try:
-            results = execute_verb(plan, adapters, observe, cancel=cancel, holder=means.holder)
+            results = execute_verb(plan, adapters, observe, cancel=cancel, holder=dependencies.holder)
         finally:
             untold = listeners.close()
     complaints = _forget(cluster, views, results)

@@ -34,7 +34,7 @@ def write_status(api: Api, name: str, uid: str, status: StackStatus) -> StackObj
 
 
 def read_stack(api: Api, name: str) -> StackObject | None:
-    """Return a stack as it is now, None where there is none. Raises ClusterError."""
+    """Return a stack as it is now, or None. Raises ClusterError."""
     try:
         request = Request(method="GET", path=f"{STACKS}/{quote(name, safe='')}")
         return api.call(request, StackObject, expected=(NOT_FOUND,))

@@ -51,7 +51,7 @@ class Workload(Protocol):
         """What its Deployment is called."""
 
     def find(self) -> Deployment | None:
-        """Return its Deployment, None where there is none."""
+        """Return its Deployment, or None."""
 
     def pods(self, deployment: Deployment) -> list[Pod]:
         """Return the pods that it still has."""

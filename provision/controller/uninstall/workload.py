@@ -112,7 +112,7 @@ class Workload:
     name: str
 
     def find(self) -> Deployment | None:
-        """Return it as it is, None where there is none."""
+        """Return it as it is, or None."""
         try:
             return self.api.call(Request(method="GET", path=self._path), Deployment, expected=(NOT_FOUND,))
         except StatusError:

@@ -27,7 +27,7 @@ class DriftKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What differs, by its name; ``found`` and ``declared`` are versions or states, None where there is none."""
+    """What differs, by its name; ``found`` and ``declared`` are versions or states, or None."""
 
     name: str
     found: str | None = None

@@ -35,7 +35,7 @@ _IN_TIME: Final = 0.9  # of the declared limit of a drain: pods that need longer
 
 
 def foresee(prepared: Prepared, now: datetime) -> Forecast | None:
-    """Return what is expected of the roll-out, None where there is none."""
+    """Return what is expected of the roll-out, or None."""
     if not prepared.rollout:
         return None
     states = {state.name: state for state in prepared.states}

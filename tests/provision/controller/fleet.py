@@ -17,7 +17,7 @@ from provision.cluster.kubernetes.api.transport import Transport
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.controller.loop import Controller
 from provision.controller.nodes import AS_DECLARED, NOT_READY
-from provision.controller.rounds.apply import Means
+from provision.controller.rounds.apply import Dependencies
 from provision.planning.node_plan import Disruption, NodePlan
 from provision.planning.supply.payload.model import Artifact, Payload
 from tests.provision.apply.fakes import FakeNode, item
@@ -184,8 +184,8 @@ class World:
         """Return a controller that is not running."""
         api = self.api()
 
-        def means(held: Held) -> Means:
-            return Means(
+        def dependencies(held: Held) -> Dependencies:
+            return Dependencies(
                 runner=self.machines,
                 collection=Path("/collection"),
                 payload=PAYLOAD,
@@ -195,4 +195,4 @@ class World:
                 planner=planner,
             )
 
-        return Controller(api, means, holder, say=self.said.append, node=node)
+        return Controller(api, dependencies, holder, say=self.said.append, node=node)

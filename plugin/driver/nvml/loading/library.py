@@ -226,7 +226,7 @@ class NvmlSource:
 
 
 def library_version(driver_root: Path = HOST) -> str | None:
-    """Return the version of the library that a new session would load, None where there is none.
+    """Return the version of the library that a new session would load, or None.
 
     It is in the name of the file, so that it can be told when a library and a module of two versions refuse to work.
     """

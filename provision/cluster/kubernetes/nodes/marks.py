@@ -84,7 +84,7 @@ def steps_of(patch: Mapping[str, Any], node: Node) -> Iterator[Step]:
 
 
 def _withdrawn(record: Record | None, node: Node) -> dict[str, None]:
-    """Return what takes away the claim that a node is as declared, empty where there is none or its upgrade is done."""
+    """Return what takes away the claim that a node is as declared, empty if there is none or its upgrade is done."""
     is_changing = record is not None and record.phase is not Phase.DONE
     return {AS_DECLARED: None} if is_changing and AS_DECLARED in node.metadata.annotations else {}
 

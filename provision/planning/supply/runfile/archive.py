@@ -176,7 +176,7 @@ def _unpack(path: Path, data: IO[bytes], folder: Path, limits: Limits) -> None:
 
 
 def _hard_linked(member: tarfile.TarInfo, folder: Path) -> Path | None:
-    """Return the unpacked file that a hard link is to, None where there is none; the link becomes a copy of it."""
+    """Return the unpacked file that a hard link is to, or None; the link becomes a copy of it."""
     other = member.linkname.removeprefix("./")
     return None if _LEADS_OUT.search(other) or not (folder / other).is_file() else folder / other
 

@@ -124,7 +124,7 @@ class RunfileStore:
             os.close(lock)
 
     def _find(self, name: str) -> Converted | None:
-        """Return a conversion as it was written, None where there is none or its files have changed."""
+        """Return a conversion as it was written, or None or its files have changed."""
         folder = self._folder / name
         try:
             with (folder / _RECORD).open("rb") as stream:

@@ -43,7 +43,7 @@ def find_differences(host: Host, manager: PackageManager, target: Target) -> lis
 
 
 def loaded_flavour(host: Host) -> str | None:
-    """Return the flavour of the loaded module, None where there is none or it does not say."""
+    """Return the flavour of the loaded module, or None or it does not say."""
     banner = host.read_text(_BANNER) if is_loaded(host, _NVIDIA) else None
     if not banner:
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from provision.controller.decision.standings import stands
 from provision.controller.loop import Controller
 from provision.controller.marker import Marker
-from provision.controller.rounds.apply import Means
+from provision.controller.rounds.apply import Dependencies
 from provision.controller.rounds.lane import LaneTenure
 from provision.controller.rounds.reports import Reports, StackMemory
 from provision.rollout.errors import HeldError, LeaseLostError, UnreachableError
@@ -151,7 +151,7 @@ class VirtualController(Controller):
         self.fleet, self.lead, self.holder = fleet, lead, holder
         self.lease = NodeCluster(fleet.world, fleet.tenancy)
         api: Any = NodesApi(fleet.nodes)
-        super().__init__(api, self._means, holder, say=lambda _text: None, clock=lambda: fleet.world.time.now_s)
+        super().__init__(api, self._dependencies, holder, say=lambda _text: None, clock=lambda: fleet.world.time.now_s)
         shelf: Any = fleet.shelf
         self._stacks, self._keeper = shelf, shelf
         work: Any = VirtualWork(fleet, lead, self.lease, holder)
@@ -180,14 +180,14 @@ class VirtualController(Controller):
                 self.countdown = None
                 self.at_zero()
 
-    def _means(self, held: Held) -> Means:
+    def _dependencies(self, held: Held) -> Dependencies:
         fleet, tenure = self.fleet, held
         assert isinstance(tenure, LaneTenure)
         open_cluster: Any = lambda _stacks: RoundCluster(  # noqa: E731 - typed as what the product opens
             fleet.world, fleet.tenancy, tenure=tenure, lease_of=self.lease
         )
         runner: Any = None
-        return Means(
+        return Dependencies(
             runner=runner,
             collection=Path(),
             payload=PAYLOAD,
@@ -198,8 +198,10 @@ class VirtualController(Controller):
         )
 
     def _remember(self, name: str) -> StackMemory:
-        means = replace(self._make_means(LaneTenure(self._work, self._board, name)), withdraw=self.marker.withdraw)
-        lane = VirtualLane(name, means, self._board, self._tell, self._say, self._clock, owner=self)
+        dependencies = replace(
+            self._make_dependencies(LaneTenure(self._work, self._board, name)), withdraw=self.marker.withdraw
+        )
+        lane = VirtualLane(name, dependencies, self._board, self._tell, self._say, self._clock, owner=self)
         self._memory[name] = StackMemory(lane)
         return self._memory[name]
 

@@ -253,9 +253,9 @@ class Round:
         return Assessment(facts, NodePlan(node=name, items=items))
 
     def _roll_out(self, answers: Mapping[str, Assessment | Failure], observe: RolloutObserver) -> Moments:
-        order, means = self.running.order, self.lane.means
+        order, dependencies = self.running.order, self.lane.dependencies
         stacks = dict.fromkeys(order.members, order.stack.spec)
-        cluster: RoundCluster = means.open_cluster(stacks)  # type: ignore[assignment]  # of this model
+        cluster: RoundCluster = dependencies.open_cluster(stacks)  # type: ignore[assignment]  # of this model
         cluster.waits = drain_policy(order.stack.spec.rollout, order.stack.spec.scheduler).waits
         try:
             views = cluster.observe(tuple(order.members))
@@ -264,14 +264,14 @@ class Round:
             if (pause := cluster.paused()) is not None:
                 prepared = only_in_flight(prepared, pause)
             if prepared.rollout:
-                means.keep(order)
+                dependencies.keep(order)
                 refuse_if_changed(cluster, prepared)
             yield
             self._pass(STAGE_S)
             ended = {} if not prepared.rollout else (yield from self._engine(cluster, prepared, observe))
             results = tuple(self._result(name, answers[name], ended, prepared) for name in answers)
             if not self.running.instructions.is_outdated:
-                forget_returns(cluster, prepared, results, observe, means.holder)
+                forget_returns(cluster, prepared, results, observe, dependencies.holder)
         finally:
             cluster.close()
         return RoundResult(results, pause=pause)

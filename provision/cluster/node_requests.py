@@ -19,7 +19,7 @@ from provision.cluster.kubernetes.nodes.marks import render_patch, steps_of
 from provision.cluster.kubernetes.nodes.names import match_nodes
 from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.cluster.kubernetes.nodes.others import SKIP, is_skipped
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.pods.evictions.requests import requests_of, take_back
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.local.cluster import view_of_entry

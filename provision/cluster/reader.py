@@ -20,7 +20,7 @@ from provision.cluster.kubernetes.nodes.names import match_nodes
 from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.cluster.kubernetes.nodes.pools import Pools
 from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.local.cluster import LocalCluster
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.objects import Lease
+    from provision.cluster.kubernetes.objects.core import Lease
     from provision.cluster.kubernetes.usage import Usage
     from provision.cluster.machine import Machine
     from provision.declaration.spec.model import Driver, Plugin

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.kubernetes.lease import LEASE, LEASES, pause_of, read_lease
-from provision.cluster.kubernetes.objects import Lease
+from provision.cluster.kubernetes.objects.core import Lease
 from provision.cluster.kubernetes.permissions import LEASE_NAME, LEASE_NAMESPACE
 from provision.cluster.local.state_file import editing, write_state
 from provision.cluster.pause import PAUSE, as_pause, document_of, encode_pause

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.kubernetes.lease import RENEW_S, Tenure, hold
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher

@@ -19,7 +19,7 @@ from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.kubernetes.cluster import path_of
 from provision.cluster.kubernetes.nodes.marks import AS_DECLARED, LOOKED_AT, NVIDIA_STATE, UPGRADE
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.controller.nodes import FAILED, NOT_READY, see
 from provision.rollout.errors import ClusterError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.objects import Taint
+    from provision.cluster.kubernetes.objects.nodes import Taint
     from provision.controller.nodes import NodeBook, SeenNode
     from provision.rollout.model import Record
 

@@ -18,7 +18,7 @@ from provision.rollout.model import Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
     from provision.rollout.model import Record
 
 FAILED: Final = "grapnel.dev/failed"  # annotation: with what a rollout has left the node failed

@@ -22,7 +22,8 @@ import msgspec
 from provision.base.unpacking import BROKEN, open_gzip, open_xz
 from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of, users_of
-from provision.cluster.kubernetes.objects import Node, Pod
+from provision.cluster.kubernetes.objects.nodes import Node
+from provision.cluster.kubernetes.objects.pods import Pod
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.bundle.read import open_unpacked, unpack_bundle
 from provision.planning.supply.bundle.signature import read_signature

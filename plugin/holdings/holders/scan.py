@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.holdings.holders.cgroup import parse_cgroup
-from plugin.holdings.holders.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +28,16 @@ _DRI_NODE = re.compile(r"(card|renderD)[0-9]+")
 _PROCESS = re.compile(r"[0-9]{1,9}")
 _DELETED = " (deleted)"
 _MAX_DEVICES = 64  # that are told of one process
+MAX_SHOWN = 256  # characters: more than a unit's name may have
+
+
+def printable(text: str, limit: int = MAX_SHOWN) -> str:
+    """Return a text that an ordinary user of the node chose as at most `limit` visible characters.
+
+    Others are spelled out as Python spells them.
+    """
+    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text[:limit])
+    return shown if len(shown) <= limit and len(text) <= limit else shown[: limit - 1] + "…"
 
 
 @dataclass(frozen=True)

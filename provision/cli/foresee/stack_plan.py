@@ -16,7 +16,7 @@ from provision.cli.parsers.options import DECLARATION
 from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import print_findings
 from provision.cluster.connect import open_api
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.reader import KubernetesReader
 from provision.controller.decision.outlook import Moment

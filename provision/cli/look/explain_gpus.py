@@ -19,7 +19,8 @@ from provision.cluster.kubernetes.nodes.pod_reasons import (
     explain_pod,
     waits_for_node,
 )
-from provision.cluster.kubernetes.objects import AskedPod, Event, Pod
+from provision.cluster.kubernetes.objects.core import Event
+from provision.cluster.kubernetes.objects.pods import AskedPod, Pod
 from provision.cluster.kubernetes.runtime_class import read_runtime_class
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader

@@ -22,7 +22,8 @@ from provision.cluster.kubernetes.nodes.others import (
     Asked,
 )
 from provision.cluster.kubernetes.nodes.pools import Pools
-from provision.cluster.kubernetes.objects import Node, Pod
+from provision.cluster.kubernetes.objects.nodes import Node
+from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.pods.budgets import refusals
 from provision.cluster.kubernetes.pods.claims import ClaimReader

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.cluster.kubernetes.objects import Lease, LeaseSpec
+from provision.cluster.kubernetes.objects.core import Lease, LeaseSpec
 from provision.cluster.kubernetes.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
 from provision.cluster.kubernetes.uninstall_mark import is_uninstalling
 from provision.cluster.pause import PAUSE, decode_pause

@@ -9,7 +9,7 @@ from provision.cluster.kubernetes.api.client import CONFLICT
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.kubernetes.api.parallel import each
 from provision.cluster.kubernetes.nodes.node_marks import MARKS, compare_marks, render_marks
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.rollout.errors import ClusterError, ConflictError
 

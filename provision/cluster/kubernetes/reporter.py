@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.interface.progress import RolloutProgress
     from provision.rollout.interface.standing import Standing

@@ -9,7 +9,8 @@ import msgspec
 
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.cluster.kubernetes.objects import Pod, RuntimeClass
+from provision.cluster.kubernetes.objects.core import RuntimeClass
+from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.watch.informer import ALIVE, PODS
 from provision.rollout.errors import RuntimeClassError
 

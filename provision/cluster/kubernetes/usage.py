@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.nodes.reported import users_of
-from provision.cluster.kubernetes.objects import Pod
+from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.watch.informer import ALIVE, FEW, PODS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from provision.controller.stacks.status import StackStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
     from provision.controller.decision.outlook import Moment, Outlook
     from provision.controller.nodes import SeenNode
     from provision.controller.stacks.differences import Difference

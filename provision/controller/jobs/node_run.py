@@ -21,7 +21,7 @@ import msgspec
 from provision.apply.runner import CutOff, RunFinished, RunStatus
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.cluster.kubernetes.objects import Page
+from provision.cluster.kubernetes.objects.core import Page
 from provision.cluster.kubernetes.pods.gpu_pods import NODE_JOB
 from provision.controller.jobs.errors import JobError
 from provision.controller.jobs.manifest import CONTAINER, GRACE_S, label_of, render_job, render_secret

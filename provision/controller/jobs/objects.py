@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.cluster.kubernetes.objects import Metadata
+from provision.cluster.kubernetes.objects.core import Metadata
 from provision.cluster.kubernetes.pods.gpu_pods import MIRROR
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from provision.cluster.kubernetes import uninstalling
 from provision.cluster.kubernetes.lease import is_free, read_lease
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher

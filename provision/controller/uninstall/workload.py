@@ -11,7 +11,7 @@ import msgspec
 from provision.base.printable import printable
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.kubernetes.objects import Metadata
+from provision.cluster.kubernetes.objects.core import Metadata
 from provision.cluster.kubernetes.pods.gpu_pods import MIRROR, NODE_JOB
 
 if TYPE_CHECKING:

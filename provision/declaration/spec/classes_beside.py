@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
+import provision
 from provision.base.regular_file import read_beginning
 from provision.declaration.spec.model import DeviceClass
 from provision.declaration.spec.model.device_class import DeviceClassFile
-from provision.declaration.spec.ready_classes import SUFFIX, find_ready
 from provision.declaration.spec.rules.devices import judge_class
 from provision.declaration.spec.text.document import UNREADABLE, read_document
 from provision.declaration.spec.text.findings import Finding, Place, Severity, dotted
 from provision.declaration.spec.validate import convert, examine, nearest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 MAX_BYTES: Final = 64 * 1024
+SUFFIX = ".json"
+
+
+def find_ready() -> dict[str, Path]:
+    """Return the device classes that come with grapnel, in a checkout or installed, by the names for declarations."""
+    package = Path(provision.__file__).parent
+    folders = (package.parent / "deploy" / "devices", package / "_devices")
+    return {path.stem: path for folder in folders for path in sorted(folder.glob(f"*{SUFFIX}"))}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from plugin.gpushare.books.book import Books
 from plugin.gpushare.books.objects import parse_node, parse_pod
 from provision.cluster.kubernetes.api.exchange import Request
 from provision.cluster.kubernetes.lease import holder_now
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.controller.decision.attempts import Attempts
 from provision.controller.decision.choice import choose
 from provision.controller.decision.fingerprint import of_node

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from provision.cluster.kubernetes.objects import Node, Pod
+from provision.cluster.kubernetes.objects.nodes import Node
+from provision.cluster.kubernetes.objects.pods import Pod
 from provision.rollout.model import Phase, Record
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "contracts" / "node-state"

@@ -7,7 +7,7 @@ import pytest
 
 from provision.cluster.kubernetes.nodes.ailments import ailment_of
 from provision.cluster.kubernetes.nodes.node_view import view_of
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.rollout.model import NodeView
 
 LOST = "GPU 3 (GPU-02bdf2c8): it has fallen off the bus (XID 79)"

@@ -8,7 +8,7 @@ import pytest
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api.client import PAGE, PATIENCE_S, Api
 from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, StatusError
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.rollout.errors import ClusterError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.objects import DisruptionBudget, LabelSelector
+from provision.cluster.kubernetes.objects.core import LabelSelector
+from provision.cluster.kubernetes.objects.pods import DisruptionBudget
 from provision.cluster.kubernetes.pods.budgets import refusals, render_selector, why_not
 from provision.cluster.kubernetes.pods.eviction import TWO_BUDGETS
 from provision.cluster.kubernetes.pods.gpu_pods import drained_pod

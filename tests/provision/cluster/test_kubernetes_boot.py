@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from provision.cluster.kubernetes.nodes.node_view import view_of
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.watch.mirror import essence
 from provision.rollout.model import NodeView
 

@@ -23,7 +23,7 @@ from provision.cluster.kubernetes.nodes.maintenances import (
 )
 from provision.cluster.kubernetes.nodes.marks import NVIDIA_STATE, UPGRADE
 from provision.cluster.kubernetes.nodes.others import OPT_OUT, Asked
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.node_requests import KubernetesRequests
 from provision.cluster.record import decode_record, encode_record
 from provision.rollout.model import Phase

@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.cluster.kubernetes.objects import Node, Pod
+from provision.cluster.kubernetes.objects.nodes import Node
+from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.pods.gpu_pods import pod_use
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.cluster.kubernetes.watch.mirror import NodeCopy, NodeMirror, PodCopy, PodMirror

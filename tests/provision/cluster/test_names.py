@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.cluster.kubernetes.nodes.names import match_nodes
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.machine import Machine
 from provision.rollout.interface.cluster import NodeProblem
 from tests.provision.cluster.samples import node

@@ -12,7 +12,7 @@ from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import Request
 from provision.cluster.kubernetes.mark_keeper import MarkKeeper
 from provision.cluster.kubernetes.nodes.node_marks import MARKS, compare_marks, owned_by_us, render_marks
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.watch.mirror import essence
 from provision.rollout.errors import ConflictError
 from provision.rollout.interface.node_marks import MarkChange, NodeMarks, declared_marks

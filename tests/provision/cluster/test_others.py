@@ -27,7 +27,7 @@ from provision.cluster.kubernetes.nodes.others import (
     told_of,
     why_held,
 )
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.pods.gpu_pods import NodePods
 from provision.declaration.spec.model import RESPECTED, Tool
 from provision.rollout.model import NodeView

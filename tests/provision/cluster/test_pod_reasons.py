@@ -9,7 +9,9 @@ import pytest
 
 from provision.cluster.kubernetes.nodes.fit import Candidate, alike, is_tolerated, obstacles
 from provision.cluster.kubernetes.nodes.pod_reasons import PodFacts, PodReasons, asked_by, explain_node, explain_pod
-from provision.cluster.kubernetes.objects import AskedPod, Node, RuntimeClass, Taint, Toleration
+from provision.cluster.kubernetes.objects.core import RuntimeClass
+from provision.cluster.kubernetes.objects.nodes import Node, Taint
+from provision.cluster.kubernetes.objects.pods import AskedPod, Toleration
 from provision.declaration.spec.model import Plugin
 from provision.report.runs.remedies import Invocation
 from provision.rollout.model import Phase, Record

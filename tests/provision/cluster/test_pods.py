@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provision.cluster.kubernetes.objects import PodResourceClaim, Toleration
+from provision.cluster.kubernetes.objects.pods import PodResourceClaim, Toleration
 from provision.cluster.kubernetes.pods.gpu_pods import Claims, NodePods, has_gpu_of, pods_of_nodes, unknown
 from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, PodRules, tolerates
 from provision.declaration.spec.model import DaemonSets

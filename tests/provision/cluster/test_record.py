@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from provision.cluster.errors import RecordError
 from provision.cluster.kubernetes.nodes.marks import AS_DECLARED, NVIDIA_WORDS, render_patch
-from provision.cluster.kubernetes.objects import Metadata, Node, NodeSpec, Taint
+from provision.cluster.kubernetes.objects.core import Metadata
+from provision.cluster.kubernetes.objects.nodes import Node, NodeSpec, Taint
 from provision.cluster.record import MAX_REASON, decode_record, encode_record
 from provision.rollout.model import ChangeKind, Phase, Record
 from tests.provision.cluster.samples import CONTRACT, RECORD

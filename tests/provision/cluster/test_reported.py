@@ -16,7 +16,7 @@ from plugin.publication.node_object.conditions import conditions_of
 from plugin.publication.node_object.drift import drift_condition
 from plugin.publication.node_object.model import Condition as Written
 from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.rollout.model import Phase, Record
 from provision.rollout.status.reported import Daemon, Drift, Reported
 

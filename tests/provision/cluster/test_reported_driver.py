@@ -12,7 +12,8 @@ from plugin.devices.observer import Observation
 from plugin.publication.node_object.conditions import conditions_of
 from provision.cluster.kubernetes.nodes.marks import LOOKED_AT
 from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY, reported_driver
-from provision.cluster.kubernetes.objects import Condition, Metadata, Node, NodeStatus
+from provision.cluster.kubernetes.objects.core import Condition, Metadata
+from provision.cluster.kubernetes.objects.nodes import Node, NodeStatus
 from provision.rollout.model import Phase, Record
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)

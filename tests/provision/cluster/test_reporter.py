@@ -15,7 +15,8 @@ from provision.apply.model import Note
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.nodes.others import OWN_REASON, UPGRADE_CONDITION
 from provision.cluster.kubernetes.notices import LIFECYCLE, Notice, conditions, event, message_of, reason_of
-from provision.cluster.kubernetes.objects import Metadata, Node
+from provision.cluster.kubernetes.objects.core import Metadata
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.permissions import TELLING
 from provision.cluster.kubernetes.reporter import MAX_WAITING, NodeReporter
 from provision.rollout.errors import UnreachableError

@@ -12,7 +12,7 @@ import pytest
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import ApiResponse, Stream
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.watch.watcher import STALE_S, Source, Watcher
 from provision.rollout.errors import ClusterError, UnreachableError
 from tests.provision.cluster.fakes import Clock, answer, refusal

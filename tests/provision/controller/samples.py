@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import convert
 
-from provision.cluster.kubernetes.objects import Node
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.controller.nodes import SeenNode
 from provision.rollout.model import Phase, Record
 from tests.provision.rollout.fakes import NEW, NOON, OLD

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from provision.cluster.kubernetes.objects import Condition, Metadata, NodeSpec, NodeStatus
+from provision.cluster.kubernetes.objects.core import Condition, Metadata
+from provision.cluster.kubernetes.objects.nodes import NodeSpec, NodeStatus
 from provision.cluster.record import encode_record
 from provision.controller.decision.attempts import FIRST_S, LONGEST_S, Attempts
 from provision.controller.decision.blockers import LATE_S, Blockers, blockers_of, is_lifted, returned

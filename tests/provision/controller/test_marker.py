@@ -17,7 +17,7 @@ from tests.provision.controller.samples import node, record
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.exchange import Request, Stream
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
 
 FORBIDDEN = (
     'nodes "n1" is forbidden: User "system:serviceaccount:grapnel-system:grapnel-controller" cannot patch resource '

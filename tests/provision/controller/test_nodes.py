@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from provision.cluster.kubernetes.objects import Taint
+from provision.cluster.kubernetes.objects.nodes import Taint
 from provision.controller.marker import Mark, Word, render_mark
 from provision.controller.nodes import NOT_READY, NodeBook, see
 from tests.provision.controller.samples import node

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from provision.declaration.spec.beside import Beside
-from provision.declaration.spec.classes_beside import MAX_BYTES
+from provision.declaration.spec.classes_beside import MAX_BYTES, find_ready
 from provision.declaration.spec.model import DeviceClass, StackSpec
-from provision.declaration.spec.ready_classes import find_ready
 from provision.declaration.spec.rules.devices import BUILT_IN
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,7 @@ import msgspec
 from provision.base.decoding import decoder_of
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, StatusError
-from provision.cluster.kubernetes.objects import Metadata, Page, Status, WatchEvent
+from provision.cluster.kubernetes.objects.core import Metadata, Page, Status, WatchEvent
 from provision.cluster.kubernetes.permissions import grant_of, missing_permission
 from provision.rollout.errors import ClusterError, UnreachableError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from provision.cluster.kubernetes.objects import Status
+    from provision.cluster.kubernetes.objects.core import Status
 
 READ_TIMEOUT_S: Final = 30.0  # between two pieces of an answer
 WHOLE_S: Final = 120.0  # of an answer, however often it is waited for

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from provision.base.printable import printable
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
 
 GPUS_HEALTHY: Final = "GPUsHealthy"  # docs/contracts/node-state
 _LONGEST: Final = 300

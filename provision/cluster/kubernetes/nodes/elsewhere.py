@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.nodes.locks import Locks
     from provision.cluster.kubernetes.nodes.maintenances import Maintenances
     from provision.cluster.kubernetes.nodes.pools import Pools
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
     from provision.rollout.interface.cluster import NodeProblem
     from provision.rollout.model import Maintenance
 

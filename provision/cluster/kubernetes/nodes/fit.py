@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.nodes.reported import devices_of
-from provision.cluster.kubernetes.objects import Taint
+from provision.cluster.kubernetes.objects.nodes import Taint
 from provision.cluster.kubernetes.pods.pod_rules import TAINT
 from provision.rollout.status.reported import only_gpus
 from provision.rollout.status.situations import CORDONED, NOT_READY, SHORT_OF_GPUS, UNCLEAR
@@ -19,13 +19,9 @@ from provision.rollout.status.situations import CORDONED, NOT_READY, SHORT_OF_GP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from provision.cluster.kubernetes.objects import (
-        AskedPod,
-        Node,
-        NodeSelectorTerm,
-        SelectorRequirement,
-        Toleration,
-    )
+    from provision.cluster.kubernetes.objects.core import SelectorRequirement
+    from provision.cluster.kubernetes.objects.nodes import Node
+    from provision.cluster.kubernetes.objects.pods import AskedPod, NodeSelectorTerm, Toleration
     from provision.rollout.status.model import NodeStatus
 
 UNSCHEDULABLE: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -16,7 +16,7 @@ from provision.base.decoding import decoder_of
 from provision.cluster.kubernetes.api.exchange import Request
 from provision.cluster.kubernetes.nodes.maintenances import MAINTENANCES, NodeMaintenance
 from provision.cluster.kubernetes.nodes.polled import Polled
-from provision.cluster.kubernetes.objects import Metadata, Page
+from provision.cluster.kubernetes.objects.core import Metadata, Page
 from provision.declaration.spec.model import Tool
 
 if TYPE_CHECKING:

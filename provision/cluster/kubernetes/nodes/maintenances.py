@@ -24,14 +24,14 @@ from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.nodes.marks import former_record
 from provision.cluster.kubernetes.nodes.polled import Polled
-from provision.cluster.kubernetes.objects import Condition, Metadata
+from provision.cluster.kubernetes.objects.core import Condition, Metadata
 from provision.rollout.model import Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
     from provision.rollout.model import Record
 
 MAINTENANCES: Final = "/apis/maintenance.nvidia.com/v1alpha1/nodemaintenances"

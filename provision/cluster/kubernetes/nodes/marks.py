@@ -8,7 +8,7 @@ import msgspec
 
 from provision.cluster.errors import RecordError
 from provision.cluster.kubernetes.nodes.others import OPT_OUT, is_repaired
-from provision.cluster.kubernetes.objects import Taint
+from provision.cluster.kubernetes.objects.nodes import Taint
 from provision.cluster.kubernetes.pods.pod_rules import TAINT, TAINT_EFFECT
 from provision.cluster.record import decode_record, encode_record
 from provision.rollout.model import Phase, Record
@@ -17,7 +17,7 @@ from provision.rollout.requests import Step
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
 
 UPGRADE: Final = "grapnel.dev/upgrade"  # label: the phase; annotation: the record, all that is ever read back
 NVIDIA_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"  # label for people's dashboards, never read

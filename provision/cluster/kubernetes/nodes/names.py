@@ -28,7 +28,7 @@ from provision.rollout.interface.cluster import NodeProblem
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
 
 _REACHED_AT: Final = frozenset({"InternalIP", "ExternalIP"})
 _MACHINE_ID: Final = re.compile(r"[0-9a-f]{32}")

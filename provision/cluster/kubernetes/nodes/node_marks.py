@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from provision.base.decoding import decoder_of
-from provision.cluster.kubernetes.objects import Taint
+from provision.cluster.kubernetes.objects.nodes import Taint
 from provision.rollout.interface.node_marks import MarkChange, NodeMarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
 
 MARKS: Final = "grapnel.dev/node-marks"
 

@@ -27,7 +27,7 @@ from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
-    from provision.cluster.kubernetes.objects import Node
+    from provision.cluster.kubernetes.objects.nodes import Node
     from provision.rollout.model import Record
 
 DRIVER_READY: Final = "GPUDriverReady"  # condition: docs/contracts/node-state

@@ -17,7 +17,8 @@ from provision.declaration.spec.model import RESPECTED, Tool
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from provision.cluster.kubernetes.objects import Condition, Node
+    from provision.cluster.kubernetes.objects.core import Condition
+    from provision.cluster.kubernetes.objects.nodes import Node
 
 SKIP: Final = "nvidia.com/gpu-driver-upgrade.skip"  # a label of NVIDIA's k8s-operator-libs, pkg/upgrade/consts.go
 PRIORITY: Final = "grapnel.dev/upgrade-priority"  # label: a number; the higher, the earlier within a wave

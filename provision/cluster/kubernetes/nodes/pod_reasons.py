@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from provision.cluster.kubernetes.nodes.fit import Candidate, Obstacle
-    from provision.cluster.kubernetes.objects import AskedPod, Container, ContainerStatus, RuntimeClass
+    from provision.cluster.kubernetes.objects.core import RuntimeClass
+    from provision.cluster.kubernetes.objects.pods import AskedPod, Container, ContainerStatus
     from provision.declaration.spec.model import Plugin
     from provision.report.runs.remedies import Invocation
 

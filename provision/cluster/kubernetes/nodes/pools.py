@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.cluster.kubernetes.nodes.polled import Polled
-from provision.cluster.kubernetes.objects import Metadata
+from provision.cluster.kubernetes.objects.core import Metadata
 from provision.declaration.spec.model import Tool
 from provision.rollout.model import NodeView
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from provision.cluster.kubernetes.objects import Condition, Node, Pod
+    from provision.cluster.kubernetes.objects.core import Condition
+    from provision.cluster.kubernetes.objects.nodes import Node
+    from provision.cluster.kubernetes.objects.pods import Pod
     from provision.rollout.model import Record
 
 AS_DECLARED: Final = "GPUNodeAsDeclared"  # conditions, labels: docs/contracts/node-state, node-labels

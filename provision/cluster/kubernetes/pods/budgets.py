@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.errors import ForbiddenError, RefusedError
-from provision.cluster.kubernetes.objects import DisruptionBudget, Pod
+from provision.cluster.kubernetes.objects.pods import DisruptionBudget, Pod
 from provision.cluster.kubernetes.pods.eviction import TWO_BUDGETS
 from provision.declaration.spec.values.label_selector import parse_selector
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.objects import LabelSelector
+    from provision.cluster.kubernetes.objects.core import LabelSelector
     from provision.rollout.model import GpuPod
 
 _BUDGETS: Final = "/apis/policy/v1/poddisruptionbudgets"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.cluster.kubernetes.objects import ApiGroup, ResourceClaim
+from provision.cluster.kubernetes.objects.core import ApiGroup
+from provision.cluster.kubernetes.objects.pods import ResourceClaim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

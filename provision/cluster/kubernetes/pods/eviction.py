@@ -14,7 +14,7 @@ from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.objects import Status
+    from provision.cluster.kubernetes.objects.core import Status
     from provision.rollout.model import GpuPod
 
 _INVALID: Final = (400, 422)  # what admission webhooks answer besides 403

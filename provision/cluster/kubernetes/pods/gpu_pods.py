@@ -14,7 +14,8 @@ from provision.rollout.model import GpuPod
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.cluster.kubernetes.objects import Container, OwnerReference, Pod
+    from provision.cluster.kubernetes.objects.core import OwnerReference
+    from provision.cluster.kubernetes.objects.pods import Container, Pod
 
 NVIDIA: Final = "nvidia.com"  # every extended resource and every DRA driver of this domain is about GPUs
 _RESOURCES: Final = f"{NVIDIA}/"

@@ -11,7 +11,7 @@ from provision.declaration.spec.values.label_selector import LabelSelector, pars
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from provision.cluster.kubernetes.objects import Toleration
+    from provision.cluster.kubernetes.objects.pods import Toleration
     from provision.declaration.spec.model import StackSpec
 
 NOTHING: Final = ""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.objects import Status
+    from provision.cluster.kubernetes.objects.core import Status
     from provision.planning.render.cluster_object import ClusterObject, ObjectKind
     from provision.rollout.interface.tenancy import TenancyOrder
 

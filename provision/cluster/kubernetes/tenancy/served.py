@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.cluster.kubernetes.objects import ApiGroup, ServedResources
+from provision.cluster.kubernetes.objects.core import ApiGroup, ServedResources
 from provision.declaration.spec.model import GangScheduler, Kueue
 from provision.planning.render.kueue import GROUP, KUEUE_KINDS, VERSION
 from provision.planning.render.tenancy import KINDS, PRIORITY

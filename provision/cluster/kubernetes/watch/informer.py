@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.kubernetes.api.parallel import each
 from provision.cluster.kubernetes.nodes.names import match_nodes
-from provision.cluster.kubernetes.objects import Node, Pod
+from provision.cluster.kubernetes.objects.nodes import Node
+from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.pods.gpu_pods import pod_use
 from provision.cluster.kubernetes.watch.mirror import NodeCopy, NodeMirror, PodCopy, PodMirror
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher

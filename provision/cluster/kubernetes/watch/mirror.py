@@ -13,7 +13,8 @@ import msgspec
 
 from provision.cluster.kubernetes.nodes.marks import AS_DECLARED, LOOKED_AT, UPGRADE
 from provision.cluster.kubernetes.nodes.node_marks import MARKS
-from provision.cluster.kubernetes.objects import Metadata, NodeStatus
+from provision.cluster.kubernetes.objects.core import Metadata
+from provision.cluster.kubernetes.objects.nodes import NodeStatus
 from provision.cluster.kubernetes.pods.gpu_pods import node_pods
 from provision.rollout.interface.cluster import NodeProblem
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection
 
-    from provision.cluster.kubernetes.objects import Node, Pod
+    from provision.cluster.kubernetes.objects.nodes import Node
+    from provision.cluster.kubernetes.objects.pods import Pod
     from provision.cluster.kubernetes.pods.gpu_pods import NodePods, PodUse
     from provision.rollout.model import NodeView
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.cluster.kubernetes.objects import Condition, Metadata
+from provision.cluster.kubernetes.objects.core import Condition, Metadata
 
 if TYPE_CHECKING:
     from provision.rollout.model import GpuPod

@@ -16,7 +16,7 @@ from provision.cluster.kubernetes.pods.evictions.workloads import revision
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.cluster.kubernetes.objects import Toleration
+    from provision.cluster.kubernetes.objects.pods import Toleration
     from provision.cluster.kubernetes.pods.evictions.workloads import Deployment, Replica, ReplicaSet
 
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"  # who tolerates it is started on cordoned nodes

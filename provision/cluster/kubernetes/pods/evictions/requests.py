@@ -17,7 +17,7 @@ import msgspec
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.client import CONFLICT, FORBIDDEN, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
-from provision.cluster.kubernetes.objects import Metadata
+from provision.cluster.kubernetes.objects.core import Metadata
 from provision.cluster.kubernetes.pods.evictions.answer import Unanswered, UnderWay, read_answer
 from provision.cluster.kubernetes.pods.evictions.objects import (
     API_VERSION,

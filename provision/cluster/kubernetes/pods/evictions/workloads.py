@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from provision.cluster.kubernetes.objects import Condition, LabelSelector, Metadata, OwnerReference, Toleration
+from provision.cluster.kubernetes.objects.core import Condition, LabelSelector, Metadata, OwnerReference
+from provision.cluster.kubernetes.objects.pods import Toleration
 
 REVISION: Final = "deployment.kubernetes.io/revision"  # of a Deployment and of its ReplicaSets; the newest is highest
 

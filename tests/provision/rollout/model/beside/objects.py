@@ -14,16 +14,8 @@ from provision.cluster.kubernetes.api.exchange import StatusError
 from provision.cluster.kubernetes.nodes.marks import UPGRADE, render_patch
 from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY
 from provision.cluster.kubernetes.nodes.others import SKIP
-from provision.cluster.kubernetes.objects import (
-    Condition,
-    Metadata,
-    Node,
-    NodeInfo,
-    NodeSpec,
-    NodeStatus,
-    Status,
-    Taint,
-)
+from provision.cluster.kubernetes.objects.core import Condition, Metadata, Status
+from provision.cluster.kubernetes.objects.nodes import Node, NodeInfo, NodeSpec, NodeStatus, Taint
 from provision.cluster.record import decode_record, encode_record
 from provision.controller.nodes import DRIFT
 from provision.rollout.errors import UnreachableError

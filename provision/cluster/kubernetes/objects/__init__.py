@@ -1,0 +1,1 @@
+"""The objects of Kubernetes that are read, as values."""

@@ -23,6 +23,7 @@ from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
 from plugin.daemon.mig_change import MigChanges
 from plugin.daemon.observation_log import log_changes
+from plugin.daemon.optional.claims import Claims
 from plugin.daemon.optional.config_by_label import ConfigByLabel
 from plugin.daemon.optional.memory_limits import MemoryLimits
 from plugin.daemon.optional.memory_units import MemoryUnits
@@ -82,6 +83,7 @@ class Daemon:
         self._labels = LabelKeeper(logger)
         self._labels.on_change, self._labels.on_features = self._node.label, self._node.feature
         self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
+        self._claims = Claims(self._history, logger, self._offer_again, self._on_registration, self._tasks.spawn)
         self._units = MemoryUnits(self._node.annotate)
         self._history.on_allocated, self._history.on_listed = self._on_allocated, self._on_listed
         self._driver = DriverWatch(dependencies, self._on_observation, self._on_crash)
@@ -143,6 +145,7 @@ class Daemon:
         if self._dependencies.follows_files:
             self._tasks.spawn(ConfigFiles(lambda: self._config, self._reload_soon).follow())
         self._history.start()
+        await self._claims.follow(self._config)
         self._driver.observe(self._config)
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
         # that this daemon will read what was written.
@@ -195,7 +198,7 @@ class Daemon:
     def _offer(self, observation: Observation) -> None:
         """Show kubelets what there is, but for what somebody has in another way, and what is being changed."""
         sizes, offering = dict(self._offering.unit_bytes), self._offering
-        inventory = self._mig.marked(observation.inventory)
+        inventory = self._claims.show(self._config, self._mig.marked(observation.inventory))
         if self._state.release is None and inventory.devices:  # else nobody knows what is shared
             self._mps.follow(self._config, offering.plan(self._config, inventory))
         offering.show(self._config, inventory, self._history.view.known)
@@ -204,7 +207,7 @@ class Daemon:
         if offering.unit_bytes:
             self._limits.prepare()
             self._overuse.prepare()
-        self._history.view.be_urgent(bool(offering.waits))
+        self._history.view.be_urgent(bool(offering.waits) or self._claims.is_waiting)
         self._units.offered(*offering.memory_cards)
 
     def _on_allocated(self, resource: str, device_ids: Sequence[str], at: float) -> None:
@@ -262,7 +265,7 @@ class Daemon:
             self._state.release,
             self._state.observation,
             is_observed=self._driver.observed.is_set(),
-            is_offered=bool(self._offering.resources),
+            is_offered=bool(self._offering.resources) or self._claims.is_offering(self._config),
             kubelet=self._state.registration,
         )
         refused = f"; goes on as before, for its configuration is refused: {self._refused}" if self._refused else ""
@@ -310,6 +313,7 @@ class Daemon:
         self._others.close()  # what it finds is for the kubelet of before
         if await self._offering.configured(before, config):
             self._state.is_registered = False
+        await self._claims.follow(config)
         await self._admin.serve(config.admin_socket)
         await self._metrics.serve(config.metrics_address)
         await self._node.move(config)
@@ -336,5 +340,5 @@ class Daemon:
         # Before the GPUs are withdrawn: it takes up to a second, in which they are as good as before.
         await asyncio.gather(asyncio.to_thread(self._node.close), self._mps.close())
         await self._driver.stop()
-        await self._offering.stop()
+        await asyncio.gather(self._offering.stop(), self._claims.close())
         await self._history.stop()

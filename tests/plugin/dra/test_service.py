@@ -246,7 +246,8 @@ def test_health_is_told_at_once_and_when_it_changes() -> None:
         second = await told.get()
         watching.cancel()
         return [
-            [(each.device.device_name, each.health, each.message) for each in one.devices] for one in (first, second)
+            [(str(each.device and each.device.device_name), each.health, each.message) for each in one.devices]
+            for one in (first, second)
         ]
 
     assert asyncio.run(watch()) == [[("gpu-0", 1, "")], [("gpu-0", 2, "xid 79")]]

@@ -83,13 +83,14 @@ class Daemon:
         self._labels = LabelKeeper(logger)
         self._labels.on_change, self._labels.on_features = self._node.label, self._node.feature
         self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
-        self._claims = Claims(self._history, logger, self._offer_again, self._on_registration, self._tasks.spawn)
         self._units = MemoryUnits(self._node.annotate)
         self._history.on_allocated, self._history.on_listed = self._on_allocated, self._on_listed
         self._driver = DriverWatch(dependencies, self._on_observation, self._on_crash)
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
         self._mig = MigChanges(config, self._driver, logger, reopen=self._observe_again, changed=self._offer_again)
         self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
+        self._claims = Claims(self._history, self._mps, self._tasks.spawn, logger)
+        self._claims.on_change, self._claims.on_state = self._offer_again, self._on_registration
         self._offering = Offering(
             logger,
             dependencies.timing,
@@ -198,9 +199,10 @@ class Daemon:
     def _offer(self, observation: Observation) -> None:
         """Show kubelets what there is, but for what somebody has in another way, and what is being changed."""
         sizes, offering = dict(self._offering.unit_bytes), self._offering
-        inventory = self._claims.show(self._config, self._mig.marked(observation.inventory))
-        if self._state.release is None and inventory.devices:  # else nobody knows what is shared
-            self._mps.follow(self._config, offering.plan(self._config, inventory))
+        found = self._mig.marked(observation.inventory)
+        if self._state.release is None and found.devices:  # else nobody knows what is shared
+            self._mps.follow(self._config, offering.plan(self._config, found))
+        inventory = self._claims.show(self._config, found, lambda: offering.plan(self._config, found))
         offering.show(self._config, inventory, self._history.view.known)
         if offering.unit_bytes != sizes:
             write_unit_sizes(self._config.state_folder, offering.unit_bytes, self._log)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from plugin.devices.inventory import ControlNode
-    from plugin.dra.devices import DraDevice
+    from plugin.dra.devices import DraDevice, Share
 
     Json = dict[str, Any]
 
@@ -28,15 +28,19 @@ _CAPABILITIES = "/dev/nvidia-caps/"
 
 def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hook: str, timeout_s: float) -> Json:
     """Return the file's content; `hook` is the hook's path. There has to be a device, else it is not valid."""
-    nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in devices}
+    found = tuple(devices)
+    nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in found}
     common = [_node(f"/dev/{each.name}", each.path) for each in control]
     every = [*common, *(node for of_device in nodes.values() for node in of_device)]
     return {
         "cdiVersion": _HOST_PATH if any("hostPath" in node for node in every) else _NO_HOST_PATH,
         "kind": KIND,
         "devices": [
-            {"name": device_name(uuid), "containerEdits": {"deviceNodes": of_device}}
-            for uuid, of_device in nodes.items()
+            {
+                "name": device_name(each.uuid),
+                "containerEdits": {"deviceNodes": nodes[each.uuid], **_of_share(each.share)},
+            }
+            for each in found
         ],
         "containerEdits": {
             "env": ["NVIDIA_VISIBLE_DEVICES=void", "GRAPNEL_INJECTION=cdi"],
@@ -52,6 +56,22 @@ def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hoo
             ],
         },
     }
+
+
+def _of_share(share: Share | None) -> Json:
+    """Return what a container needs besides, so that its processes share the device as it is declared."""
+    if share is None:
+        return {}
+    mounts = [
+        {
+            "hostPath": each.host_path,
+            "containerPath": each.container_path,
+            "options": ["ro" if each.read_only else "rw", "nosuid", "nodev", "bind"],
+        }
+        for each in share.mounts
+    ]
+    variables = [f"{name}={value}" for name, value in share.variables]
+    return {**({"env": variables} if variables else {}), **({"mounts": mounts} if mounts else {})}
 
 
 def _node(path: str, host_path: str) -> Json:

@@ -34,7 +34,8 @@ class Result(NamedTuple):
     pool: str
     device: str
     is_admin: bool = False  # sees a device without having it
-    share_id: str = ""
+    share_id: str = ""  # of a device that several claims have
+    shares: int = 1  # how much of it
 
 
 def find_results(document: Mapping[str, Any], claim: ClaimName, driver: str) -> tuple[Result, ...]:
@@ -61,6 +62,13 @@ def find_results(document: Mapping[str, Any], claim: ClaimName, driver: str) -> 
     return found
 
 
+def _count(value: object) -> int:
+    """Return a whole number of shares, as a quantity writes it."""
+    if not isinstance(value, str) or not (value.isascii() and value.isdecimal()):
+        raise ValueError("consumedCapacity has shares that are no number")
+    return int(value)
+
+
 def _result(row: Mapping[str, Any]) -> Result:
     return Result(
         member(row, "request", _TEXT).partition("/")[0],
@@ -68,4 +76,5 @@ def _result(row: Mapping[str, Any]) -> Result:
         member(row, "device", _TEXT),
         member(row, "adminAccess", truth, default=False),
         member(row, "shareID", _TEXT, ""),
+        _count(member(row, "consumedCapacity", members, {}).get("shares", "1")),
     )

@@ -8,13 +8,19 @@ minor number: that is another GPU's after one was taken out, while claims that a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plugin.devices.sharing import SHARE, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from plugin.devices.allocation.answer import Mount
+    from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import Device, Inventory
     from plugin.devices.mig import Slice
+    from plugin.devices.resources import OfferPlan
 
     Json = dict[str, Any]
 
@@ -28,10 +34,24 @@ _FAMILIES = {3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell
 _TURING, _ADA = (7, 5), (8, 9)
 _SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 _KIBI = 1024
+# Of what nobody divides a claim takes nothing: without a policy the first one would take all of it.
+_NOTHING = {"default": "0", "validValues": ["0"]}
+
+
+class Share(NamedTuple):
+    """How a device is shared: in how many parts, how many of them one claim may have, and what a container needs."""
+
+    parts: int
+    at_most: int
+    variables: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    problem: str = ""  # why it cannot be shared now
 
 
 class DraDevice(NamedTuple):
     """One device that claims can be given. `nodes` are container path and host path of each device node.
+
+    `share` is how several claims have it at the same time, None where one claim has it alone.
 
     `parts`: the UUIDs of which nobody else may have any at the same time: its own, and of a GPU those of its MIG
     devices, of a MIG device its GPU's. `unhealthy` is the reason, "" for a healthy one.
@@ -45,12 +65,18 @@ class DraDevice(NamedTuple):
     capacity: Mapping[str, Json]
     unhealthy: str = ""
     is_lost: bool = False
+    share: Share | None = None
 
     def to_json(self, *, has_taints: bool) -> Json:
         """Return it as a slice has it; taints keep pods off what is unhealthy."""
         shown: Json = {"name": self.name, "attributes": dict(self.attributes)}
-        if self.capacity:
-            shown["capacity"] = dict(self.capacity)
+        capacity = dict(self.capacity)
+        if self.share is not None:
+            shown["allowMultipleAllocations"] = True
+            capacity = {name: {**each, "requestPolicy": _NOTHING} for name, each in capacity.items()}
+            capacity["shares"] = _share_capacity(self.share)
+        if capacity:
+            shown["capacity"] = capacity
         if has_taints and self.unhealthy:
             shown["taints"] = [{"key": LOST if self.is_lost else UNHEALTHY, "effect": "NoSchedule"}]
         return shown
@@ -61,9 +87,33 @@ def name_of(uuid: str) -> str:
     return _NO_NAME.sub("-", uuid.lower())[:63].strip("-")
 
 
-def find_devices(inventory: Inventory) -> tuple[DraDevice, ...]:
+def find_shares(plan: OfferPlan, sharing: Sharing) -> Mapping[str, Share]:
+    """Return how devices are shared by time-slicing or MPS, by UUID."""
+    shares: dict[str, Share] = {}
+    for resource in plan.resources.values():
+        counts = Counter(unit.source_id for unit in resource.units if kind_of(unit.device_id) == SHARE)
+        for uuid, count in counts.items():
+            variables, mounts = sharing.parts(uuid)
+            at_most = 1 if resource.refuses_several else count
+            shares[uuid] = Share(count, at_most, variables, mounts, sharing.problem(uuid))
+    return shares
+
+
+def find_devices(inventory: Inventory, shares: Mapping[str, Share] | None = None) -> tuple[DraDevice, ...]:
     """Return what there is, in the driver's order: a GPU in MIG mode is its MIG devices."""
-    return tuple(each for device in inventory.devices for each in _devices_of(device, inventory))
+    shares = shares or {}
+    found = (each for device in inventory.devices for each in _devices_of(device, inventory))
+    return tuple(_shared(each, shares[each.uuid]) if each.uuid in shares else each for each in found)
+
+
+def _shared(device: DraDevice, share: Share) -> DraDevice:
+    return device._replace(share=share, unhealthy=device.unhealthy or share.problem)
+
+
+def _share_capacity(share: Share) -> Json:
+    """Return the capacity of which a claim takes one where it asks for none; NVIDIA's name (consumable_shares.go)."""
+    allowed = {"min": "1", "max": str(share.at_most), "step": "1"}
+    return {"value": str(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}
 
 
 def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:

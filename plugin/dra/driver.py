@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from plugin.base.log import Logger
     from plugin.devices.inventory import ControlNode, Inventory
     from plugin.dra.claims import ClaimName
-    from plugin.dra.devices import DraDevice
+    from plugin.dra.devices import DraDevice, Share
+    from plugin.dra.store import PreparedDevice
     from plugin.settings.node_config import NodeConfig
 
 _TOPIC_CDI = "cdi file of claims"
@@ -65,7 +66,6 @@ class Driver:
         self._on_registered = registered
         self._cdi_path = config.cdi_folder / FILE
         self._api = ClusterApi(config.kubernetes_api, environment)
-        self._slices = SliceKeeper(node, config.kubernetes_api, environment, logger)
         self._health = Health()
         self.store = ClaimStore(config.state_folder, logger)
         self.store.load()
@@ -75,21 +75,24 @@ class Driver:
         self._written = ""
         service = ClaimService(self, self.store, self._health, self._read_claim, logger)
         self._registration = Registration(config.kubelet_root, service.methods(), self._registered, report, logger)
+        self._slices = SliceKeeper(
+            node, config.kubernetes_api, environment, lambda: self._registration.is_registered, logger
+        )
         self._task = asyncio.ensure_future(self._registration.run())
 
     @property
     def holders(self) -> Mapping[str, ClaimName]:
-        """Which claim has which GPU or MIG device, by UUID."""
-        return self.store.devices
+        """Which claim has which GPU or MIG device, by UUID; of a shared one any of them."""
+        return {each.uuid: claim for claim, each in self.store.held()}
 
     @property
     def has_claims(self) -> bool:
         """Whether any claim is prepared."""
         return bool(self.store)
 
-    def show(self, inventory: Inventory, *, is_offered: bool) -> None:
+    def show(self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
-        devices = find_devices(inventory)
+        devices = find_devices(inventory, shares)
         self.devices, self._control = {each.name: each for each in devices}, inventory.control
         self._health.show(self._node, devices)
         if devices:
@@ -100,11 +103,17 @@ class Driver:
         holders = {each.uuid: self._find_holder(each.parts) for each in devices} if is_offered else {}
         if None in holders.values():
             return  # the kubelet has not said yet who has what: the slices stay as they are
-        self.withheld = {uuid: who for uuid, who in holders.items() if who}
+        others = {each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)}
+        self.withheld = {uuid: who for uuid, who in holders.items() if who} | (others if is_offered else {})
         if is_offered or self.withheld:
             self._slices.publish(tuple(each for each in devices if each.uuid not in self.withheld))
         else:
             self._slices.publish(())
+
+    def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
+        """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
+        device = self.devices.get(prepared.device)
+        return device is not None and (device.share is None) == bool(prepared.share_id)
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""

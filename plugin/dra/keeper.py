@@ -20,7 +20,7 @@ from plugin.publication.node_object.api.budget import Backoff
 from plugin.publication.node_object.requests import read_node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from plugin.base.log import Logger
     from plugin.dra.devices import DraDevice
@@ -32,7 +32,7 @@ _TOPIC, _WATCH_TOPIC = "resource slices", "resource slices: watch"
 _HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
 _WATCH_S = 600  # and up to a half more
 _MOST_ROUNDS = 5  # of writes that others overtook, until it waits
-_LAST_WORDS_S = 2.0
+_LOOK_S = 0.5  # whether a kubelet has come
 
 
 def _chance() -> float:
@@ -40,10 +40,22 @@ def _chance() -> float:
 
 
 class SliceKeeper:
-    """Of one node. Calls return at once; they are of one thread."""
+    """Of one node. Calls return at once; they are of one thread.
 
-    def __init__(self, node: str, source: str, environment: Mapping[str, str], logger: Logger) -> None:
+    While `is_registered` is False, which is asked in any thread, nothing is offered that is not offered already: a pod
+    that comes to a node whose kubelet does not know the driver waits for a minute and a half.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        source: str,
+        environment: Mapping[str, str],
+        is_registered: Callable[[], bool],
+        logger: Logger,
+    ) -> None:
         self._node = node
+        self._is_registered = is_registered
         self._api = ClusterApi(source, environment)
         self._watch_api = ClusterApi(source, environment)
         self._log = logger
@@ -118,6 +130,10 @@ class SliceKeeper:
             with self._lock:
                 wanted = self._wanted
             if wanted is None:
+                return
+            if wanted and not self._is_registered():
+                self._is_ended.wait(_LOOK_S)
+                self._wake.set()
                 return
             if self._owner is None:
                 self._owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)

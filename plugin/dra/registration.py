@@ -62,7 +62,12 @@ class Registration:
         self._server = PluginServer(self._folder, {**methods, **own}, logger)
         self._wake = asyncio.Event()
         self._is_stopping = False
-        self._is_registered = False
+        self._is_taken = False
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a kubelet has taken the driver, and is still connected. In any thread."""
+        return self._is_taken and self._server.open_connections > 0
 
     async def run(self) -> None:
         """Serve until stopped."""
@@ -86,7 +91,7 @@ class Registration:
     async def _look(self) -> None:
         if self._server.is_in_place():
             return
-        self._is_registered = False
+        self._is_taken = False
         if not self._folder.is_dir():
             self._tell(f"no kubelet: {self._folder} does not exist")
             return
@@ -113,11 +118,11 @@ class Registration:
 
     async def _notify(self, request: RegistrationStatus) -> RegistrationStatusResponse:
         if request.plugin_registered:
-            self._is_registered = True
+            self._is_taken = True
             self._log.standing(_TOPIC)
             self._log.info("registered", driver=DRIVER)
             self._tell("")
-            self._registered()
+            asyncio.get_running_loop().call_soon(self._registered)  # once the kubelet has its answer
         else:
             problem = f"the kubelet does not take the driver {DRIVER}: {request.error[:_MAX_DETAIL]}"
             self._log.standing(_TOPIC, problem, hint="Kubernetes 1.34 or later? see journalctl -u kubelet")

@@ -172,18 +172,29 @@ class ClaimService:
         device = self._node.devices.get(result.device)
         if device is None:
             raise ClaimError(f"{claim} was given {result.device}, which this node does not have")
-        prepared = PreparedDevice(result.request, result.pool, result.device, device.uuid, share_id=result.share_id)
+        prepared = PreparedDevice(
+            result.request, result.pool, result.device, device.uuid, share_id=result.share_id, shares=result.shares
+        )
         if result.is_admin:
             return prepared._replace(is_admin=True)
         if device.unhealthy:
             raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
-        holders = self._store.holders
-        others = (holders[part] for part in device.parts if part in holders and holders[part] != claim)
-        holder = next(map(str, others), "")
-        holder = holder or self._node.holder(device)
+        holder = self._holder(claim, device, result) or self._node.holder(device)
         if holder:
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         return prepared._replace(parts=device.parts)
+
+    def _holder(self, claim: ClaimName, device: DraDevice, result: Result) -> str:
+        """Return which other claim keeps this one from a device, "" where none does. Shares of one count together."""
+        taken = result.shares
+        for holder, each in self._store.held():
+            if holder == claim or not set(each.parts) & set(device.parts):
+                continue
+            taken += each.shares
+            is_shared = device.share is not None and each.uuid == device.uuid and each.share_id and result.share_id
+            if not is_shared or (device.share is not None and taken > device.share.parts):
+                return str(holder)
+        return ""
 
     async def unprepare(self, request: api.NodeUnprepareResourcesRequest) -> api.NodeUnprepareResourcesResponse:
         """Give claims back; one that is not known has been given back."""

@@ -11,13 +11,13 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.base.documents import list_of, member, members, read_versioned, text, truth
+from plugin.base.documents import list_of, member, members, read_versioned, text, truth, whole
 from plugin.base.errors import ClaimError
 from plugin.dra.claims import ClaimName
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from plugin.base.log import Logger
@@ -39,6 +39,7 @@ class PreparedDevice(NamedTuple):
     parts: tuple[str, ...] = ()
     is_admin: bool = False
     share_id: str = ""
+    shares: int = 1
 
 
 class Record(NamedTuple):
@@ -65,6 +66,7 @@ def render_record(record: Record) -> str:
             "parts": list(each.parts),
             "adminAccess": each.is_admin,
             "shareId": each.share_id,
+            "shares": each.shares,
         }
         for each in record.devices
     ]
@@ -92,6 +94,7 @@ def _device(row: Mapping[str, object]) -> PreparedDevice:
         member(row, "parts", list_of(_TEXT)),
         member(row, "adminAccess", truth),
         member(row, "shareId", _TEXT),
+        member(row, "shares", whole(1)),
     )
 
 
@@ -131,18 +134,10 @@ class ClaimStore:
         """Return the record of a claim."""
         return self._records.get(uid)
 
-    @property
-    def devices(self) -> dict[str, ClaimName]:
-        """Who has which GPU or MIG device, by its UUID."""
-        records = self._records.values()
-        return {each.uuid: record.claim for record in records for each in record.devices if each.parts}
-
-    @property
-    def holders(self) -> dict[str, ClaimName]:
-        """Who keeps others from which GPU or MIG device, by each UUID that is a part of what they have."""
-        return {
-            part: record.claim for record in self._records.values() for each in record.devices for part in each.parts
-        }
+    def held(self) -> Iterator[tuple[ClaimName, PreparedDevice]]:
+        """Yield which claim has which device, or a share of it; not who only sees one."""
+        for record in self._records.values():
+            yield from ((record.claim, each) for each in record.devices if each.parts)
 
     def put(self, record: Record) -> None:
         """Remember a claim; raises ClaimError, and then it is not remembered."""

@@ -10,6 +10,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from tests.e2e.manifests import STAY, Manifest, container, pod
+from tests.e2e.parts import settings, sharing
 from tests.e2e.stage import DAEMON, ENGINE, KUBELET
 from tests.e2e.test_gpushare import KUBECONFIG
 from tests.e2e.waiting import wait_for
@@ -83,13 +84,14 @@ def wait_for_devices(stage: Stage, node: LabNode, count: int) -> None:
     )
 
 
-def template(count: int = 1) -> Manifest:
-    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": count}}
+def template(**request: object) -> Manifest:
+    """Return what makes a claim of one GPU for each pod; further keys say which."""
+    wanted = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, **request}}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": TEMPLATE},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
+        "spec": {"spec": {"devices": {"requests": [wanted]}}},
     }
 
 
@@ -136,13 +138,16 @@ def test_daemon_kubelet_and_engine_are_restarted_under_claims(room: Room, stage:
         room.start(claims_one("first", node))
         room.wait_running(["first"])
         before, identity = versions(stage, node), room.identities("first")
+        taken = node.claim_registrations()
         node.unit("kill", DAEMON)
         node.unit("restart", DAEMON)
-        wait_for("the daemon is back", lambda: node.state(DAEMON) == "active")
+        wait_for("the kubelet has taken the daemon", lambda: node.claim_registrations() > taken)
         room.start(claims_one("second", node))
         room.wait_running(["second"])
         assert versions(stage, node) == before  # nothing was written anew
+        taken = node.claim_registrations()
         node.unit("restart", KUBELET)
+        wait_for("the next kubelet has taken the daemon", lambda: node.claim_registrations() > taken)
         wait_for("the slices are there again", lambda: len(devices(stage, node)) == len(node.uuids))
         node.unit("restart", ENGINE)
         wait_for("the engine is back", lambda: node.state(ENGINE) == "active")
@@ -185,3 +190,23 @@ def test_a_node_changes_over_under_running_pods_and_back(room: Room, stage: Stag
             room.clear()
             stage.wait_for_gpus(node.name, len(node.uuids))
         wait_for_devices(stage, node, len(node.uuids))
+
+
+def test_shares_of_one_gpu_are_given_across_pods(room: Room, stage: Stage, node: LabNode) -> None:
+    shared = node.uuids[0]
+    with settings(node, sharing("timeSlicing", 3, "0"), interface="dra", kubernetesApi=KUBECONFIG, nodeName=node.name):
+        wait_for_devices(stage, node, len(node.uuids))
+        selector = {"cel": {"expression": "device.allowMultipleAllocations"}}
+        room.start(template(selectors=[selector]))
+        names = [f"share-{number}" for number in range(3)]
+        room.start(*(claims_one(name, node) for name in names))
+        room.wait_running(names)
+        assert {room.sight(name).uuids for name in names} == {frozenset({shared})}
+        room.start(claims_one("one-too-many", node))
+        wait_for(
+            "there is no fourth share", lambda: "cannot allocate all claims" in str(room.pod("one-too-many").status)
+        )
+        room.api.delete_pod(room.name, names[0])
+        room.wait_running(["one-too-many"])
+        room.clear()
+    stage.wait_for_gpus(node.name, len(node.uuids))

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from plugin.base.log import Logger
+    from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import Device, Inventory
+    from plugin.devices.resources import OfferPlan
     from plugin.dra.claims import ClaimName
     from plugin.dra.driver import Driver
     from plugin.holdings.history.keeper import HistoryKeeper
@@ -27,21 +29,18 @@ _FOLDER = "claims"  # in the state folder: there since a first claim, until the 
 
 
 class Claims:
-    """Made and used in the event loop. `changed` hears that claims have come or gone."""
+    """Made and used in the event loop. `on_change` hears that claims come or go, `on_state` what it waits for."""
+
+    on_change: Callable[[], None]
+    on_state: Callable[[str], None]
 
     def __init__(
-        self,
-        history: HistoryKeeper,
-        logger: Logger,
-        changed: Callable[[], None],
-        report: Callable[[str], None],
-        spawn: Callable[[Awaitable[None]], None],
+        self, history: HistoryKeeper, sharing: Sharing, spawn: Callable[[Awaitable[None]], None], logger: Logger
     ) -> None:
         self._history = history
-        self._log = logger
-        self._changed = changed
-        self._report = report
+        self._sharing = sharing
         self._spawn = spawn
+        self._log = logger
         self._driver: Driver | None = None
         self._config: NodeConfig | None = None
 
@@ -74,17 +73,19 @@ class Claims:
             environment=os.environ,
             look_again=view.look_again,
             holder=view.holder_of,
-            changed=self._changed,
+            changed=self.on_change,
             registered=view.kubelet_came,
-            report=self._report,
+            report=self.on_state,
         )
 
-    def show(self, config: NodeConfig, inventory: Inventory) -> Inventory:
-        """Publish this for claims; returns what is left to the device plugin."""
+    def show(self, config: NodeConfig, inventory: Inventory, plan: Callable[[], OfferPlan]) -> Inventory:
+        """Publish this for claims; returns what is left to the device plugin. `plan` is what it would offer."""
         if self._driver is None:
             return inventory
+        from plugin.dra.devices import find_shares
+
         is_offered = self.is_offering(config)
-        self._driver.show(inventory, is_offered=is_offered)
+        self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered)
         if is_offered:
             return replace(inventory, devices=())
         holders, unknown = self._driver.holders, self._driver.store.unknown

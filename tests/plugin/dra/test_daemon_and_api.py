@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.functional  # a daemon of its own for each test, and an
 
 DRIVER = "gpu.nvidia.com"
 SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 DEVICES = [f"gpu-{gpu(index).uuid.removeprefix('GPU-')}" for index in range(4)]
 
 
@@ -106,22 +107,33 @@ class Claims:
 
     # The kubelet's side
 
-    @contextmanager
-    def channel(self) -> Iterator[grpc.Channel]:
-        """Connect to the daemon's socket, however long its path is."""
+    def connect(self) -> None:
+        """Connect to the daemon's socket, however long its path is, and stay connected, as a kubelet does."""
+        wait_until(lambda: len(list(self.registry.glob("*.sock"))) == 1, self.daemon.log)
         (socket,) = self.registry.glob("*.sock")
-        with (
-            closing(SocketAddress(self.registry, socket.name)) as address,
-            grpc.insecure_channel(address.target) as made,
-        ):
-            yield made
+        with closing(SocketAddress(self.registry, socket.name)) as address:
+            self._channel = grpc.insecure_channel(address.target, options=OPTIONS)
+            grpc.channel_ready_future(self._channel).result(timeout=20)
+
+    def hang_up(self) -> None:
+        """Leave, as a kubelet that stops does."""
+        self._channel.close()
 
     def _call(self, method: str, request: Any, answer: Any) -> Any:
-        with self.channel() as channel:
-            call = channel.unary_unary(
-                method, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
-            )
-            return call(request, timeout=20)
+        call = self._channel.unary_unary(
+            method, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
+        )
+        return call(request, timeout=20)
+
+    def health(self) -> dict[str, int]:
+        """Return what the daemon says first of each device."""
+        watch = self._channel.unary_stream(
+            "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+            request_serializer=health_pb2.NodeWatchResourcesRequest.SerializeToString,
+            response_deserializer=health_pb2.NodeWatchResourcesResponse.FromString,
+        )
+        told = next(iter(watch(health_pb2.NodeWatchResourcesRequest(), timeout=20)))
+        return {each.device.device_name: each.health for each in told.devices}
 
     def restart(self) -> None:
         """Kill the daemon, and start it; the socket that it left behind goes."""
@@ -132,7 +144,7 @@ class Claims:
 
     def register(self) -> list[str]:
         """Take the driver, as a kubelet that has found its socket does; returns the versions that it speaks."""
-        wait_until(lambda: len(list(self.registry.glob("*.sock"))) == 1, self.daemon.log)
+        self.connect()
         service = "/pluginregistration.Registration"
         info = self._call(f"{service}/GetInfo", registration_pb2.InfoRequest(), registration_pb2.PluginInfo)
         assert (info.type, info.name) == ("DRAPlugin", DRIVER)
@@ -168,6 +180,7 @@ def claims(control_plane: ControlPlane, node: str, tmp_path: Path, kubelet: Kube
     made = Claims(control_plane, node, tmp_path, kubelet)
     with made.daemon:
         yield made
+        made.hang_up()
     control_plane.kubectl(["delete", "pods,resourceclaims", "--all", "--force", "--wait=false"])
 
 
@@ -225,6 +238,22 @@ def test_slices_that_are_deleted_are_there_again(claims: Claims) -> None:
     claims.wait_for(*DEVICES[:2])
 
 
+def test_nothing_is_offered_before_a_kubelet_has_taken_the_driver(claims: Claims) -> None:
+    claims.connect()
+    claims.daemon.wait_for_log("driver version")
+    assert not claims.slices()
+    claims.hang_up()
+    claims.register()
+    claims.wait_for(*DEVICES[:2])
+    claims.hang_up()  # the kubelet stops, and the next one deletes the slices of its node
+    claims.control_plane.kubectl(["delete", "resourceslices", "--all"])
+    claims.connect()
+    assert not claims.slices()
+    claims.hang_up()
+    claims.register()
+    claims.wait_for(*DEVICES[:2])
+
+
 def test_a_lost_gpu_has_a_taint_and_is_told_as_unhealthy(claims: Claims) -> None:
     claims.register()
     claims.wait_for(*DEVICES[:2])
@@ -232,15 +261,7 @@ def test_a_lost_gpu_has_a_taint_and_is_told_as_unhealthy(claims: Claims) -> None
     wait_until(lambda: "taints" in claims.offered()[DEVICES[1]], claims.daemon.log)
     assert claims.offered()[DEVICES[1]]["taints"][0]["key"] == "gpu.nvidia.com/gpu-lost"
     assert "taints" not in claims.offered()[DEVICES[0]]
-    with claims.channel() as channel:
-        watch = channel.unary_stream(
-            "/v1alpha1.DRAResourceHealth/NodeWatchResources",
-            request_serializer=health_pb2.NodeWatchResourcesRequest.SerializeToString,
-            response_deserializer=health_pb2.NodeWatchResourcesResponse.FromString,
-        )
-        told = next(iter(watch(health_pb2.NodeWatchResourcesRequest(), timeout=20)))
-    health = {each.device.device_name: each.health for each in told.devices}
-    assert health == {DEVICES[0]: health_pb2.HEALTHY, DEVICES[1]: health_pb2.UNHEALTHY}
+    assert claims.health() == {DEVICES[0]: health_pb2.HEALTHY, DEVICES[1]: health_pb2.UNHEALTHY}
 
 
 def test_a_node_changes_over_under_a_running_pod_and_back(claims: Claims) -> None:

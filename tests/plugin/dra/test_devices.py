@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.devices.allocation.table import NoSharing
 from plugin.devices.inventory import Inventory, next_inventory
-from plugin.dra.devices import architecture, find_devices, name_of, semantic_version
+from plugin.devices.naming import NamePattern
+from plugin.devices.resources import OfferRules, plan_offers
+from plugin.devices.sharing import ShareRule, Strategy
+from plugin.dra.devices import architecture, find_devices, find_shares, name_of, semantic_version
 from plugin.driver.snapshot import GpuFacts, MigFacts, MigSize, Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
@@ -81,3 +85,17 @@ def test_old_ids_of_mig_devices_are_names_too() -> None:
     assert name_of("MIG-GPU-5b2b1a2c-0000-0000-0000-000000000001/1/0") == (
         "mig-gpu-5b2b1a2c-0000-0000-0000-000000000001-1-0"
     )
+
+
+def test_a_shared_gpu_has_shares_that_claims_take() -> None:
+    found = inventory(gpus(2))
+    first = found.devices[0].gpu.uuid
+    rule = ShareRule(Strategy.TIME_SLICING, "nvidia.com/gpu", "nvidia.com/gpu", 4, chosen=(first,))
+    plan = plan_offers(found, OfferRules((NamePattern("*", "nvidia.com/gpu"),), shares=(rule,)))
+    shared, whole = find_devices(found, find_shares(plan, NoSharing()))
+    assert shared.to_json(has_taints=True)["allowMultipleAllocations"] is True
+    assert shared.to_json(has_taints=True)["capacity"]["shares"] == {
+        "value": "4",
+        "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "4", "step": "1"}},
+    }
+    assert "allowMultipleAllocations" not in whole.to_json(has_taints=True)

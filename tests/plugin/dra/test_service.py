@@ -11,15 +11,16 @@ import pytest
 from plugin.base.errors import ClusterError, KubeletError
 from plugin.base.log import Logger
 from plugin.dra import messages as api
-from plugin.dra.claims import ClaimName
-from plugin.dra.devices import DRIVER, DraDevice
+from plugin.dra.devices import DRIVER, DraDevice, Share
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ONE, TWO = "11111111-aaaa-bbbb-cccc-000000000001", "11111111-aaaa-bbbb-cccc-000000000002"
+    from plugin.dra.claims import ClaimName
+
+ONE, TWO, THREE = (f"11111111-aaaa-bbbb-cccc-00000000000{number}" for number in (1, 2, 3))
 
 
 def device(number: int, unhealthy: str = "") -> DraDevice:
@@ -80,6 +81,10 @@ class Room:
             raise found
         return found
 
+    def held(self) -> dict[str, str]:
+        """Return which claim has which device."""
+        return {each.uuid: claim.name for claim, each in self.store.held()}
+
     def prepare(self, *asked: tuple[str, str]) -> dict[str, api.NodePrepareResourceResponse]:
         names = tuple(api.Claim(namespace="ml", name=name, uid=uid) for name, uid in asked)
         answer = asyncio.run(self.service.prepare(api.NodePrepareResourcesRequest(claims=names)))
@@ -103,7 +108,7 @@ def test_a_claim_gets_the_devices_that_the_scheduler_gave_it(room: Room) -> None
     found = room.prepare(("a", ONE))[ONE]
     assert [each.cdi_device_ids for each in found.devices] == [("grapnel.dev/gpu=GPU-0",), ("grapnel.dev/gpu=GPU-2",)]
     assert {each.request_names for each in found.devices} == {("gpu",)}
-    assert room.store.devices == {"GPU-0": ClaimName("ml", "a", ONE), "GPU-2": ClaimName("ml", "a", ONE)}
+    assert room.held() == {"GPU-0": "a", "GPU-2": "a"}
     assert room.node.changes == 1
 
 
@@ -138,7 +143,7 @@ def test_what_cannot_be_prepared_is_an_error_of_this_claim_alone(
     assert words in answers[ONE].error
     assert not answers[ONE].devices
     assert answers[TWO].devices
-    assert set(room.store.devices) == {"GPU-1"}
+    assert set(room.held()) == {"GPU-1"}
 
 
 def test_no_device_is_given_twice(room: Room) -> None:
@@ -176,7 +181,36 @@ def test_whoever_sees_a_device_as_admin_keeps_it_from_nobody(room: Room) -> None
     room.claims |= {"a": claim(ONE, "gpu-0", adminAccess=True), "b": claim(TWO, "gpu-0")}
     assert room.prepare(("a", ONE))[ONE].devices
     assert room.prepare(("b", TWO))[TWO].devices
-    assert room.store.devices == {"GPU-0": ClaimName("ml", "b", TWO)}
+    assert room.held() == {"GPU-0": "b"}
+
+
+def test_shares_of_a_device_are_given_to_several_claims_and_no_more_than_there_are(room: Room) -> None:
+    room.node.devices["gpu-0"] = device(0)._replace(share=Share(3, 3))
+    share = {"consumedCapacity": {"shares": "1"}}
+    room.claims |= {
+        "a": claim(ONE, "gpu-0", shareID="s1", consumedCapacity={"shares": "2"}),
+        "b": claim(TWO, "gpu-0", shareID="s2", **share),
+        "c": claim(THREE, "gpu-0", shareID="s3", **share),
+    }
+    assert room.prepare(("a", ONE))[ONE].devices[0].share_id == "s1"
+    assert room.prepare(("b", TWO))[TWO].devices
+    assert "still has" in room.prepare(("c", THREE))[THREE].error
+    assert room.unprepare(ONE) == ""
+    assert room.prepare(("c", THREE))[THREE].devices
+
+
+@pytest.mark.parametrize("was_shared", [True, False])
+def test_a_device_is_not_given_whole_and_in_shares_at_the_same_time(room: Room, *, was_shared: bool) -> None:
+    share = {"shareID": "s1", "consumedCapacity": {"shares": "1"}}
+    before, after = (share, {}) if was_shared else ({}, share)
+    forms = {True: device(0)._replace(share=Share(3, 3)), False: device(0)}
+    room.claims |= {"a": claim(ONE, "gpu-0", **before), "b": claim(TWO, "gpu-0", **after)}
+    room.node.devices["gpu-0"] = forms[was_shared]
+    assert room.prepare(("a", ONE))[ONE].devices
+    room.node.devices["gpu-0"] = forms[not was_shared]
+    assert room.prepare(("b", TWO))[TWO].error
+    assert room.unprepare(ONE) == ""
+    assert room.prepare(("b", TWO))[TWO].devices
 
 
 def test_a_claim_that_was_allocated_anew_gets_its_new_device(room: Room) -> None:
@@ -184,7 +218,7 @@ def test_a_claim_that_was_allocated_anew_gets_its_new_device(room: Room) -> None
     room.prepare(("a", ONE))
     room.claims["a"] = claim(ONE, "gpu-1")
     assert room.prepare(("a", ONE))[ONE].devices[0].device_name == "gpu-1"
-    assert set(room.store.devices) == {"GPU-1"}
+    assert set(room.held()) == {"GPU-1"}
 
 
 def test_giving_back_needs_neither_driver_nor_api_and_may_be_asked_twice(room: Room) -> None:
@@ -206,11 +240,11 @@ def test_a_file_that_cannot_be_read_costs_its_own_claim_alone(room: Room, conten
     (room.folder / f"claims/{ONE}.json").write_bytes(content)
     room.start()
     assert room.store.unknown.endswith(f"{ONE}.json")
-    assert set(room.store.devices) == {"GPU-1"}
+    assert set(room.held()) == {"GPU-1"}
     assert room.prepare(("a", ONE))[ONE] == before[ONE]
     assert room.store.unknown == ""
     room.start()
-    assert set(room.store.devices) == {"GPU-0", "GPU-1"}
+    assert set(room.held()) == {"GPU-0", "GPU-1"}
 
 
 def test_what_cannot_be_written_down_is_not_given(room: Room) -> None:

@@ -18,7 +18,7 @@ from plugin.dra.devices import find_devices
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
-from plugin.dra.store import ClaimStore
+from plugin.dra.store import ClaimStore, published_in
 from plugin.publication.node_object.api.messages import Request
 from plugin.system.durable import replace_file
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import ControlNode, Inventory
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice, Share
-    from plugin.dra.store import PreparedDevice
+    from plugin.dra.store import PreparedDevice, Published
     from plugin.settings.node_config import NodeConfig
 
 _TOPIC_CDI = "cdi file of claims"
@@ -39,15 +39,15 @@ _MODE = 0o644
 class Driver:
     """Of one configuration. Made and used in the event loop.
 
-    `node` is the Node's name; `look_again` asks the kubelet who has devices by its device plugins, `holder` says who
-    has one of these UUIDs by them, None where nobody knows yet; `changed` hears that claims have come or gone,
-    `registered` that a kubelet took the driver, `report` what it waits for.
+    `where` is through which API, and as which Node, it publishes. `look_again` asks the kubelet who has devices by its
+    device plugins, `holder` says who has one of these UUIDs by them, None where nobody knows yet. `changed` hears that
+    claims have come or gone, `registered` that a kubelet took the driver, `report` what it waits for.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only: what it asks and whom it tells
         self,
         config: NodeConfig,
-        node: str,
+        where: Published,
         logger: Logger,
         *,
         environment: Mapping[str, str],
@@ -58,26 +58,26 @@ class Driver:
         report: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._node = node
+        self._where = where
+        self._node = where.node
         self._log = logger
         self._look_again = look_again
         self._find_holder = holder
         self.changed = changed
         self._on_registered = registered
         self._cdi_path = config.cdi_folder / FILE
-        self._api = ClusterApi(config.kubernetes_api, environment)
+        self._api = ClusterApi(where.api, environment)
         self._health = Health()
         self.store = ClaimStore(config.state_folder, logger)
         self.store.load()
+        self._is_noted = published_in(config.state_folder) == where
         self.devices: dict[str, DraDevice] = {}
         self._control: tuple[ControlNode, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
         self._written = ""
         service = ClaimService(self, self.store, self._health, self._read_claim, logger)
         self._registration = Registration(config.kubelet_root, service.methods(), self._registered, report, logger)
-        self._slices = SliceKeeper(
-            node, config.kubernetes_api, environment, lambda: self._registration.is_registered, logger
-        )
+        self._slices = SliceKeeper(where.node, where.api, environment, lambda: self._registration.is_registered, logger)
         self._task = asyncio.ensure_future(self._registration.run())
 
     @property
@@ -105,10 +105,16 @@ class Driver:
             return  # the kubelet has not said yet who has what: the slices stay as they are
         others = {each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)}
         self.withheld = {uuid: who for uuid, who in holders.items() if who} | (others if is_offered else {})
-        if is_offered or self.withheld:
-            self._slices.publish(tuple(each for each in devices if each.uuid not in self.withheld))
-        else:
-            self._slices.publish(())
+        shown = tuple(each for each in devices if each.uuid not in self.withheld) if is_offered else ()
+        if shown and not self._is_noted:
+            try:
+                self.store.note_published(self._where)
+            except OSError as error:
+                self._log.standing("claims", f"{self._config.state_folder} cannot be written: {error.strerror}")
+                return
+            self._is_noted = True
+            self._log.standing("claims")
+        self._slices.publish(shown)
 
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""

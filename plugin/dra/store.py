@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.base.documents import list_of, member, members, read_versioned, text, truth, whole
+from plugin.base.documents import list_of, member, members, read_object, read_versioned, text, truth, whole
 from plugin.base.errors import ClaimError
 from plugin.dra.claims import ClaimName
 from plugin.system.durable import flush_folder, read_bounded, replace_file
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "grapnel.dev/claim/v1alpha1"
 FOLDER = "claims"
+_PUBLISHED = "published"  # where slices were published, so that they can be taken back whatever is declared by then
 _MAX_BYTES = 256 * 1024
 _UID = re.compile(r"[0-9A-Za-z-]{1,64}")
 _TEXT = text(253)
@@ -98,6 +99,22 @@ def _device(row: Mapping[str, object]) -> PreparedDevice:
     )
 
 
+class Published(NamedTuple):
+    """Through which API, a kubeconfig's path, and as which Node slices are published."""
+
+    api: str
+    node: str
+
+
+def published_in(state_folder: Path) -> Published | None:
+    """Return where slices were published last, None where there are none or nobody knows."""
+    try:
+        document = read_object(read_bounded(state_folder / FOLDER / _PUBLISHED, _MAX_BYTES), _MAX_BYTES)
+        return Published(member(document, "kubernetesApi", text(4096)), member(document, "nodeName", _TEXT))
+    except (OSError, ValueError):
+        return None
+
+
 class ClaimStore:
     """The records, in memory and on the disk."""
 
@@ -160,9 +177,16 @@ class ClaimStore:
         was_unreadable = self._unreadable.pop(uid, None) is not None
         return self._records.pop(uid, None) is not None or was_unreadable
 
+    def note_published(self, where: Published) -> None:
+        """Remember where slices are about to be published; raises OSError."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        document = {"kubernetesApi": where.api, "nodeName": where.node}
+        replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
+
     def remove_folder(self) -> None:
-        """Remove the folder where there is nothing in it."""
+        """Remove the folder, as there is no claim in it, and no slice any more."""
         with suppress(OSError):
+            (self._folder / _PUBLISHED).unlink(missing_ok=True)
             self._folder.rmdir()
 
     def _path(self, uid: str) -> Path:

@@ -43,6 +43,7 @@ class Claims:
         self._log = logger
         self._driver: Driver | None = None
         self._config: NodeConfig | None = None
+        self._made_for: tuple[object, ...] = ()
 
     def is_offering(self, config: NodeConfig) -> bool:
         """Whether GPUs are given by claims, and not by the device plugin."""
@@ -54,29 +55,46 @@ class Claims:
         return self._driver is not None and bool(self._driver.withheld)
 
     async def follow(self, config: NodeConfig) -> None:
-        """Do what this configuration says from now on."""
-        is_same = self._config is not None and (_places(self._config) == _places(config))
-        self._config = config
-        if self._driver is not None and not is_same:
+        """Do what this configuration says from now on.
+
+        A driver that is to offer nothing any more goes on as it was started, until nobody has a claim.
+        """
+        before, self._config = self._config, config
+        if self._driver is not None and before is not None and self._is_another(before, config):
             await self.close()
         if self._driver is None and (self.is_offering(config) or (config.state_folder / _FOLDER).is_dir()):
             self._driver = self._start(config)
 
+    def _is_another(self, before: NodeConfig, config: NodeConfig) -> bool:
+        """Whether a driver has to be made anew for a configuration."""
+        if (before.kubelet_root, before.state_folder) != (config.kubelet_root, config.state_folder):
+            return True
+        return self.is_offering(config) and self._made_for != _made_for(config)
+
     def _start(self, config: NodeConfig) -> Driver:
         from plugin.dra.driver import Driver
+        from plugin.dra.store import Published, published_in
 
-        view = self._history.view
+        view, self._made_for = self._history.view, _made_for(config)
+        where = Published(config.kubernetes_api, node_name(config, os.environ))
+        if not self.is_offering(config):
+            where = published_in(config.state_folder) or where
         return Driver(
             config,
-            node_name(config, os.environ),
+            where,
             self._log,
             environment=os.environ,
             look_again=view.look_again,
             holder=view.holder_of,
             changed=self.on_change,
             registered=view.kubelet_came,
-            report=self.on_state,
+            report=self._tell,
         )
+
+    def _tell(self, waiting_for: str) -> None:
+        """Hand on what a driver waits for, while it offers anything."""
+        if self._config is not None and self.is_offering(self._config):
+            self.on_state(waiting_for)
 
     def show(self, config: NodeConfig, inventory: Inventory, plan: Callable[[], OfferPlan]) -> Inventory:
         """Publish this for claims; returns what is left to the device plugin. `plan` is what it would offer."""
@@ -110,11 +128,9 @@ class Claims:
             await driver.close()
 
 
-def _places(config: NodeConfig) -> tuple[object, ...]:
+def _made_for(config: NodeConfig) -> tuple[object, ...]:
     """Return what a driver is made for."""
-    hook = (config.hook_path, config.hook_timeout_s)
-    places = (config.kubelet_root, config.state_folder, config.cdi_folder)
-    return (config.kubernetes_api, config.node_name, *places, *hook)
+    return (config.kubernetes_api, config.node_name, config.cdi_folder, config.hook_path, config.hook_timeout_s)
 
 
 def _marked(device: Device, holders: Mapping[str, ClaimName]) -> Device:

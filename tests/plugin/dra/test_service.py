@@ -262,12 +262,54 @@ def test_a_uid_that_is_none_names_no_file(room: Room, uid: str) -> None:
     assert not (room.folder / "claims").exists()
 
 
-def test_a_config_that_is_not_served_is_refused_with_its_name(room: Room) -> None:
+CONFIG = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+
+
+def with_config(parameters: object, driver: str = DRIVER) -> dict[str, Any]:
     document = claim(ONE, "gpu-0")
-    opaque = {"driver": DRIVER, "parameters": {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}}
+    opaque = {"driver": driver, "parameters": parameters}
     document["status"]["allocation"]["devices"]["config"] = [{"source": "FromClaim", "opaque": opaque}]
-    room.claims["a"] = document
-    assert "GpuConfig" in room.prepare(("a", ONE))[ONE].error
+    return document
+
+
+# As in demo/specs/quickstart/v1 of NVIDIA's driver (gpu-test5, gpu-test-mps), and what they leave out.
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        CONFIG,
+        {**CONFIG, "kind": "MigDeviceConfig"},
+        {**CONFIG, "sharing": {"strategy": "TimeSlicing"}},
+        {**CONFIG, "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Default"}}},
+    ],
+)
+def test_a_config_that_asks_for_what_the_driver_does_anyway_is_served(room: Room, parameters: object) -> None:
+    room.claims["a"] = with_config(parameters)
+    assert room.prepare(("a", ONE))[ONE].devices
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({**CONFIG, "sharing": {"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 50}}}, "MPS"),
+        ({**CONFIG, "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}}, "interval"),
+        ({**CONFIG, "sharing": {"strategie": "TimeSlicing"}}, "strategie"),
+        ({**CONFIG, "shring": {}}, "shring"),
+        ({**CONFIG, "kind": "VfioDeviceConfig"}, "VfioDeviceConfig"),
+        ({**CONFIG, "apiVersion": "resource.nvidia.com/v2"}, "v2"),
+        ({}, "None"),
+        ("text", "parameters"),
+        ({**CONFIG, "sharing": "all"}, "object"),
+    ],
+)
+def test_a_config_that_is_not_served_is_refused_with_the_reason(room: Room, parameters: object, words: str) -> None:
+    room.claims["a"] = with_config(parameters)
+    assert words in room.prepare(("a", ONE))[ONE].error
+    assert not room.store
+
+
+def test_configs_of_other_drivers_are_theirs(room: Room) -> None:
+    room.claims["a"] = with_config("anything", driver="dra.net")
+    assert room.prepare(("a", ONE))[ONE].devices
 
 
 def test_health_is_told_at_once_and_when_it_changes() -> None:

@@ -33,10 +33,7 @@ PLUGIN_SERVICES = {
     "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
     "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
-HEALTH_SERVICES = {
-    "v1.DRAResourceHealth": "k8s.io.kubelet.pkg.apis.dra_health.v1.DRAResourceHealth",
-    "v1alpha1.DRAResourceHealth": "v1alpha1.DRAResourceHealth",
-}
+HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 _HEALTHY, _UNHEALTHY = 1, 2
 _TIMEOUT_S, _AGAIN_S = 60, 20.0  # what is not told again within the first is unknown to the kubelet
 _MAX_MESSAGE = 1000
@@ -126,7 +123,7 @@ class ClaimService:
         for service in PLUGIN_SERVICES.values():
             served[f"/{service}/NodePrepareResources"] = Unary(api.NodePrepareResourcesRequest, self.prepare)
             served[f"/{service}/NodeUnprepareResources"] = Unary(api.NodeUnprepareResourcesRequest, self.unprepare)
-        for service in HEALTH_SERVICES.values():
+        for service in HEALTH_SERVICES:
             served[f"/{service}/NodeWatchResources"] = ServerStream(api.NodeWatchResourcesRequest, self._health.watch)
         return served
 

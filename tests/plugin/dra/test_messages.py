@@ -9,7 +9,8 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from lab.kubelet.proto.dra.v1 import api_pb2 as v1
 from lab.kubelet.proto.dra.v1beta1 import api_pb2 as v1beta1
-from lab.kubelet.proto.dra_health.v1alpha1 import api_pb2 as health
+from lab.kubelet.proto.dra_health.v1 import api_pb2 as health
+from lab.kubelet.proto.dra_health.v1alpha1 import api_pb2 as health_alpha
 from plugin.dra import messages
 from plugin.dra.service import HEALTH_SERVICES, PLUGIN_SERVICES
 from plugin.kubelet.rpc.codec import encode
@@ -32,6 +33,7 @@ ROOTS = [
         (v1, ("NodePrepareResources", "NodeUnprepareResources")),
         (v1beta1, ("NodePrepareResources", "NodeUnprepareResources")),
         (health, ("NodeWatchResources",)),
+        (health_alpha, ("NodeWatchResources",)),
     )
     for name in names
 ]
@@ -64,11 +66,9 @@ def test_messages_are_the_published_ones(interface: object, method: str, side: s
 
 
 def test_services_are_the_published_ones() -> None:
-    names = {
-        service.full_name for each in (v1, v1beta1, health) for service in each.DESCRIPTOR.services_by_name.values()
-    }
-    assert names <= {*PLUGIN_SERVICES.values(), *HEALTH_SERVICES.values()}
-    assert [version.partition(".")[0] for version in PLUGIN_SERVICES] == ["v1", "v1beta1"]  # the best one first
+    interfaces = (v1, v1beta1, health, health_alpha)
+    names = [service.full_name for each in interfaces for service in each.DESCRIPTOR.services_by_name.values()]
+    assert names == [*PLUGIN_SERVICES.values(), *HEALTH_SERVICES]  # the kubelet takes the first that it knows
 
 
 def test_the_map_is_read_as_a_map() -> None:

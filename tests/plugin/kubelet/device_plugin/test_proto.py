@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[4]
-# sha256 of each api.proto in k8s.io/kubelet v0.34.4; of those of dra in v0.36.3.
+# sha256 of each api.proto in k8s.io/kubelet v0.34.4; of those of dra in v0.36.3, health v1 in v0.37.2.
 PUBLISHED = {
     "lab/kubelet/proto/dra/v1/api.proto": "b3066ad7f6abcfd0003c47b06ceb801d76997d78d6be505597478d3905b9cc57",
     "lab/kubelet/proto/dra/v1beta1/api.proto": "7900b11793ad897d0375d67b3bbae675869b574e21dfb1bf5334cc1556138c42",
+    "lab/kubelet/proto/dra_health/v1/api.proto": "a088e44962719a5184f183ef2fff4b017585434ff4f0cbad13ef8f8c782bc004",
     "lab/kubelet/proto/dra_health/v1alpha1/api.proto": (
         "75f8c523ec546ceb83bd63f3b7a38c23d979494e7015db12d146e2f39dd4528e"
     ),

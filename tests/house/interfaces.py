@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lab.golang.definitions import KUEUE_VERSION
 from lab.golang.programs import known_versions
+from plugin.dra.service import HEALTH_SERVICES, PLUGIN_SERVICES
 from plugin.kubelet.device_plugin.service import SERVICE as DEVICE_PLUGIN
 from plugin.kubelet.pod_resources.allocatable import METHOD as ALLOCATABLE
 from plugin.kubelet.pod_resources.client import METHOD as PODS
@@ -75,7 +76,8 @@ def apis() -> set[str]:
 
 def of_kubelet() -> set[str]:
     """Return the services and methods that are called by a kubelet, or of one."""
-    return {DEVICE_PLUGIN, ALLOCATABLE, PODS, REGISTER, REGISTRATION}
+    claims = {*PLUGIN_SERVICES.values(), *HEALTH_SERVICES}
+    return {DEVICE_PLUGIN, ALLOCATABLE, PODS, REGISTER, REGISTRATION} | claims
 
 
 def of_engines() -> set[str]:

@@ -124,7 +124,7 @@ def demo(session: Session) -> None:
 def cluster(session: Session) -> None:
     """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration.
 
-    With ``CONTROLLER``, its nodes are set up by grapnel's controller in it, from the image and the chart of the checkout.
+    With ``CONTROLLER``, grapnel's controller sets its nodes up, from the image and the chart of the checkout.
     """
     _announce(session, "golang", "ten minutes, most of them for Kubernetes")
     session.environment()

@@ -1,4 +1,4 @@
-"""The tour of a driver upgrade with which ``make cluster`` ends: the files that it needs, and its five commands.
+"""The tour of a driver upgrade with which ``make cluster`` ends: the files that it needs, and its commands.
 
 It is told from a terminal, and through the controller. ``docs/tour.md`` shows what a person sees at each command, and
 ``tests/e2e/test_tour.py`` types them.
@@ -78,11 +78,12 @@ class Tour:
     def controller_commands(self, stack: str) -> tuple[str, ...]:
         """Return what is typed where the controller changes the nodes of a GpuStack."""
         wait = f"kubectl wait gpustack/{stack} --timeout=15m --for=condition"
+        watch = "grapnel status --serve & kubectl get gpustacks --watch &"
         return (
             "kubectl apply -f serve.yaml && kubectl rollout status deployment/serve",
             "grapnel plan -f next.yaml",
-            f"python -m lab cluster fail {self.failing} {self.version}; grapnel status --serve & "
-            f"kubectl get gpustacks --watch & kubectl apply -f next.yaml && {wait}=Degraded; kill $(jobs -p)",
+            f"python -m lab cluster fail {self.failing} {self.version}",
+            f"{watch} kubectl apply -f next.yaml && {wait}=Degraded; kill $(jobs -p)",
             "kubectl get gpustacks -o wide; grapnel status",
             f"kubectl apply -f gpustack.yaml && {wait}=AsDeclared",
         )

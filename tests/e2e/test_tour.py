@@ -1,4 +1,4 @@
-"""The tours with which `make cluster` ends and which docs/tour.md shows: their five commands, as they are printed."""
+"""The tours with which `make cluster` ends and which docs/tour.md shows: their commands, as they are printed."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_the_commands_of_the_tour_through_the_controller_do_what_the_page_says(
     (upgraded, failing) = lab_nodes[:2]
     before = look_at_all(stage, [upgraded, failing])
     former = before[failing.name].module
-    work, plan, upgrade, look_at_it, back = tour.controller_commands(cluster.name)
+    work, plan, fail, upgrade, look_at_it, back = tour.controller_commands(cluster.name)
 
     assert "successfully rolled out" in person.types(work)
     planned = person.types(plan)
@@ -178,6 +178,7 @@ def test_the_commands_of_the_tour_through_the_controller_do_what_the_page_says(
     assert {node.name for node in (upgraded, failing) if node.name in planned} == {upgraded.name, failing.name}
 
     with watched(Room(stage, "default")) as ledger:
+        person.types(fail)
         with person.typing(upgrade) as typed:
             page = wait_for("the live page answers", live_page, evidence=lambda: "")
             printed, _ = typed.communicate(timeout=UPGRADE_S)

@@ -70,7 +70,7 @@ class Tour:
         return (
             "kubectl apply -f serve.yaml && kubectl rollout status deployment/serve",
             "cp next.yaml grapnel.yaml && grapnel plan",
-            f"grapnel status --serve & grapnel apply --yes --limit {','.join(self.upgraded)}; kill $!",
+            f"grapnel status --serve & grapnel apply --yes {' '.join(self.upgraded)}; kill $!",
             f"python -m lab cluster fail {self.failing} {self.version}; grapnel apply --yes",
             "grapnel rollback --yes",
         )

@@ -90,6 +90,7 @@ def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixtu
         ),
         pytest.param(["--debug", "planz"], "did you mean `grapnel plan`?", id="an option before it"),
         pytest.param(["init", "--forse"], "unrecognized arguments: --forse", id="a misspelt option"),
+        pytest.param(["apply", "--yes", ""], "the name of a NODE is empty", id="a node of a variable that is not set"),
         pytest.param(["check", "--inventory"], "expected one argument", id="an option without its value"),
     ],
 )
@@ -153,7 +154,8 @@ def test_version_is_told_without_loading_any_verb(capsys: pytest.CaptureFixture[
 @pytest.mark.slow
 def test_checking_a_file_imports_no_heavy_library() -> None:
     script = (
-        "import sys; from provision.cli import main; main(['check', 'docs/contracts/gpustack/good/shortest.yaml'])\n"
+        "import sys; from provision.cli import main; "
+        "main(['check', '-f', 'docs/contracts/gpustack/good/shortest.yaml'])\n"
         "heavy = {'ansible', 'ansible_runner', 'kubernetes', 'rich', 'tomlkit', 'jinja2'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )

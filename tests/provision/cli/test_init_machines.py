@@ -20,6 +20,7 @@ from provision.declaration.fleet.endpoint import Endpoint
 from provision.declaration.fleet.inventory import Host, Inventory
 from provision.declaration.spec.template import render_first_keys
 from provision.planning.planner.plan import plan_node
+from provision.planning.supply.payload.store import Manifest, ManifestFile, write_manifest
 from tests.provision.draft.test_draft_fleet import NODES
 from tests.provision.samples import PAYLOAD, make_facts, replace
 
@@ -125,7 +126,14 @@ def test_machines_are_asked_without_being_told_to(
     if inventory:
         folder.joinpath("inventory.yaml").write_text(json.dumps({"all": {"hosts": {"n1": reached, "n2": reached}}}))
 
-    assert main(["init", *([] if inventory else ["127.0.0.1:1", "localhost:1"])]) == 1
+    payload = folder / "payload"
+    payload.mkdir()
+    payload.joinpath("archive").write_bytes(b"archive")
+    archive = ManifestFile(name="archive", digest="0" * 12, size_bytes=7)
+    write_manifest(payload, Manifest(hook=archive, node={"3.10": archive}, unit="[Service]\n", driver=archive))
+
+    named = [] if inventory else ["127.0.0.1:1", "localhost:1"]
+    assert main(["init", "--payload", "payload", *named]) == 1
 
     out = capsys.readouterr().out
     assert out.count("left out: ") == 2

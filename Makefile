@@ -46,7 +46,7 @@ figures:    environment ## print how large the sources are, what lies side by si
 	@.venv/bin/python -P -m tasks.figures
 collection-readme: environment ## write the tables of role variables in the collection's README
 	@.venv/bin/python -P -m tasks.generated.collection_readme
-release:    environment ## make the wheel, the collection's archive, checksums and bill of materials in dist/release
+release:    environment ## make wheel, collection, chart, image, checksums and bill of materials in dist/release (needs root)
 	@.venv/bin/python -P -m tasks.release
 image:      environment ## build the image of grapnel in dist/image, from Debian's packages and the wheel (needs root)
 	@.venv/bin/python -P -m tasks.image

@@ -107,7 +107,7 @@ def _node(api: Api, name: str, invocation: Invocation) -> Drawing:
     if node is None:
         near = nearest(name, list(reader.known))
         hint = f"did you mean {near}?" if near else "`kubectl get nodes` shows the names"
-        raise GrapnelError(f"there is no node {name} in {api.name}", hint=hint)
+        raise GrapnelError(f"{name} is not a node of {api.name}", hint=hint)
     (candidate,) = (each for each in _candidates(reader, status) if each.node is node)
     answer = explain_node(candidate, invocation)
     return (*render_node_status(status, name, invocation), *_rendered(answer))

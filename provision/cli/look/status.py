@@ -265,5 +265,5 @@ def _about(status: FleetStatus, named: Sequence[str]) -> FleetStatus:
         if name not in known:
             near = nearest(name, list(known))
             hint = f"did you mean {near}?" if near else "`grapnel status` shows all"
-            raise UsageError(f"no node is named '{name}'", hint=hint)
+            raise UsageError(f"{name} is not a node of {status.seen.place}", hint=hint)
     return replace(status, nodes=tuple(known[name] for name in named)) if named else status

@@ -1,0 +1,49 @@
+"""Packs the chart as `helm package` does, the same bytes from the same files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import posixpath
+import re
+import tarfile
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A link that leaves the folder leads nowhere once that is installed: what it leads to is named instead.
+OUTWARD: Final = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)(?:#[^)]*)?\)")
+_HIDDEN: Final = "."
+
+
+def pack_chart(chart: Path, output: Path) -> Path:
+    """Write the chart into the folder ``output``, as NAME-VERSION.tgz; return its path."""
+    about = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
+    target = output / f"{about['name']}-{about['version']}.tgz"
+    files = sorted(path for path in chart.rglob("*") if path.is_file() and not path.name.startswith(_HIDDEN))
+    with (
+        target.open("xb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for path in files:
+            content = path.read_bytes()
+            if path.suffix == ".md":
+                content = standing_alone(content.decode(), PurePosixPath("deploy/chart", about["name"])).encode()
+            member = tarfile.TarInfo(f"{about['name']}/{path.relative_to(chart)}")
+            member.size, member.mode = len(content), 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return target
+
+
+def standing_alone(page: str, folder: PurePosixPath) -> str:
+    """Return a page of a folder of the repository without the links that leave it: what they led to is named."""
+
+    def named(link: re.Match[str]) -> str:
+        return f"{link[1]} (`{posixpath.normpath(folder / link[2])}`)"
+
+    return OUTWARD.sub(named, page)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from provision.report.progress.watching import Drawing
     from provision.rollout.status.model import FleetStatus, StackSeen
 
-_LABEL: Final = 11  # columns, as `grapnel status --node` has them
+_LABEL: Final = 11  # columns, as `grapnel status NODE` has them
 _EVENTS: Final = 3
 _NOT_MADE: Final = "FailedCreate"  # what ReplicaSets, Jobs, StatefulSets and DaemonSets say of a pod that is refused
 T = TypeVar("T")

@@ -502,6 +502,18 @@ def test_json_follows_its_schema(look: Seen, capsys: pytest.CaptureFixture[str])
     assert {node["state"] for node in document["nodes"]} == set(document["states"])
 
 
+def test_of_several_nodes_that_are_named_their_rows_alone_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        show_status(
+            FakeReader([seen(view("n1", DONE), view("n2", FAILED), view("n3", DONE))]), ["n3", "n1"], as_json=False
+        )
+        == 0
+    )
+    told = read(capsys)
+    assert "2 nodes: 2 done" in told
+    assert "n2" not in told
+
+
 def test_json_of_one_node_has_that_node(capsys: pytest.CaptureFixture[str]) -> None:
     show(DRAINING, node="n2", as_json=True)
     document = json.loads(capsys.readouterr().out)

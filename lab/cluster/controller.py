@@ -76,6 +76,7 @@ def install(cluster: Cluster, archive: Path, nodes: tuple[str, ...]) -> None:
     repository, _, tag = reference.rpartition(":")
     values = f"image.repository={repository},image.tag={tag}"
     _helm(cluster, "upgrade", "--install", "grapnel", str(CHART), "--create-namespace", "--set", values)
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "crd/gpustacks.grapnel.dev"])
     cluster.kubectl(["label", "nodes", *nodes, f"{POOL}=gpu", "--overwrite"])
 
 

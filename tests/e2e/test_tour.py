@@ -113,7 +113,6 @@ def stack_person(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operato
         finally:
             heal(cluster.site.node(tour.failing))
             cluster.kubectl(["delete", "deployment,poddisruptionbudget", "serve", "--ignore-not-found", "--wait"])
-            cluster.kubectl(["delete", "gpustacks", "--all"])
             uninstall(cluster)
     cluster.kubectl(["delete", "crd", "gpustacks.grapnel.dev", "--ignore-not-found"])
     cluster.kubectl(["label", "nodes", *nodes, f"{POOL}-"])

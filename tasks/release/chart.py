@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
-import posixpath
-import re
 import tarfile
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import yaml
 
+from tasks.release.notes import standing_alone
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A link that leaves the folder leads nowhere once that is installed: what it leads to is named instead.
-OUTWARD: Final = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)(?:#[^)]*)?\)")
 _HIDDEN: Final = "."
 
 
@@ -33,17 +30,8 @@ def pack_chart(chart: Path, output: Path) -> Path:
         for path in files:
             content = path.read_bytes()
             if path.suffix == ".md":
-                content = standing_alone(content.decode(), PurePosixPath("deploy/chart", about["name"])).encode()
+                content = standing_alone(content.decode(), f"deploy/chart/{about['name']}").encode()
             member = tarfile.TarInfo(f"{about['name']}/{path.relative_to(chart)}")
             member.size, member.mode = len(content), 0o644
             archive.addfile(member, io.BytesIO(content))
     return target
-
-
-def standing_alone(page: str, folder: PurePosixPath) -> str:
-    """Return a page of a folder of the repository without the links that leave it: what they led to is named."""
-
-    def named(link: re.Match[str]) -> str:
-        return f"{link[1]} (`{posixpath.normpath(folder / link[2])}`)"
-
-    return OUTWARD.sub(named, page)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tarfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tasks.release.chart import pack_chart, standing_alone
+from tasks.release.chart import pack_chart
+from tasks.release.notes import notes_of, standing_alone
 
 ROOT = Path(__file__).parents[3]
 COLLECTION, CHART = ROOT / "playbooks", ROOT / "deploy" / "chart" / "grapnel"
@@ -64,7 +65,14 @@ def test_the_chart_is_packed_whole_and_always_the_same(tmp_path: Path) -> None:
     assert [name for name in NAMED.findall(text) if not (ROOT / name).exists()] == []
 
 
+def test_what_changed_names_the_pages_that_do_not_come_with_it() -> None:
+    told = notes_of((ROOT / "CHANGELOG.md").read_text(), GALAXY["version"])
+    assert LINK.findall(told) == []
+    assert "(`docs/first-node.md`)" in told
+    assert [name for name in NAMED.findall(told) if not (ROOT / name).exists()] == []
+
+
 def test_a_link_that_stays_in_its_folder_is_kept() -> None:
     page = "[a](values.yaml), [b](#b), [c](../../rbac/README.md#d)"
-    told = standing_alone(page, PurePosixPath("deploy/chart/grapnel"))
+    told = standing_alone(page, "deploy/chart/grapnel")
     assert told == "[a](values.yaml), [b](#b), c (`deploy/rbac/README.md`)"

@@ -30,7 +30,7 @@ lab:        ## build what the lab needs, once
 	@$(TASK) lab
 bench:      ## print the measured figures, each with its floor beside it
 	@$(TASK) bench
-cluster:    ## start a real Kubernetes of three GPU nodes, leave it running and show how to upgrade its driver (FOLDER=dir keeps its declaration there)
+cluster:    ## start a real Kubernetes of three GPU nodes, leave it running and show how to upgrade its driver (FOLDER=dir keeps its declaration there; CONTROLLER=1: by grapnel's controller, from image and chart)
 	@$(TASK) cluster
 cluster-status: ## show the cluster's control plane, nodes and pods
 	@$(PYTHON) -P -m lab cluster status
@@ -46,7 +46,7 @@ figures:    environment ## print how large the sources are, what lies side by si
 	@.venv/bin/python -P -m tasks.figures
 collection-readme: environment ## write the tables of role variables in the collection's README
 	@.venv/bin/python -P -m tasks.generated.collection_readme
-release:    environment ## make the wheel, the collection's archive, checksums and bill of materials in dist/release
+release:    environment ## make wheel, collection, chart, image, checksums and bill of materials in dist/release (needs root)
 	@.venv/bin/python -P -m tasks.release
 image:      environment ## build the image of grapnel in dist/image, from Debian's packages and the wheel (needs root)
 	@.venv/bin/python -P -m tasks.image

@@ -15,6 +15,7 @@ from tasks.suites import (
     MODEL_RUNS,
     check_stages,
     cluster_stages,
+    controller_stages,
     demo_stages,
     e2e_stage,
     fuzz_stage,
@@ -121,14 +122,19 @@ def demo(session: Session) -> None:
 
 
 def cluster(session: Session) -> None:
-    """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration."""
+    """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration.
+
+    With ``CONTROLLER``, grapnel's controller sets its nodes up, from the image and the chart of the checkout.
+    """
     _announce(session, "golang", "ten minutes, most of them for Kubernetes")
     session.environment()
-    session.prepare(cluster_stages(session))
+    has_controller = bool(os.environ.get("CONTROLLER"))
+    session.prepare([*cluster_stages(session), *(controller_stages(session) if has_controller else ())])
     session.show(session.python("cluster", "-m", "lab", "cluster", "up"))
     folder = os.environ.get("FOLDER", "")
     where = ("--folder", folder) if folder else ()
-    session.show(session.python("GPU nodes", "-m", "lab", "cluster", "apply", *where))
+    verb = "install" if has_controller else "apply"
+    session.show(session.python("GPU nodes", "-m", "lab", "cluster", verb, *where))
 
 
 def bench(session: Session) -> None:

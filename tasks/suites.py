@@ -126,15 +126,20 @@ def cluster_stages(session: Session) -> list[Stage]:
     ]
 
 
+def controller_stages(session: Session) -> list[Stage]:
+    """Return what installs grapnel's controller in a cluster."""
+    return [*_go_stages(session, "helm"), session.python("image of grapnel", "-m", "tasks.image")]
+
+
 def lab_stages(session: Session) -> list[Stage]:
     """Return what tests need, which is all that is built once."""
     systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
     return [
         *cluster_stages(session),
-        *_go_stages(session, "runc", "helm", "kubeconform", "kwok"),
+        *_go_stages(session, "runc", "kubeconform", "kwok"),
         session.python("kernel modules of the driver", "-m", "lab.modules", "trixie", cores=2),
         *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
-        session.python("image of grapnel", "-m", "tasks.image"),
+        *controller_stages(session),
     ]
 
 

@@ -53,7 +53,7 @@ def install_daemon(site: Site, node: Node) -> None:
     with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
         declaration = Path(folder, "grapnel.yaml")
         declaration.write_text(DECLARATION)
-        where = ["-f", str(declaration), "-i", str(site.inventory_path), "--limit", node.name, "--no-cluster"]
+        where = ["-f", str(declaration), "-i", str(site.inventory_path), node.name, "--no-cluster"]
         command = [str(Path(sys.executable).with_name("grapnel")), "apply", "--yes", *where]
         environment = {**os.environ, "GRAPNEL_PAYLOAD": str(ROOT / "dist" / "payload"), "XDG_STATE_HOME": folder}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

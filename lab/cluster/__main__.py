@@ -12,9 +12,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.cluster import tour
+from lab.cluster import controller, tour
 from lab.cluster.cluster import Cluster
-from lab.cluster.project import NAME_VARIABLE, apply_project, render_invitation, write_project
+from lab.cluster.project import (
+    NAME_VARIABLE,
+    apply_project,
+    render_invitation,
+    render_stack_invitation,
+    write_project,
+    write_stack,
+)
 from lab.cluster.status import render
 from lab.machine.errors import LabError
 
@@ -44,6 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     table: tuple[tuple[str, Callable[[Cluster, argparse.Namespace], int | None], str], ...] = (
         ("up", up, "start a cluster, or whatever of it is not running, and wait until every node is Ready"),
         ("apply", apply, "make its nodes GPU nodes: grapnel apply with the lab's declaration"),
+        ("install", install, "have grapnel's controller make its nodes GPU nodes: the chart, and a GpuStack"),
         ("fail", fail, "let a node's last GPU be of no use to a driver, so that it goes back to the one before"),
         ("heal", heal, "end that"),
         ("status", status, "show control plane, nodes and pods"),
@@ -54,8 +62,10 @@ def make_parser() -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=text)
         added.add_argument("--name", default=default, help=f"of the cluster and its site (default {default})")
         added.set_defaults(verb=verb)
-        if name == "apply":
-            added.add_argument("--folder", type=Path, help="of declaration and inventory (default: with the cluster)")
+        if name in ("apply", "install"):
+            added.add_argument("--folder", type=Path, help="of what is declared (default: with the cluster)")
+        if name == "install":
+            added.add_argument("--image", type=Path, default=controller.IMAGE, help="of grapnel (default: %(default)s)")
         if name in ("fail", "heal"):
             added.add_argument("node")
         if name == "fail":
@@ -86,6 +96,17 @@ def apply(cluster: Cluster, options: argparse.Namespace) -> None:
     write_project(cluster, folder)
     apply_project(cluster, folder)
     print(f"\nthe cluster is ready; to try it:\n\n{render_invitation(cluster, folder)}")
+
+
+def install(cluster: Cluster, options: argparse.Namespace) -> None:
+    """Install the controller, and have it make the nodes GPU nodes; print commands to try."""
+    folder = (options.folder or cluster.folder / "stack").absolute()
+    watch = Stopwatch()
+    controller.install(cluster, options.image, controller.pool(cluster))
+    watch.report("the chart is installed")
+    controller.apply_stack(cluster, write_stack(cluster, folder))
+    watch.report("its GpuStack is as declared")
+    print(f"\nthe cluster is ready; to try it:\n\n{render_stack_invitation(cluster, folder)}")
 
 
 def fail(cluster: Cluster, options: argparse.Namespace) -> None:

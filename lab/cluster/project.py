@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.cluster.controller import POOL
 from lab.cluster.errors import ClusterError
-from lab.cluster.spec import DRIVER_MODULE, Engine
+from lab.cluster.spec import Engine
 from lab.cluster.tour import Tour
 from lab.machine.folders import write_atomic
 
@@ -32,7 +33,7 @@ kind: GpuStack
 metadata:
   name: {name}
 spec:
-  driver:
+{nodes}  driver:
     version: "{driver}"
     {module}
   runtime:
@@ -40,6 +41,7 @@ spec:
   plugin:
     resource: nvidia.com/gpu
 """
+SELECTED = f"  nodeSelector:\n    matchLabels: {{{POOL}: gpu}}\n"
 PROVIDED = "kernelModule: none # the lab provides the module on these nodes"
 OWN = "companions: [] # persistenced needs a device that a simulated GPU does not have"
 CRIO_SETTINGS = """\
@@ -71,8 +73,8 @@ def write_project(cluster: Cluster, folder: Path, tour: Tour | None = None) -> N
     folder.mkdir(parents=True, exist_ok=True)
     declaration = folder / "grapnel.yaml"
     if not declaration.exists():
-        write_atomic(declaration, DECLARATION.format(name=cluster.name, driver=DRIVER_MODULE, module=PROVIDED))
-    tour.write_files(folder, DECLARATION.format(name=cluster.name, driver=tour.version, module=OWN))
+        write_atomic(declaration, render_declaration(cluster, tour.former, PROVIDED))
+    tour.write_files(folder, render_declaration(cluster, tour.version, OWN))
     write_atomic(folder / "pod.yaml", POD)
     inventory = folder / "inventory.yaml"
     if inventory.exists() and not inventory.is_symlink():
@@ -80,6 +82,23 @@ def write_project(cluster: Cluster, folder: Path, tour: Tour | None = None) -> N
     inventory.unlink(missing_ok=True)
     inventory.symlink_to(cluster.site.inventory_path)
     write_settings(cluster, folder)
+
+
+def write_stack(cluster: Cluster, folder: Path, tour: Tour | None = None) -> Path:
+    """Write a GpuStack, an example pod and the files of a tour through the controller; return the GpuStack's file."""
+    tour = tour or Tour()
+    folder.mkdir(parents=True, exist_ok=True)
+    stack = folder / "gpustack.yaml"
+    if not stack.exists():
+        write_atomic(stack, render_declaration(cluster, tour.former, PROVIDED, SELECTED))
+    tour.write_files(folder, render_declaration(cluster, tour.version, OWN, SELECTED))
+    write_atomic(folder / "pod.yaml", POD)
+    return stack
+
+
+def render_declaration(cluster: Cluster, driver: str, module: str, nodes: str = "") -> str:
+    """Return a declaration for an inventory; with ``nodes``, a GpuStack for those of a cluster."""
+    return DECLARATION.format(name=cluster.name, driver=driver, module=module, nodes=nodes)
 
 
 def write_settings(cluster: Cluster, folder: Path) -> None:
@@ -119,7 +138,17 @@ def apply_project(cluster: Cluster, folder: Path, *options: str, log: Path | Non
 
 def render_invitation(cluster: Cluster, folder: Path) -> str:
     """Return commands to paste, which work in any working folder: what can be looked at, and a tour at the end."""
-    tour = "\n".join(Tour().commands())
+    return _invitation(cluster, folder, Tour().commands(), "its driver upgraded while it is at work")
+
+
+def render_stack_invitation(cluster: Cluster, folder: Path) -> str:
+    """Return the same where the controller has the nodes."""
+    what = "its driver upgraded by the controller while it is at work"
+    return _invitation(cluster, folder, Tour().controller_commands(cluster.name), what)
+
+
+def _invitation(cluster: Cluster, folder: Path, commands: tuple[str, ...], what: str) -> str:
+    tour = "\n".join(commands)
     return f"""\
 {render_settings(cluster, folder)}
 grapnel plan
@@ -127,7 +156,7 @@ kubectl get nodes -o custom-columns=NODE:.metadata.name,GPUS:.status.allocatable
 kubectl apply -f pod.yaml; sleep 3; kubectl logs smi; kubectl delete -f pod.yaml
 make -C {shlex.quote(str(CHECKOUT))} cluster-status      # and cluster-down, when you are done
 
-and to see its driver upgraded while it is at work ({CHECKOUT / TOUR_PAGE}):
+and to see {what} ({CHECKOUT / TOUR_PAGE}):
 
 {tour}"""
 

@@ -1,6 +1,7 @@
-"""The tour of a driver upgrade with which ``make cluster`` ends: the files that it needs, and its five commands.
+"""The tour of a driver upgrade with which ``make cluster`` ends: the files that it needs, and its commands.
 
-``docs/tour.md`` shows what a person sees at each of them, and ``tests/e2e/test_tour.py`` types them.
+It is told from a terminal, and through the controller. ``docs/tour.md`` shows what a person sees at each command, and
+``tests/e2e/test_tour.py`` types them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lab.cluster.spec import DRIVER_MODULE
 from lab.machine.folders import write_atomic
 from lab.nvml import state
 
@@ -56,20 +58,34 @@ spec:
 
 @dataclass(frozen=True)
 class Tour:
-    """An upgrade to a version: of these nodes first, then of one that fails and goes back."""
+    """An upgrade from one version to another: of these nodes first, then of one that fails and goes back."""
 
     version: str = NEXT_DRIVER
+    former: str = DRIVER_MODULE
     upgraded: tuple[str, ...] = ("n1", "n2")
     failing: str = "n3"
 
     def commands(self) -> tuple[str, ...]:
-        """Return what is typed, in the folder of the declaration."""
+        """Return what is typed at a terminal that changes nodes, in the folder of the declaration."""
         return (
             "kubectl apply -f serve.yaml && kubectl rollout status deployment/serve",
             "cp next.yaml grapnel.yaml && grapnel plan",
-            f"grapnel status --serve & grapnel apply --yes --limit {','.join(self.upgraded)}; kill $!",
+            f"grapnel status --serve & grapnel apply --yes {' '.join(self.upgraded)}; kill $!",
             f"python -m lab cluster fail {self.failing} {self.version}; grapnel apply --yes",
             "grapnel rollback --yes",
+        )
+
+    def controller_commands(self, stack: str) -> tuple[str, ...]:
+        """Return what is typed where the controller changes the nodes of a GpuStack."""
+        wait = f"kubectl wait gpustack/{stack} --timeout=15m --for=condition"
+        watch = "grapnel status --serve & kubectl get gpustacks --watch &"
+        return (
+            "kubectl apply -f serve.yaml && kubectl rollout status deployment/serve",
+            "grapnel plan -f next.yaml",
+            f"python -m lab cluster fail {self.failing} {self.version}",
+            f"{watch} kubectl apply -f next.yaml && {wait}=Degraded; kill $(jobs -p)",
+            "kubectl get gpustacks -o wide; grapnel status",
+            f"kubectl apply -f gpustack.yaml && {wait}=AsDeclared",
         )
 
     def write_files(self, folder: Path, declaration: str) -> None:

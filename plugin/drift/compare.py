@@ -35,7 +35,7 @@ def _mend(declared: Declared, found: Found) -> str:
     """Return the command for the controller: an edited file stops a whole node, until a person has it overwritten."""
     there = (found.files[wanted.path] for wanted in declared.files if wanted.mark)
     is_stopped = any(isinstance(each, File) and each.is_edited for each in there)
-    return f"grapnel apply{' --force' if is_stopped else ''} --limit {shlex.quote(declared.node)}"
+    return f"grapnel apply{' --force' if is_stopped else ''} {shlex.quote(declared.node)}"
 
 
 def _packages(declared: Declared, found: Found, mend: str) -> Iterator[Difference]:

@@ -74,13 +74,23 @@ def _dispatch(arguments: list[str], load: Callable[[str], Verb]) -> int:
     verb = verb_of(arguments)
     parser = build_parser(VERBS if verb is None else (verb,), whole=verb is not None)
     try:
-        args = parser.parse_args(arguments)
+        args, more = parser.parse_known_args(arguments)
+        _add_nodes(parser, args, more)
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
         return int(stop.code or ExitCode.DONE)
     if args.overview is not None:  # no verb was said, or of a verb with actions no action
         args.overview.print_help(sys.stderr)
         return ExitCode.USAGE
     return int(load(args.verb).run(args))
+
+
+def _add_nodes(parser: argparse.ArgumentParser, args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Add nodes that are named behind an option to those before it, where argparse leaves them over."""
+    are_names = all(word.strip(" ,:") and not word.startswith("-") for word in words)
+    if words and not (are_names and "limit" in args):
+        parser.error(f"unrecognized arguments: {' '.join(words)}")
+    if words:
+        args.limit = ",".join([*([args.limit] if args.limit else []), *words])
 
 
 def verb_of(arguments: Sequence[str]) -> str | None:

@@ -19,4 +19,4 @@ def mending(apply: Sequence[str], nodes: Sequence[str], *, is_whole: bool = Fals
     """
     limited = is_whole or len(nodes) <= NAMES_SHOWN
     apply = [*apply, "--force"] if force else apply
-    return shlex.join([*apply, "--limit", ",".join(nodes)] if limited else apply)
+    return shlex.join([*apply, *nodes] if limited else apply)

@@ -133,7 +133,7 @@ def send_back(found: Found, who: str, controller: str) -> RequestResult:
     before = f" ({record.origin or 'none'})" if record.phase is Phase.DONE else ""  # else it may have that already
     words = (
         f"is taken out of service and returned to the driver before{before} by the controller ({controller}): "
-        f"`grapnel status --node {view.name}` shows how far it is"
+        f"`grapnel status {view.name}` shows how far it is"
     )
     then = f"is left so until `grapnel retry {view.name}`, or another declaration in its GpuStack"
     return RequestResult(

@@ -11,11 +11,18 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lab.machine.errors import LabError
+from lab.machine.folders import cache_dir
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.bundle.signature import sign, signature_beside
 from provision.planning.supply.payload.archive import write_file
 from provision.planning.supply.payload.errors import PayloadError
+from tasks.environment import uv_path
+from tasks.errors import TaskError
+from tasks.image import build
+from tasks.progress import Progress
 from tasks.release.bill_of_materials import render_bill, render_constraints
+from tasks.release.chart import pack_chart
 from tasks.release.notes import NotesError, notes_of
 from tasks.release.sums import render_sums
 from tasks.release.wheel import ROOT, build_wheel, run_tool
@@ -40,8 +47,9 @@ def main(arguments: Sequence[str]) -> int:
             if args.sign is not None:
                 sign_sums(made / "SHA256SUMS", args.sign)
             _replace(output, made)
-    except (PayloadError, NotesError, BundleError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (PayloadError, NotesError, BundleError, LabError, TaskError) as error:
+        hint = getattr(error, "hint", "")
+        print(f"error: {error}{f': {hint}' if hint else ''}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
         print(f"error: {' '.join(error.cmd[:6])} failed:\n{error.stderr}", file=sys.stderr)
@@ -67,6 +75,13 @@ def _make(folder: Path) -> Path:
     galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
     run_tool([galaxy, "collection", "build", str(ROOT / "playbooks"), "--output-path", str(release)])
     version = wheel.name.split("-")[1]
+    pack_chart(ROOT / "deploy" / "chart" / "grapnel", release)
+    build(
+        wheel,
+        uv_path(Progress(log_dir=cache_dir() / "logs")),
+        release / f"grapnel-image-{version}.tar",
+        f"docker.io/local/grapnel:{version}",
+    )
     (release / "CHANGES.md").write_text(notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version))
     (release / "sbom.cdx.json").write_text(render_bill(version, ROOT / "requirements"))
     (release / "constraints.txt").write_text(render_constraints(ROOT / "requirements"))

@@ -56,7 +56,7 @@ def look(folder: Path, attacks: Sequence[Attack]) -> Look:
     before = fleet.canaries()
     as_json = fleet.grapnel("plan", "--json")
     speaking = [name_of(attack) for attack in attacks if attack.harm in SPEAKING]
-    as_table = fleet.grapnel("plan", "--limit", ",".join([HONEST, *speaking]))
+    as_table = fleet.grapnel("plan", ",".join([HONEST, *speaking]))
     changed = dict(fleet.canaries().items() ^ before.items())
     return Look(as_json, as_table, changed, _rows(as_json))
 

@@ -43,7 +43,7 @@ def believed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     assert planned.returncode in (0, 1), planned.stderr
     document = json.loads(planned.stdout)
     target = next(name_of(attack) for attack in TEMPLATES if attack.name == IN_A_FILE)
-    fleet.grapnel("apply", "--yes", "--limit", target)
+    fleet.grapnel("apply", "--yes", target)
     given = [json.dumps(parameters) for module, parameters in fleet.asked(target) if module == "configuration"]
     rows = {row["node"]: row for row in (*document["plans"], *document["failures"])}
     return Believed(rows, given, fleet.pwned.exists())

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from lab.cluster.controller import load_image, remove_image
 from lab.machine.folders import cache_dir
 from lab.machine.lock import locked
 from provision import __version__
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 PAYLOAD = Path(__file__).parents[2] / "dist" / "payload"
 REGISTRY = "docker.io/local"
 REFERENCE = f"{REGISTRY}/grapnel:{__version__}"
-IN_STORAGE = f"containers-storage:{REFERENCE}"
-SKOPEO = ["skopeo", "--policy", "/etc/crio/policy.json"]  # CRI-O cannot load an archive: its storage is written to
 LOCK_WAIT_S = 600.0
 _BUILT: list[Path] = []
 _BUILDING = Lock()
@@ -54,25 +53,12 @@ def archive() -> Path:
 
 def load(node: LabNode) -> None:
     """Import the image into the engine of a node."""
-    place = node.node.root / "srv" / "grapnel.tar"
-    shutil.copy(archive(), place)
-    try:
-        if node.engine == "crio":
-            node.node.run(
-                [*SKOPEO, "copy", "--quiet", "oci-archive:/srv/grapnel.tar", f"containers-storage:{REFERENCE}"]
-            )
-        else:
-            node.node.run(["ctr", "-n", "k8s.io", "images", "import", "/srv/grapnel.tar"])
-    finally:
-        place.unlink()
+    load_image(node.node, archive(), REFERENCE, is_crio=node.engine == "crio")
 
 
 def remove(node: LabNode) -> None:
     """Take the image from a node."""
-    if node.engine == "crio":
-        node.node.run([*SKOPEO, "delete", IN_STORAGE], check=False)
-    else:
-        node.node.run(["ctr", "-n", "k8s.io", "images", "remove", REFERENCE], check=False)
+    remove_image(node.node, REFERENCE, is_crio=node.engine == "crio")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def test_a_terminal_works_beside_an_idle_controller_which_returns_a_node_on_requ
         wait("it is as declared", lambda: is_done(cluster, STACK))
         second.node.install_module(NEXT_BRANCH)
         operator.declare(NEXT_BRANCH)
-        done = operator.apply("--limit", second.name)
+        done = operator.apply(second.name)
         assert done.returncode == 0, done.stdout
         assert look(stage, second).module == NEXT_BRANCH
 

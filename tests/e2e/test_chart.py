@@ -89,11 +89,11 @@ class Person:
 def bare(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator) -> Iterator[LabNode]:
     """A node that grapnel was taken away from, and that is as before afterwards."""
     chosen = lab_nodes[0]
-    done = operator.grapnel("remove", "--limit", chosen.name, "--yes", "--kubeconfig", str(operator.kubeconfig))
+    done = operator.grapnel("remove", chosen.name, "--yes", "--kubeconfig", str(operator.kubeconfig))
     assert done.returncode == 0, done.stdout + done.stderr
     yield chosen
     with controller_image.removed(*lab_nodes):
-        applied = operator.apply("--limit", chosen.name)
+        applied = operator.apply(chosen.name)
         assert applied.returncode == 0, applied.stdout
     stage.wait_until_settled(chosen)
 

@@ -119,6 +119,6 @@ def taints(stage: Stage, node: LabNode) -> list[str]:
 
 def named(operator: Operator, node: LabNode, *words: str) -> str:
     """Return what `grapnel status` says of a node, once it has these words."""
-    told = operator.status("--node", node.name).stdout
+    told = operator.status(node.name).stdout
     flat = " ".join(told.split())
     return flat if all(word in flat for word in words) else ""

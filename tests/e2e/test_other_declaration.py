@@ -69,7 +69,7 @@ def node(
     before = own.read_text() if own.exists() else "{}"  # the engine, where it is not the others'
 
     def apply() -> None:
-        done = operator.apply("--limit", chosen.name)
+        done = operator.apply(chosen.name)
         assert done.returncode == 0, done.stdout
 
     def declare_as_others() -> None:

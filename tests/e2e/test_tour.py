@@ -1,4 +1,4 @@
-"""The tour with which `make cluster` ends and which docs/tour.md shows: its five commands, as they are printed."""
+"""The tours with which `make cluster` ends and which docs/tour.md shows: their commands, as they are printed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ import pytest
 import yaml
 
 from lab.cluster import Cluster
-from lab.cluster.project import render_settings, write_project
+from lab.cluster.controller import POOL, apply_stack, install, uninstall
+from lab.cluster.project import render_settings, write_project, write_stack
 from lab.cluster.tour import Tour, heal
+from tests.e2e import controller_image
 from tests.e2e.conftest import NAME
 from tests.e2e.fleet import look, look_at_all
 from tests.e2e.replicas import watched
 from tests.e2e.room import Room
+from tests.e2e.test_chart import MARKS
 from tests.e2e.waiting import for_each, wait_for
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ NEXT_BRANCH = "550.163.01"  # of Debian 13: whichever driver the stage has now, 
 PAGE = "http://127.0.0.1:8470/"
 WANTED = 2  # of the three pods that serve
 COMMAND_TIMEOUT_S = 300
+UPGRADE_S = 600
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,33 @@ def person(
     for_each(lab_nodes, stage.wait_until_settled)
 
 
+@pytest.fixture
+def stack_person(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator, tmp_path: Path) -> Iterator[Person]:
+    """A person with a kubeconfig and a GpuStack of both nodes; the stage is as before afterwards."""
+    cluster, tour = Cluster(NAME), both(lab_nodes)
+    nodes = (*tour.upgraded, tour.failing)
+    with controller_image.removed(*lab_nodes):
+        try:
+            install(cluster, controller_image.archive(), nodes)
+            apply_stack(cluster, write_stack(cluster, tmp_path, tour))
+            yield Person(render_settings(cluster, tmp_path))
+        finally:
+            heal(cluster.site.node(tour.failing))
+            cluster.kubectl(["delete", "deployment,poddisruptionbudget", "serve", "--ignore-not-found", "--wait"])
+            uninstall(cluster)
+    cluster.kubectl(["delete", "crd", "gpustacks.grapnel.dev", "--ignore-not-found"])
+    cluster.kubectl(["label", "nodes", *nodes, f"{POOL}-"])
+    cluster.kubectl(["annotate", "nodes", *nodes, *MARKS])
+    operator.converge_fleet()
+    for_each(lab_nodes, stage.wait_until_settled)
+
+
+def both(lab_nodes: tuple[LabNode, ...]) -> Tour:
+    """Return the tour of both nodes with Debian 13."""
+    former = lab_nodes[0].module_version()
+    return Tour(NEXT_BRANCH, former=former, upgraded=(lab_nodes[0].name,), failing=lab_nodes[1].name)
+
+
 def test_the_commands_of_the_tour_do_what_the_page_says(
     person: Person, tour: Tour, stage: Stage, lab_nodes: tuple[LabNode, ...]
 ) -> None:
@@ -128,6 +159,44 @@ def test_the_commands_of_the_tour_do_what_the_page_says(
     }
     assert ledger.least["serve"] >= WANTED
     assert len(ledger.seen["serve"]) > WANTED + 1  # pods have left a node, and others took their places
+
+
+@pytest.mark.long
+def test_the_commands_of_the_tour_through_the_controller_do_what_the_page_says(
+    stack_person: Person, stage: Stage, lab_nodes: tuple[LabNode, ...]
+) -> None:
+    person, tour, cluster = stack_person, both(lab_nodes), Cluster(NAME)
+    (upgraded, failing) = lab_nodes[:2]
+    before = look_at_all(stage, [upgraded, failing])
+    former = before[failing.name].module
+    work, plan, fail, upgrade, look_at_it, back = tour.controller_commands(cluster.name)
+
+    assert "successfully rolled out" in person.types(work)
+    planned = person.types(plan)
+    assert f'"{former}" → "{NEXT_BRANCH}"' in planned
+    assert {node.name for node in (upgraded, failing) if node.name in planned} == {upgraded.name, failing.name}
+
+    with watched(Room(stage, "default")) as ledger:
+        person.types(fail)
+        with person.typing(upgrade) as typed:
+            page = wait_for("the live page answers", live_page, evidence=lambda: "")
+            printed, _ = typed.communicate(timeout=UPGRADE_S)
+        assert "<title>" in page
+        assert f"gpustack.grapnel.dev/{cluster.name} condition met" in printed, printed
+        assert "Changing" in printed
+        assert driver_of(stage, upgraded) == NEXT_BRANCH
+        assert driver_of(stage, failing) == former
+        told = " ".join(person.types(look_at_it, status=1).split())
+        assert "Degraded" in told
+        assert "CUDA_ERROR_OUT_OF_MEMORY" in told
+        person.types(back)
+
+    after = look_at_all(stage, [upgraded, failing])
+    assert {name: (state.module, state.boot) for name, state in after.items()} == {
+        name: (former, state.boot) for name, state in before.items()
+    }
+    assert driver_of(stage, upgraded) == driver_of(stage, failing) == former
+    assert ledger.least["serve"] >= WANTED
 
 
 def driver_of(stage: Stage, node: LabNode) -> str:

@@ -88,7 +88,7 @@ class Controller:
 
     def plan_items(self, node: str, *words: str) -> list[dict[str, str]]:
         """Return the items that ``grapnel plan --json`` has for a node."""
-        done = self.grapnel("plan", "--json", "--limit", node, *words)
+        done = self.grapnel("plan", "--json", node, *words)
         assert done.returncode == 0, done.stdout + done.stderr
         plans = {plan["node"]: plan for plan in json.loads(done.stdout)["plans"]}
         items: list[dict[str, str]] = plans[node]["items"]
@@ -96,14 +96,14 @@ class Controller:
 
     def converge(self, node: str) -> None:
         """Apply, and hold it to an empty plan."""
-        done = self.grapnel("apply", "--yes", "--limit", node)
+        done = self.grapnel("apply", "--yes", node)
         assert done.returncode == 0, done.stdout + done.stderr
         assert self.plan_items(node) == []
 
     def converge_as_planned(self, node: str) -> None:
         """Apply; require as many reported changes as were planned, and an empty plan afterwards."""
         planned = self.plan_items(node)
-        done = self.grapnel("apply", "--yes", "--json", "--limit", node)
+        done = self.grapnel("apply", "--yes", "--json", node)
         assert done.returncode == 0, done.stdout + done.stderr
         (result,) = json.loads(done.stdout)["nodes"]
         assert result["changes"] == len(planned), f"{done.stdout}\n{planned}"

@@ -68,7 +68,7 @@ class Operator:
         return dict(plan)
 
     def grapnel(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return self.controller.grapnel(verb, "--limit", self.node.name, *words)
+        return self.controller.grapnel(verb, self.node.name, *words)
 
     def apply(self) -> subprocess.CompletedProcess[str]:
         return self.grapnel("apply", "--yes", "--no-cluster")

@@ -44,5 +44,6 @@ class FormerController(Controller):
         return {**super().environment(), **own}
 
     def grapnel(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        """Run that release's ``grapnel``."""
-        return self.run(sys.executable, "-P", "-c", _MAIN, argv[0], "-i", "inventory.yaml", *argv[1:])
+        """Run that release's ``grapnel``, to which nodes are named by an option."""
+        words = (word if word.startswith("-") else f"--limit={word}" for word in argv[1:])
+        return self.run(sys.executable, "-P", "-c", _MAIN, argv[0], "-i", "inventory.yaml", *words)

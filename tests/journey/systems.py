@@ -128,7 +128,7 @@ class Machine:
         self.apply_staged()
 
     def apply_staged(self) -> None:
-        assert "1 converged" in self.change("apply", "--limit", self.node.name, *self.bundle)
+        assert "1 converged" in self.change("apply", self.node.name, *self.bundle)
 
     def say(self, script: str) -> str:
         return self.node.run(["sh", "-c", script]).stdout.strip()
@@ -196,7 +196,7 @@ def change_there_and_back(machine: Machine, swapping: AbstractContextManager[Non
     assert machine.controller.plan_items(machine.node.name, *machine.bundle) == []
 
     machine.declare(case.new)
-    machine.call("stage", "--limit", machine.node.name, *machine.bundle)
+    machine.call("stage", machine.node.name, *machine.bundle)
     machine.assert_has(case.old)
     with swapping:
         machine.apply_staged()
@@ -208,7 +208,7 @@ def change_there_and_back(machine: Machine, swapping: AbstractContextManager[Non
     machine.assert_has(case.old)
     assert len(machine.builds()) == 2 * is_built
 
-    assert "1 removed" in machine.change("remove", "--driver", "--limit", machine.node.name)
+    assert "1 removed" in machine.change("remove", "--driver", machine.node.name)
     assert machine.packages() == packages
     assert machine.settings() == settings
     assert machine.locks() == locks

@@ -88,7 +88,7 @@ def runtimes(node: Node) -> dict[str, Any]:
 def test_init_describes_the_node_and_touches_nothing(controller: Controller, node: Node) -> None:
     before = fingerprint(node)
 
-    done = controller.run("grapnel", "init", "--from-inventory", "inventory.yaml")
+    done = controller.run("grapnel", "init", "-i", "inventory.yaml")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "docs/migrate/nvidia-container-toolkit.md" in done.stdout

@@ -75,7 +75,7 @@ def test_an_applied_node_is_as_declared(gpu_node: Node) -> None:
 def test_a_second_apply_changes_nothing(gpu_node: Node, controller: Controller) -> None:
     before = fingerprint(gpu_node)
 
-    done = controller.grapnel("apply", "--yes", "--limit", "n1")
+    done = controller.grapnel("apply", "--yes", "n1")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert fingerprint(gpu_node) == before

@@ -54,7 +54,7 @@ SERVICES = ("containerd.service", "grapnel-node.service")
 
 
 def said(controller: Controller, *words: str, code: int = 0) -> str:
-    limit = () if words[0] in {"rollback", "abandon", "skip", "reboot"} else ("--limit", NAME)
+    limit = () if words[0] in {"rollback", "abandon", "skip", "reboot"} else (NAME,)
     done = controller.grapnel(*words, *limit, *(() if words[0] == "drift" else ("--no-cluster",)))
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join(done.stdout.split())
@@ -78,7 +78,7 @@ def compared(node: Node) -> str:
 def apply(controller: Controller) -> None:
     """Apply what differs: as many changes as the plan has, and none is left."""
     planned = controller.plan_items(NAME, "--no-cluster")
-    done = controller.call("apply", "--limit", NAME, "--json")
+    done = controller.call("apply", NAME, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = json.loads(done.stdout)["nodes"]
     assert result["changes"] == len(planned), f"{done.stdout}\n{planned}"
@@ -228,7 +228,7 @@ def upgrades(controller: Controller, node: Node) -> None:
     apply_as_shown(controller, node, "none", "drain")
 
     assert works_with(node, VERSION)
-    assert VERSION in said(controller, "status", "--node", NAME)
+    assert VERSION in said(controller, "status", NAME)
     assert OLD_VERSION not in said(controller, "status")
 
 
@@ -252,7 +252,7 @@ def rolls_back(controller: Controller, node: Node) -> None:
 def abandons(controller: Controller, node: Node) -> None:
     """The terminal dies in the swap, and the node is taken over: what is shown of that is done, and nothing else."""
     node.install_module(VERSION)
-    argv = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster", "--limit", NAME]
+    argv = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster", NAME]
     with subprocess.Popen(
         argv,
         cwd=controller.folder,
@@ -291,12 +291,12 @@ def abandons(controller: Controller, node: Node) -> None:
 
 
 def removes(controller: Controller, node: Node) -> None:
-    done = controller.call("remove", "--limit", NAME)
+    done = controller.call("remove", NAME)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 removed" in done.stdout
     assert loaded(node) == ""
     assert running(node) == []
-    status = json.loads(controller.grapnel("status", "--limit", NAME, "--no-cluster", "--json").stdout)
+    status = json.loads(controller.grapnel("status", NAME, "--no-cluster", "--json").stdout)
     assert [one["state"] for one in status["nodes"]] == ["idle"]
     assert OLD_VERSION not in said(controller, "status")

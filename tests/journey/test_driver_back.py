@@ -28,7 +28,7 @@ PLAYBOOK = ROOT / "playbooks" / "driver.yml"
 def apply(controller: Controller, node: Node, version: str) -> None:
     controller.declare(version)
     node.install_module(version)
-    done = controller.call("apply", "--limit", NAME)
+    done = controller.call("apply", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     assert works_with(node, version)
 
@@ -72,7 +72,7 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     assert again.returncode == 0, again.stdout + again.stderr
     assert works_with(node, OLD_VERSION), "it did not go further back"
 
-    removed = controller.call("remove", "--driver", "--limit", NAME)
+    removed = controller.call("remove", "--driver", NAME)
 
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert "1 node: 1 removed" in removed.stdout
@@ -81,7 +81,7 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     assert not any(is_there(node, path) for path in (PROGRAM, HOME, PIN))
     assert node.run(["apt-mark", "showhold"]).stdout == ""
 
-    again = controller.call("remove", "--driver", "--limit", NAME)
+    again = controller.call("remove", "--driver", NAME)
 
     assert again.returncode == 0, again.stdout + again.stderr
     assert "1 node: 1 unchanged" in again.stdout

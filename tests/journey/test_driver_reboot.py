@@ -57,7 +57,7 @@ def test_a_pinned_module_is_exchanged_with_a_reboot_there_and_back(controller: C
 
 def installed(controller: Controller) -> None:
     controller.declare(OLD_VERSION)
-    done = controller.call("apply", "--limit", NAME)
+    done = controller.call("apply", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -87,7 +87,7 @@ def refused_without_leave(controller: Controller, node: Node) -> None:
     pin(node)
     boot = boot_id(node)
 
-    done = controller.call("apply", "--limit", NAME)
+    done = controller.call("apply", NAME)
 
     said = " ".join(done.stdout.split())
     assert done.returncode == 1, said
@@ -104,7 +104,7 @@ def exchanged_with_a_reboot(controller: Controller, node: Node) -> None:
     allow_reboots(controller)
     boot = boot_id(node)
 
-    done = controller.call("apply", "--limit", NAME)
+    done = controller.call("apply", NAME)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert works_with(node, VERSION)

@@ -153,7 +153,7 @@ def test_a_driver_of_an_installer_file_is_a_driver_of_packages(
     assert_has_the_file_s(node, version)
     assert len(say(node, f"cat {BUILDS}").splitlines()) == 1
 
-    call(operator, "remove", "--driver", "--limit", NAME)
+    call(operator, "remove", "--driver", NAME)
     assert say(node, STATE) == before
     assert not is_there(node, STAGED)
 

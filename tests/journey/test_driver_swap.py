@@ -142,7 +142,7 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
     swap.declare(swap.next)
     foreseen = controller.run(*playbook(controller), "--check", "--diff")
     planned, untouched = controller.plan_items(NAME), take_snapshot(swap.node)
-    staged = controller.grapnel("stage", "--limit", NAME)
+    staged = controller.grapnel("stage", NAME)
     changed = untouched.difference(take_snapshot(swap.node))
     plan = _plan(controller)
     before = fingerprint(swap.node)
@@ -176,7 +176,7 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
 
 def _plan(controller: Controller) -> dict[str, object]:
     """Return the plan of a node whose driver is staged: nothing is left for later, and its record is written last."""
-    done = controller.grapnel("plan", "--json", "--limit", NAME)
+    done = controller.grapnel("plan", "--json", NAME)
     (plan,) = json.loads(done.stdout)["plans"]
     assert [item["action"] for item in plan["items"]][-3:] == ["reload", "restart", "write"]
     assert "drain" in {item["disruption"] for item in plan["items"]}

@@ -52,7 +52,7 @@ def test_an_edited_drop_in_is_left_alone_until_somebody_says_to_overwrite_it(
     edited = edit(gpu_node)
     before = fingerprint(gpu_node)
 
-    refused = controller.grapnel("apply", "--yes", "--limit", "n1")
+    refused = controller.grapnel("apply", "--yes", "n1")
     by_playbook = playbook(controller)
     after = fingerprint(gpu_node)
     report = json.loads(controller.grapnel("report", "--json").stdout)
@@ -91,7 +91,7 @@ def test_an_engine_that_does_not_come_back_gets_its_files_back_and_is_quoted(
     )
     gpu_node.run(["systemctl", "daemon-reload"])
 
-    failed = controller.grapnel("apply", "--yes", "--limit", "n1")
+    failed = controller.grapnel("apply", "--yes", "n1")
     still_runs = gpu_node.run(["systemctl", "is-active", "containerd"]).stdout.strip()
     was_put_back = not drop_in.exists()
     override.unlink()

@@ -57,7 +57,7 @@ def test_gpus_are_set_as_declared_and_stay_so(controller: Controller, node: Node
     (item,) = controller.plan_items(NAME)
     assert item["reason"].endswith("GPU 1: powerLimitWatts: 250 W")
     assert item["disruption"] == "none"
-    drifted = controller.grapnel("drift", "--limit", NAME)
+    drifted = controller.grapnel("drift", NAME)
     assert "powerLimitWatts" in drifted.stdout, drifted.stdout + drifted.stderr
 
     controller.converge(NAME)

@@ -50,7 +50,7 @@ def apply(controller: Controller, log: Path, *, kill_at: int = 0, after_s: float
         "KILL_AT": str(kill_at),
         "KILL_AFTER_S": str(after_s),
     }
-    command = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--limit", "k1"]
+    command = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "k1"]
     done = subprocess.run(
         command, cwd=controller.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

@@ -140,7 +140,7 @@ def test_gpus_are_divided_as_declared_and_stay_so(controller: Controller, node: 
 def refused_where_no_gpu_has_it(controller: Controller) -> None:
     declare(controller, "impossible")
 
-    done = controller.grapnel("plan", "--limit", NAME)
+    done = controller.grapnel("plan", NAME)
 
     said = " ".join(done.stdout.split())
     assert done.returncode == 1, said
@@ -153,7 +153,7 @@ def divided_before_the_daemon_offers(controller: Controller, node: Node) -> None
     declare(controller, "slices")
     assert divisions(controller) == [("how its GPUs are divided is not known yet", "none")]
 
-    done = controller.call("apply", "--limit", NAME)
+    done = controller.call("apply", NAME)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert [profiles(node, gpu) for gpu in (0, 1, 2)] == [["1g.5gb", "1g.5gb", "3g.20gb"], ["1g.5gb"] * 7, []]
@@ -161,7 +161,7 @@ def divided_before_the_daemon_offers(controller: Controller, node: Node) -> None
     assert_offered(node)
     before = node.run(["systemctl", "show", "-p", "ExecMainStartTimestampMonotonic", "grapnel-node"]).stdout
     assert controller.plan_items(NAME) == []
-    again = controller.call("apply", "--limit", NAME)
+    again = controller.call("apply", NAME)
     assert again.returncode == 0, again.stdout + again.stderr
     after = node.run(["systemctl", "show", "-p", "ExecMainStartTimestampMonotonic", "grapnel-node"]).stdout
     assert (before, controller.plan_items(NAME)) == (after, [])
@@ -177,7 +177,7 @@ def waits_while_in_use_and_done_afterwards(controller: Controller, node: Node) -
     refused_by_the_program(node)
 
     with ThreadPoolExecutor(1) as pool:
-        applied = pool.submit(controller.call, "apply", "--limit", NAME)
+        applied = pool.submit(controller.call, "apply", NAME)
         try:
             wait_until(lambda: "a GPU is held by trainer" in waits_for(controller), lambda: waits_for(controller))
             assert (uuids(node, 0), uuids(node, 1)) == (kept, former)

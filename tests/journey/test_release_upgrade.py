@@ -52,7 +52,7 @@ def move_to(controller: Controller, node: Node) -> dict[str, str]:
     assert {item["target"] for item in items if item["action"] in ("restart", "reload")} <= {"grapnel-node.service"}
     before = running(node)
 
-    done = controller.call("apply", "--limit", NAME)
+    done = controller.call("apply", NAME)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert running(node) == before
@@ -67,7 +67,7 @@ def test_a_release_replaces_the_one_before_and_the_other_way_round(
     node = site.up(spec)
     bare = take_snapshot(node)
     former = FormerController(controller.folder, checkout=check_out(tmp_path_factory.mktemp("former")))
-    done = former.call("apply", "--limit", NAME)
+    done = former.call("apply", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     old = installed(node)
 
@@ -87,10 +87,10 @@ def test_a_release_replaces_the_one_before_and_the_other_way_round(
 
 def _removed(node: Node, controller: Controller, bare: object) -> None:
     """Take all of it away with this release: what the one before has written, too."""
-    done = controller.grapnel("remove", "--no-cluster", "--limit", NAME, "--plan", "--json")
+    done = controller.grapnel("remove", "--no-cluster", NAME, "--plan", "--json")
     (found,) = json.loads(done.stdout)["nodes"]
     unknown = {note.split()[0] for note in found["notes"]}  # what the release before kept no record of
-    done = controller.call("remove", "--limit", NAME)
+    done = controller.call("remove", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     left = {path for path in bare.difference(take_snapshot(node)) if not path.startswith("/var/lib/kubelet")}  # type: ignore[attr-defined] # a Snapshot
     assert unknown <= {MAIN, *REWRITTEN}

@@ -38,7 +38,7 @@ FOREIGN = '{"data-root": "/var/lib/containerd/docker", "bridge": "none",\n "ipta
 
 
 def succeed(controller: Controller, verb: str, *words: str) -> str:
-    done = controller.call(verb, "--limit", NAME, *words)
+    done = controller.call(verb, NAME, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -28,8 +28,8 @@ def test_a_password_of_the_engine_reaches_its_files_and_nothing_else(gpu_node: N
     linked.chmod(0o600)
     config.symlink_to("site.toml")
     try:
-        planned = controller.grapnel("plan", "--json", "--limit", "n1")
-        applied = controller.grapnel("apply", "--yes", "--limit", "n1")
+        planned = controller.grapnel("plan", "--json", "n1")
+        applied = controller.grapnel("apply", "--yes", "n1")
         drop_in = gpu_node.root / DROP_IN
         state = (drop_in.stat().st_mode & 0o777, SECRET in drop_in.read_text(), config.is_symlink())
         again = controller.plan_items("n1")

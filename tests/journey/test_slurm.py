@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # two applies, and a job between them
 
 NAME = "slurm1"
-APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--limit", NAME]
+APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", NAME]
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ def test_a_version_that_does_not_exist_is_found_before_anything_is_changed(
     controller.declare("550.999.99")
     before = fingerprint(gpu_node)
 
-    planned = controller.grapnel("plan", "--limit", "n1")
-    applied = controller.grapnel("apply", "--yes", "--limit", "n1")
+    planned = controller.grapnel("plan", "n1")
+    applied = controller.grapnel("apply", "--yes", "n1")
 
     assert (planned.returncode, applied.returncode) == (1, 1)
     assert "550.999.99" in planned.stdout
@@ -53,7 +53,7 @@ def test_an_unreachable_node_does_not_stop_the_others(gpu_node: Node, controller
     )
     gpu_node.run(["apt-mark", "unhold", "libcuda1"])
 
-    done = controller.grapnel("apply", "--yes", "--limit", "n1,ghost")
+    done = controller.grapnel("apply", "--yes", "n1,ghost")
 
     assert done.returncode == 1
     assert "unreachable" in done.stdout
@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_password_is_said(  # noqa: PLR0913, PLR0917 - thre
     become = {"ansible_become": True, "ansible_become_password": password} if password else {"ansible_become": True}
     connect(site, controller, site.access.known_hosts, ansible_user=person, **become)
 
-    done = controller.grapnel("plan", "--limit", "n1")
+    done = controller.grapnel("plan", "n1")
 
     assert said in " ".join(done.stdout.split()), done.stdout + done.stderr
     assert done.returncode == code
@@ -108,7 +108,7 @@ def test_a_host_key_that_has_changed_is_told_with_its_line(
     known_hosts.write_text(f"{gpu_node.address} {(tmp_path / 'other.pub').read_text()}")
     connect(site, controller, known_hosts)
 
-    done = controller.grapnel("plan", "--limit", "n1")
+    done = controller.grapnel("plan", "n1")
 
     words = " ".join(done.stdout.split())
     assert done.returncode == 1
@@ -144,7 +144,7 @@ def test_a_disk_that_takes_no_more_is_told_and_the_next_apply_has_it(
     try:
         if not options:
             gpu_node.run(["mount", "-o", "remount,bind,ro", place])
-        done = controller.grapnel("apply", "--yes", "--limit", "n1")
+        done = controller.grapnel("apply", "--yes", "n1")
     finally:
         gpu_node.run(["umount", place])
 
@@ -165,7 +165,7 @@ def test_a_broken_engine_configuration_is_refused_with_the_parsers_words(
     config.write_text(broken)
     try:
         before = fingerprint(gpu_node)
-        done = controller.grapnel("apply", "--yes", "--limit", "n1")
+        done = controller.grapnel("apply", "--yes", "n1")
         after = fingerprint(gpu_node)
     finally:
         config.write_text(good)
@@ -188,7 +188,7 @@ def test_a_killed_apply_converges_when_it_is_run_again(how: signal.Signals, site
     name = f"cut-{how.value}"
     node = site.up(NodeSpec(name, suite="trixie", gpus=1))
     with subprocess.Popen(
-        ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--limit", name],
+        ["grapnel", "apply", "-i", "inventory.yaml", "--yes", name],
         cwd=controller.folder,
         env=controller.environment(),
         stdin=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nodes
 
 NAME = "upgrade"
-APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster", "--limit", NAME]
+APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster", NAME]
 
 
 def until(lines: Iterable[str], words: str) -> Iterator[str]:

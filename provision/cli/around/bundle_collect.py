@@ -72,7 +72,7 @@ class Creation:
                 self._choose(node.name, facts[node.name], node.stack.driver, collectors, wanted)
             if not wanted.all():
                 raise UsageError(
-                    "no driver is declared for any of these nodes", hint="enable it, or leave --limit out and say which"
+                    "no driver is declared for any of these nodes", hint="enable it, or name none, and say which"
                 )
             for collector, change in wanted.all():
                 declared = wanted.declared(change)

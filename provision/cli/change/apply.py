@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Plan, ask, change what differs, and show the result of every node."""
     saved = None
-    if args.plan is not None:
+    if args.saved is not None:
         saved = saved_plan.read_plan(args)
     consent = args.yes or args.check or saved is not None
     if not consent:

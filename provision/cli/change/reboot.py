@@ -15,7 +15,7 @@ from provision.apply.model import Failure, NodeResult
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.session.ahead import foresee_refusals, with_identity
 from provision.cli.session.context import build_context
-from provision.cli.session.fleet import load_fleet, named_nodes
+from provision.cli.session.fleet import load_fleet
 from provision.cli.session.recording import UNRECORDED
 from provision.cli.session.scope import declared_gates, open_scope
 from provision.cli.session.work import FleetChange, change_fleet, find_pause, holder_of, require_consent
@@ -49,14 +49,12 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Reboot the nodes that are named, or that need it; return the exit code."""
-    args.nodes = named_nodes(args)
-    if not args.nodes and not args.needed:
+    if not args.limit and not args.needed:
         raise UsageError("say which nodes", hint=f"{COMMAND} NODE..., or {COMMAND} --needed")
     if not args.plan:
         require_consent(args, "reboot")
     now = datetime.now(UTC)
     since = now - SINCE if args.since is None else parse_moment(args.since)
-    args.limit = ",".join(args.nodes)
     fleet = load_fleet(args)
     request = RebootRequest(now=now, since=since, only_needed=args.needed)
     if args.plan:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.base.printable import printable_json
-from provision.cli.declare.explain import describe_fleet, describe_node, find_node, render_fleet, render_node
+from provision.cli.declare.explain import describe_fleet, describe_node, render_fleet, render_node
 from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import print_findings, say, wants_colour
 from provision.controller.stacks.file import judge_stack, read_stack_file
@@ -31,12 +31,10 @@ if TYPE_CHECKING:
     from provision.declaration.spec.text.findings import Finding
 
 SCHEMA = "grapnel.dev/check/v1alpha1"
-_ALL = ""  # --explain without a node
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, and print what was found."""
-    args.file = args.declaration or args.file
     if not args.json:
         return _run(args)
     try:
@@ -50,25 +48,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.limit and Path(args.limit).is_file():
+        raise UsageError(f"{args.limit} is a file, and no NODE", hint=f"`grapnel check -f {args.limit}`")
     if (document := read_stack_file(args.file)) is not None:
         return _check_stack(args, document)
     inventories = inventories_of(args)
     if inventories:
         return _check_fleet(args, inventories)
     if args.limit:
-        raise UsageError("--limit needs an inventory", hint="name one with `--inventory`")
-    if args.explain:
-        hint = "name one with `--inventory`; `grapnel check FILE --explain` explains the file alone"
-        raise UsageError("--explain NODE needs an inventory", hint=hint)
+        raise UsageError(f"a NODE needs an inventory, and {args.limit} is one", hint="name one with `--inventory`")
     return _check_file(args)
 
 
 def _check_stack(args: argparse.Namespace, document: Document) -> int:
     """Check a GpuStack of a cluster, by the rules that its API server and its controller have."""
-    if args.inventory or args.limit or args.explain is not None:
+    if args.inventory or args.limit or args.explain:
         raise UsageError(
             "a GpuStack of a cluster has no machines of an inventory",
-            hint=f"leave out --inventory, --limit and --explain; `grapnel plan -f {args.file}` shows its Nodes",
+            hint=f"leave out --inventory, NODE and --explain; `grapnel plan -f {args.file}` shows its Nodes",
         )
     stack, warnings = judge_stack(document)
     if args.json:
@@ -83,7 +80,7 @@ def _check_stack(args: argparse.Namespace, document: Document) -> int:
 
 def _check_file(args: argparse.Namespace) -> int:
     declaration, warnings = load_alone(args.file)
-    explained = [] if args.explain is None else [without_inventory(declaration)]
+    explained = [without_inventory(declaration)] if args.explain else []
     if args.json:
         _print_json(ok=True, file=str(args.file), nodes=None, findings=_describe(warnings), **_explained(explained))
         return ExitCode.DONE
@@ -97,9 +94,9 @@ def _check_file(args: argparse.Namespace) -> int:
 
 def _check_fleet(args: argparse.Namespace, inventories: Sequence[str]) -> int:
     fleet = load(args.file, inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ)
-    if args.explain:
-        return _explain(args, fleet)
-    explained = [] if args.explain is None else fleet.nodes
+    if args.explain and args.limit and len(fleet.nodes) == 1:
+        return _explain(args, fleet.nodes[0])
+    explained = fleet.nodes if args.explain else ()
     if args.json:
         names, findings = [node.name for node in fleet.nodes], _describe(fleet.warnings)
         _print_json(ok=True, file=str(args.file), nodes=names, findings=findings, **_explained(explained))
@@ -122,8 +119,7 @@ def _print_explained(nodes: Sequence[FleetNode]) -> None:
         print(f"\n{render_fleet(nodes, colour=wants_colour(sys.stdout))}")
 
 
-def _explain(args: argparse.Namespace, fleet: Fleet) -> int:
-    node = find_node(fleet, args.explain)
+def _explain(args: argparse.Namespace, node: FleetNode) -> int:
     if args.json:
         print(printable_json(describe_node(node)))
     else:

@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.base.errors import ExitCode, GrapnelError
 from provision.base.printable import printable
 from provision.cli.terminal import paint
 from provision.declaration.fleet.model import Level
 from provision.declaration.spec.model import StackSpec
 from provision.declaration.spec.text.excerpt import few
-from provision.declaration.spec.validate import nearest
 from provision.planning.driver.derivation import derive
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from provision.declaration.fleet.model import Fleet, FleetNode, Origin
+    from provision.declaration.fleet.model import FleetNode, Origin
     from provision.planning.driver.derivation import Derivation
 
 SCHEMA: Final = "grapnel.dev/explain/v1alpha1"
@@ -159,17 +158,6 @@ def _resolved(member: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[s
     if "$ref" not in member:
         return member
     return {**schema["$defs"][member["$ref"].rpartition("/")[2]], **member}
-
-
-def find_node(fleet: Fleet, name: str) -> FleetNode:
-    """Return a node by its name; raises UsageError with the nearest one."""
-    names = [node.name for node in fleet.nodes]
-    for node in fleet.nodes:
-        if node.name == name:
-            return node
-    near = nearest(name, names)
-    hint = f"did you mean {near}?" if near else "`ansible-inventory --graph` shows the names"
-    raise UsageError(f"no host of the inventory is named '{name}'", hint=hint)
 
 
 def render_node(node: FleetNode, *, colour: bool = False) -> str:

@@ -44,7 +44,7 @@ def saver(args: argparse.Namespace, scope: Scope) -> Seen:
 
 def holder(args: argparse.Namespace, plan: SavedPlan, scope: Scope) -> Seen:
     """Return what refuses all but the saved plan."""
-    return partial(require_same, plan, args.plan, scope)
+    return partial(require_same, plan, args.saved, scope)
 
 
 def options_of(args: argparse.Namespace) -> Options:
@@ -57,15 +57,15 @@ def options_of(args: argparse.Namespace) -> Options:
 def read_plan(args: argparse.Namespace) -> SavedPlan:
     """Return the saved plan that is to be applied, its options being those that the command line leaves unsaid."""
     try:
-        with open_regular(args.plan) as file:
-            _require_own(args.plan, os.fstat(file.fileno()))
+        with open_regular(args.saved) as file:
+            _require_own(args.saved, os.fstat(file.fileno()))
             data = file.read(saved.MAX_BYTES + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise GrapnelError(
-            f"{args.plan} cannot be read: {reason}", hint="`grapnel plan -o FILE` saves a plan"
+            f"{args.saved} cannot be read: {reason}", hint="`grapnel plan -o FILE` saves a plan"
         ) from error
-    plan = saved.read(data, str(args.plan), provision.__version__)
+    plan = saved.read(data, str(args.saved), provision.__version__)
     said, unsaid = options_of(args), Options(file=str(DECLARATION))
     for name in plan.options.__struct_fields__:
         if getattr(said, name) == getattr(unsaid, name):
@@ -99,7 +99,7 @@ def write_plan(path: Path, plan: SavedPlan) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise GrapnelError(f"{path} cannot be written: {reason}", hint="name another place with --out") from error
-    say(f"saved: `grapnel apply {shlex.quote(str(path))}` does exactly this, or nothing", sys.stderr)
+    say(f"saved: `grapnel apply --saved {shlex.quote(str(path))}` does exactly this, or nothing", sys.stderr)
 
 
 def plan_of(
@@ -131,7 +131,7 @@ def require_same(
     changed = list(dict.fromkeys(node for nodes in found.values() for node in nodes))
     is_other = not {each.node for each in plan.nodes} & set(answers)
     what = (
-        "it is about other nodes: of another inventory, or --limit"
+        "it is about other nodes: of another inventory, or named otherwise"
         if is_other
         else f"{few(changed) or 'the cluster'} changed since"
     )

@@ -61,13 +61,16 @@ def _teller(nodes: int) -> Callable[[int, int, float], None]:
 
 
 def _scenario(args: argparse.Namespace, start: datetime) -> Scenario:
-    if (args.fleet is None) != args.from_cluster:
-        hint = "`grapnel simulate FLEET.yaml`, or `grapnel simulate --from-cluster -i INVENTORY`"
-        raise UsageError("either a FLEET.yaml or --from-cluster is needed", hint=hint)
-    return load_scenario(args.fleet, start) if args.fleet is not None else _from_cluster(args, start)
+    if args.fleet is None:
+        return _of_inventory(args, start)
+    if args.limit or args.inventory or args.kubeconfig or args.context or args.no_cluster:
+        raise UsageError(
+            "--fleet has its nodes in a file", hint="leave it out, or what is about an inventory and a cluster"
+        )
+    return load_scenario(args.fleet, start)
 
 
-def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
+def _of_inventory(args: argparse.Namespace, start: datetime) -> Scenario:
     """Return the fleet as its Nodes are now. No machine is asked: a driver is what its node's last record says."""
     fleet = load_fleet(args)
     stacks = {node.name: node.stack for node in fleet.nodes}

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, document: Document | None) -> ClusterPlan:
     if api is None and document is None:
         raise GrapnelError(
             f"{args.file} does not exist, and there is neither an inventory nor a kubeconfig",
-            hint=f"`grapnel init {args.file}` writes a declaration; `--kubeconfig` names the cluster of GpuStacks",
+            hint=f"`grapnel init -f {args.file}` writes a declaration; `--kubeconfig` names the cluster of GpuStacks",
         )
     if api is None:
         raise GrapnelError(
@@ -77,7 +77,6 @@ def _require_no_machines(args: argparse.Namespace) -> None:
     named = (
         "out",
         "inventory",
-        "limit",
         "diff",
         "force",
         "bundle",
@@ -87,6 +86,7 @@ def _require_no_machines(args: argparse.Namespace) -> None:
         "keep_artifacts",
     )
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(args, name, None)]
+    given += ["NODE"] if args.limit else []
     if given:
         raise UsageError(
             f"{given[0]} is about machines of an inventory, and a GpuStack of a cluster has none",

@@ -10,7 +10,7 @@ from provision.base.errors import ExitCode, UsageError
 from provision.cli.answers import Answers
 from provision.cli.incident.driver_verb import run_verb
 from provision.cli.incident.node_request import Asking, ask
-from provision.cli.session.fleet import inventories_of
+from provision.cli.session.fleet import inventories_of, named_nodes
 from provision.cli.terminal import person
 from provision.cluster import open_api
 from provision.cluster.node_requests import KubernetesRequests
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Return nodes to the driver before, wave by wave: those that are named, or all of the last upgrade."""
-    if args.limit:
-        raise UsageError("rollback names its nodes without --limit", hint="grapnel rollback NODE...")
-    if args.further and not args.nodes:
+    if args.further and not args.limit:
         raise UsageError("--further is about nodes that are named", hint="grapnel rollback --further NODE...")
     if (api := _cluster_alone(args)) is not None:
         if args.plan:
             raise UsageError("--plan takes an inventory", hint="the controller looks at a node when its turn has come")
         return ask_controller(args, api)
-    args.limit = ",".join(args.nodes)
-    extent = Extent(undoes_upgrade=not args.nodes, in_waves=not args.no_waves, further=args.further)
+    extent = Extent(undoes_upgrade=not args.limit, in_waves=not args.no_waves, further=args.further)
     return run_verb(args, DriverVerb.BACK, extent, build)
 
 
@@ -49,7 +46,7 @@ def _cluster_alone(args: argparse.Namespace) -> Api | None:
 
 def ask_controller(args: argparse.Namespace, api: Api) -> int:
     """Have the controller of a cluster return nodes; return 1 where that makes no sense for one of them."""
-    nodes = tuple(dict.fromkeys(args.nodes))
+    nodes = tuple(dict.fromkeys(named_nodes(args)))
     seen = KubernetesReader(api, nodes, {}).look_at_lease()
     if seen.controller is None or not seen.is_led:
         raise UsageError(

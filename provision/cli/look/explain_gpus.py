@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from provision.report.progress.watching import Drawing
     from provision.rollout.status.model import FleetStatus, StackSeen
 
-_LABEL: Final = 11  # columns, as `grapnel status --node` has them
+_LABEL: Final = 11  # columns, as `grapnel status NODE` has them
 _EVENTS: Final = 3
 _NOT_MADE: Final = "FailedCreate"  # what ReplicaSets, Jobs, StatefulSets and DaemonSets say of a pod that is refused
 T = TypeVar("T")
@@ -107,7 +107,7 @@ def _node(api: Api, name: str, invocation: Invocation) -> Drawing:
     if node is None:
         near = nearest(name, list(reader.known))
         hint = f"did you mean {near}?" if near else "`kubectl get nodes` shows the names"
-        raise GrapnelError(f"there is no node {name} in {api.name}", hint=hint)
+        raise GrapnelError(f"{name} is not a node of {api.name}", hint=hint)
     (candidate,) = (each for each in _candidates(reader, status) if each.node is node)
     answer = explain_node(candidate, invocation)
     return (*render_node_status(status, name, invocation), *_rendered(answer))

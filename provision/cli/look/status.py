@@ -13,7 +13,7 @@ from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.look.report import read_report
 from provision.cli.look.serve import serve
 from provision.cli.parsers.options import DECLARATION
-from provision.cli.session.fleet import fleet_words, inventories_of, load_fleet
+from provision.cli.session.fleet import fleet_words, inventories_of, load_fleet, named_nodes
 from provision.cli.session.scope import cluster_words
 from provision.cluster import LocalCluster, Machine, open_api, state_file_path
 from provision.cluster.kubernetes.usage import Usage
@@ -55,13 +55,14 @@ RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 
 def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
+    reader, named = open_reader(args)
+    invocation = invocation_of(args)
     if args.serve is not None:
         say, runs = (lambda line: print(line, flush=True)), (lambda: last_words(read_history(args)))
-        return serve(args, open_reader(args), say, invocation_of(args), runs)
-    reader, invocation = open_reader(args), invocation_of(args)
+        return serve(args, reader, say, invocation, runs)
     if args.watch:
-        return watch_status(reader, args.node, invocation, lambda: read_history(args))
-    return show_status(reader, node=args.node, as_json=args.json, history=read_history(args), invocation=invocation)
+        return watch_status(reader, named, invocation, lambda: read_history(args))
+    return show_status(reader, named, as_json=args.json, history=read_history(args), invocation=invocation)
 
 
 def invocation_of(args: argparse.Namespace) -> Invocation:
@@ -99,20 +100,28 @@ class DeclaredReader:
         return replace(seen, declared={**self.declared, **seen.declared}, daemons={**self.daemons, **seen.daemons})
 
 
-def open_reader(args: argparse.Namespace) -> Reader:
-    """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
+def open_reader(args: argparse.Namespace) -> tuple[Reader, tuple[str, ...]]:
+    """Return what reads the nodes of the inventory, or without one all of the cluster that have a record, and names.
+
+    Names are those of the Nodes that are asked for, none for all that are read: of a single one, everything is shown.
+    """
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     if not args.no_cluster and _has_no_inventory(args):
         api = open_api(args.kubeconfig, args.context, os.environ)
         if api is not None:
-            return KubernetesReader(api, None, {}, stacks=see_stacks, usage=Usage(api), pods_of=_asked_node(args))
+            named = tuple(dict.fromkeys(named_nodes(args)))
+            nodes = None if args.serve is None else named or None
+            read = KubernetesReader(api, nodes, {}, stacks=see_stacks, usage=Usage(api), pods_of=_only(args, named))
+            return read, named
     fleet = load_fleet(args)
+    named = (fleet.nodes[0].name,) if args.limit and len(fleet.nodes) == 1 else ()
     drivers = {node.name: node.stack.driver for node in fleet.nodes}
-    return DeclaredReader(_fleet_reader(args, fleet), drivers, {node.name: node.stack.plugin for node in fleet.nodes})
+    daemons = {node.name: node.stack.plugin for node in fleet.nodes}
+    return DeclaredReader(_fleet_reader(args, fleet, _only(args, named)), drivers, daemons), named
 
 
-def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
+def _fleet_reader(args: argparse.Namespace, fleet: Fleet, pods_of: str | None) -> Reader:
     if args.no_cluster:
         return _state_file_reader(fleet, fleet.nodes, None)
     theirs = [node for node in fleet.nodes if node.stack.scheduler.kind in IN_KUBERNETES]
@@ -128,7 +137,7 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
         machines,
         stacks=see_stacks,
         usage=Usage(api),
-        pods_of=_asked_node(args),
+        pods_of=pods_of,
     )
     others = [node for node in fleet.nodes if node not in theirs]
     if not others:
@@ -136,9 +145,9 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet) -> Reader:
     return MixedReader([_state_file_reader(fleet, others, machines), kubernetes], [node.name for node in fleet.nodes])
 
 
-def _asked_node(args: argparse.Namespace) -> str | None:
-    """Return the node of which all is wanted, unless all nodes are served."""
-    return None if args.serve is not None else args.node
+def _only(args: argparse.Namespace, named: Sequence[str]) -> str | None:
+    """Return the node of which all is wanted: the only one that is named, unless nodes are served."""
+    return named[0] if len(named) == 1 and args.serve is None else None
 
 
 def _state_file_reader(
@@ -157,53 +166,54 @@ def _state_file_reader(
 
 def _has_no_inventory(args: argparse.Namespace) -> bool:
     """Tell whether the command is run where there is nothing to select nodes by, such as on somebody else's machine."""
-    is_usual = args.file == DECLARATION and not args.file.exists() and not args.limit
-    return is_usual and not inventories_of(args)
+    return args.file == DECLARATION and not args.file.exists() and not inventories_of(args)
 
 
 def show_status(
     reader: Reader,
+    named: Sequence[str] = (),
     *,
-    node: str | None,
     as_json: bool,
     history: History | None = None,
     invocation: Invocation = BARE,
 ) -> int:
     """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
-    seen = with_last_runs(fleet_status(reader.look()), last_words(history))
-    status = _about(seen, node, narrow=as_json)
+    status = _about(with_last_runs(fleet_status(reader.look()), last_words(history)), named)
     if as_json:
         print(status_document(status, history, invocation))
     else:
-        show(make_console(sys.stdout), _picture(status, node, invocation, history))
-        if history is not None and node is None:
+        show(make_console(sys.stdout), _picture(status, named, invocation, history))
+        if history is not None and len(named) != 1:
             names = [each.name for each in status.nodes]
             show(make_console(sys.stdout), render_history(history, names, status.seen.time))
-    return _exit_code(status, node)
+    return _exit_code(status)
 
 
 def watch_status(
-    reader: Reader, node: str | None, invocation: Invocation = BARE, runs: Callable[[], History] | None = None
+    reader: Reader,
+    named: Sequence[str] = (),
+    invocation: Invocation = BARE,
+    runs: Callable[[], History] | None = None,
 ) -> int:
     """Show what is read as it changes, until the upgrade has ended or somebody leaves; return as `show_status` does."""
-    watching = _Watching(reader, node, invocation, runs or (lambda: None))
+    watching = _Watching(reader, named, invocation, runs or (lambda: None))
     watching.take(reader.look())
     with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
         watch(make_console(sys.stdout), watching.pictures())
-    return _exit_code(watching.status, node)
+    return _exit_code(watching.status)
 
 
-def _exit_code(status: FleetStatus, node: str | None) -> int:
-    return ExitCode.FAILED if _about(status, node, narrow=True).needs_somebody else ExitCode.DONE
+def _exit_code(status: FleetStatus) -> int:
+    return ExitCode.FAILED if status.needs_somebody else ExitCode.DONE
 
 
 class _Watching:
     """What was seen last, with the runs that are kept, which are looked at once a minute."""
 
     def __init__(
-        self, reader: Reader, node: str | None, invocation: Invocation, runs: Callable[[], History | None]
+        self, reader: Reader, named: Sequence[str], invocation: Invocation, runs: Callable[[], History | None]
     ) -> None:
-        self._reader, self._node, self._invocation, self._runs = reader, node, invocation, runs
+        self._reader, self._named, self._invocation, self._runs = reader, named, invocation, runs
         self._history: History | None = None
         self._runs_read: datetime | None = None
         self.status: FleetStatus
@@ -213,13 +223,13 @@ class _Watching:
         if self._runs_read is None or (seen.time - self._runs_read).total_seconds() >= RUNS_S:
             self._runs_read, self._history = seen.time, self._runs()
         status = with_last_runs(fleet_status(seen), last_words(self._history))
-        self.status = _about(status, self._node)
+        self.status = _about(status, self._named)
 
     def pictures(self) -> Iterator[Picture]:
         """Yield pictures until an engine that was seen at work is gone."""
         was_at_work = False
         while True:
-            yield self._said(), _picture(self.status, self._node, self._invocation, self._history)
+            yield self._said(), _picture(self.status, self._named, self._invocation, self._history)
             if was_at_work and not self.status.is_at_work:
                 return
             was_at_work = was_at_work or self.status.is_at_work
@@ -240,19 +250,20 @@ class _Watching:
         return at_work, nodes, seen.pause, seen.complaints
 
 
-def _picture(status: FleetStatus, node: str | None, invocation: Invocation, history: History | None = None) -> Drawing:
-    if node is None:
+def _picture(
+    status: FleetStatus, named: Sequence[str], invocation: Invocation, history: History | None = None
+) -> Drawing:
+    if len(named) != 1:
         return tuple(render_status(status, invocation, history))
-    return tuple(render_node_status(status, node, invocation, history))
+    return tuple(render_node_status(status, named[0], invocation, history))
 
 
-def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:
-    """Return the status, having made sure that the node is in it; ``narrow`` leaves the others out."""
-    if node is None:
-        return status
-    found = tuple(each for each in status.nodes if each.name == node)
-    if not found:
-        near = nearest(node, [each.name for each in status.nodes])
-        hint = f"did you mean {near}?" if near else "`grapnel status` shows all"
-        raise UsageError(f"no node is named '{node}'", hint=hint)
-    return replace(status, nodes=found) if narrow else status
+def _about(status: FleetStatus, named: Sequence[str]) -> FleetStatus:
+    """Return the status of the nodes that are named, of all where none is; raises UsageError for an unknown one."""
+    known = {each.name: each for each in status.nodes}
+    for name in named:
+        if name not in known:
+            near = nearest(name, list(known))
+            hint = f"did you mean {near}?" if near else "`grapnel status` shows all"
+            raise UsageError(f"{name} is not a node of {status.seen.place}", hint=hint)
+    return replace(status, nodes=tuple(known[name] for name in named)) if named else status

@@ -18,6 +18,7 @@ from provision.cli.parsers.options import (
     force_argument,
     inventory_argument,
     metrics_argument,
+    nodes_argument,
     pause_arguments,
     positive,
     reason,
@@ -53,19 +54,14 @@ _PARTS: Final = {
 
 
 def _init(parser: argparse.ArgumentParser) -> None:
+    nodes_argument(parser, absent="all of the inventory, none where there is no inventory")
     parser.add_argument(
-        "file", nargs="?", type=Path, default=DECLARATION, metavar="FILE", help="what to write (default: %(default)s)"
+        "-f", "--file", type=Path, default=DECLARATION, metavar="FILE", help="what to write (default: %(default)s)"
     )
+    inventory_argument(parser)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.add_argument("--every-key", action="store_true", help="write every key with its default, not the first five")
-    parser.add_argument(
-        "--from-inventory",
-        action="append",
-        default=[],
-        metavar="INVENTORY",
-        help="look at these machines, and declare what they are already; may be repeated; beside FILE, "
-        "FILE-groups.yaml has what differs between them",
-    )
+    parser.add_argument("--plain", action="store_true", help="look at no machine: write the first five keys")
     parser.add_argument(
         "--from-gpu-operator",
         action="append",
@@ -76,21 +72,15 @@ def _init(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach that cluster")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
-    parser.add_argument("--limit", default="", metavar="PATTERN", help="only these hosts, as in ansible --limit")
     parser.add_argument("--payload", type=Path, metavar="DIR", help="archives for nodes, as for plan")
     parser.add_argument("--json", action="store_true", help="print what was found, and could not be said, as JSON")
     debug_argument(parser)
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("declaration", nargs="?", type=Path, metavar="FILE", help="the same as --file")
     common_arguments(parser)
     parser.add_argument(
-        "--explain",
-        nargs="?",
-        const="",
-        metavar="NODE",
-        help="show every value, which level set it, and what is derived later; of one node, or of all",
+        "--explain", action="store_true", help="show every value, which level set it, and what is derived later"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -115,7 +105,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="save the plan there, for `grapnel apply FILE` to do exactly that",
+        help="save the plan there, for `grapnel apply --saved FILE` to do exactly that",
     )
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
     parser.add_argument("--diff", action="store_true", help="show how files would change; no secrets")
@@ -131,15 +121,14 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "fleet", nargs="?", type=Path, metavar="FLEET.yaml", help="the fleet (docs/contracts/simulation-fleet)"
-    )
-    parser.add_argument(
-        "--from-cluster",
-        action="store_true",
-        help="simulate the nodes of the inventory, with the pods, records and policy that they have now",
-    )
     common_arguments(parser)
+    parser.add_argument(
+        "--fleet",
+        type=Path,
+        metavar="FILE",
+        help="simulate a fleet of a file (docs/contracts/simulation-fleet) instead of the nodes of the inventory, with "
+        "the pods, records and policy that they have now",
+    )
     cluster_arguments(parser)
     parser.add_argument(
         "--failures",
@@ -166,15 +155,14 @@ def _stage(parser: argparse.ArgumentParser) -> None:
 
 
 def _apply(parser: argparse.ArgumentParser) -> None:
+    common_arguments(parser)
     parser.add_argument(
-        "plan",
-        nargs="?",
+        "--saved",
         type=Path,
         metavar="PLAN",
         help="a plan that `grapnel plan --out` has saved: exactly that is done, without a question, or nothing where "
-        "nodes or declaration have changed since; options of plan are those that it was made with",
+        "nodes or declaration have changed since; nodes and options of plan are those that it was made with",
     )
-    common_arguments(parser)
     run_arguments(parser)
     force_argument(parser)
     bundle_argument(parser)
@@ -198,12 +186,11 @@ def _apply(parser: argparse.ArgumentParser) -> None:
 
 
 def _reboot(parser: argparse.ArgumentParser) -> None:
-    common_arguments(parser)
+    common_arguments(parser, absent="none, with --needed all")
     run_arguments(parser)
     cluster_arguments(parser)
     metrics_argument(parser)
     recording_arguments(parser)
-    parser.add_argument("nodes", nargs="*", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
     parser.add_argument(
         "--needed", action="store_true", help="only nodes that need a reboot: a newer kernel, /run/reboot-required"
     )
@@ -223,7 +210,6 @@ def _reboot(parser: argparse.ArgumentParser) -> None:
 def _status(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     cluster_arguments(parser)
-    parser.add_argument("--node", metavar="NODE", help="everything that is known of one node")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print it as JSON (docs/contracts/status)")
     form.add_argument("--watch", action="store_true", help="show changes as they come, until the upgrade has ended")
@@ -290,14 +276,7 @@ def _abandon(parser: argparse.ArgumentParser) -> None:
 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:
-    verb_arguments(parser)
-    parser.add_argument(
-        "nodes",
-        nargs="*",
-        metavar="NODE",
-        help="hosts or groups of the inventory, as in --limit (default: all that were changed to the declared driver); "
-        "without an inventory, Nodes of a cluster whose controller returns them",
-    )
+    verb_arguments(parser, absent="all that were changed to the declared driver")
     parser.add_argument("--no-waves", action="store_true", help="all at once, as far as maxParallel and others allow")
     parser.add_argument(
         "--further", action="store_true", help="return nodes that have returned already one driver further"

@@ -38,7 +38,7 @@ _NOTED: Final[Mapping[ExitCode, str]] = {
 OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
     "init": {
         ExitCode.DONE: "written",
-        ExitCode.FAILED: "not written; with --from-inventory also: a node could not be looked at",
+        ExitCode.FAILED: "not written, or a machine did not answer",
     },
     "check": {ExitCode.DONE: "no error; there may be warnings", ExitCode.FAILED: "errors were found"},
     "explain": {

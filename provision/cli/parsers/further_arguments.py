@@ -50,7 +50,7 @@ def _bundle(parser: argparse.ArgumentParser) -> None:
 def _bundle_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=Path, metavar="FILE", help="the bundle to write")
     _add_repeated(parser, "--from", "NODE", "collectors", _FROM)
-    common_arguments(parser, limit_help="the nodes that the bundle is for, whose facts are read (default: as --from)")
+    common_arguments(parser, absent="those of --from", about="the nodes that it is for, whose facts are read: ")
     _add_repeated(parser, "--version", "V", "versions", _VERSION)
     _add_repeated(parser, "--kernel", "RELEASE", "kernels", _KERNEL)
     parser.add_argument("--flavour", choices=FLAVOURS, help="kernel module (default: what the GPUs need)")

@@ -14,13 +14,30 @@ _SIGNERS: Final = (
 )
 
 
-def common_arguments(
-    parser: argparse.ArgumentParser, *, limit_help: str = "only these hosts, as in ansible --limit"
-) -> None:
-    """Add `--file`, `--inventory`, `--limit` and `--debug`; `load_fleet` reads them."""
+class _Pattern(argparse.Action):
+    """Makes one pattern of the nodes that are named, as Ansible reads it: empty where none is."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, words: object, *_: object
+    ) -> None:
+        """Keep it; an empty name is a variable that was not set, and must not stand for all nodes."""
+        names = list(words) if isinstance(words, list) else []
+        if not all(name.strip(" ,:") for name in names):
+            parser.error("the name of a NODE is empty")
+        setattr(namespace, self.dest, ",".join(names))
+
+
+def nodes_argument(parser: argparse.ArgumentParser, *, absent: str = "all", about: str = "") -> None:
+    """Add the nodes that are named, kept as `limit`; ``absent`` says which are meant where none is."""
+    text = f"{about}hosts, groups or patterns of the inventory, as Ansible has them (default: {absent})"
+    parser.add_argument("limit", nargs="*", action=_Pattern, default="", metavar="NODE", help=text)
+
+
+def common_arguments(parser: argparse.ArgumentParser, *, absent: str = "all", about: str = "") -> None:
+    """Add the nodes, `--file`, `--inventory` and `--debug`; `load_fleet` reads them."""
+    nodes_argument(parser, absent=absent, about=about)
     declaration_argument(parser)
     inventory_argument(parser)
-    parser.add_argument("--limit", default="", metavar="PATTERN", help=limit_help)
     debug_argument(parser)
 
 
@@ -143,11 +160,7 @@ def answer_arguments(parser: argparse.ArgumentParser) -> None:
 
 def request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the nodes and what finds them."""
-    parser.add_argument("nodes", nargs="*", metavar="NODE", help="hosts or groups of the inventory")
-    parser.add_argument("--limit", default="", metavar="PATTERN", help="the same, as with the other verbs")
-    declaration_argument(parser)
-    inventory_argument(parser)
-    debug_argument(parser)
+    common_arguments(parser, absent="none")
     cluster_arguments(parser)
     answer_arguments(parser)
 
@@ -161,9 +174,9 @@ def pause_arguments(parser: argparse.ArgumentParser) -> None:
     answer_arguments(parser)
 
 
-def verb_arguments(parser: argparse.ArgumentParser) -> None:
+def verb_arguments(parser: argparse.ArgumentParser, *, absent: str = "all") -> None:
     """Add the options that both verbs have."""
-    common_arguments(parser)
+    common_arguments(parser, absent=absent)
     run_arguments(parser)
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "declare": {
-        "init": "write a declaration: the keys that matter first, every key, or what machines are already",
+        "init": "write a declaration: what machines are already, the keys that matter first, or every key",
         "check": "report everything that is wrong with the declaration",
         "explain": "say what a key of the declaration means, and why a pod or a node has the GPUs that it has",
     },

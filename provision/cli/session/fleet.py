@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.runner.early import EarlyAnsible
-from provision.base.errors import UsageError
 from provision.cli.parsers.options import DECLARATION
 from provision.cli.terminal import print_findings
 from provision.declaration.fleet.ansible import run_program
@@ -21,10 +20,8 @@ if TYPE_CHECKING:
 
 
 def named_nodes(args: argparse.Namespace) -> list[str]:
-    """Return the hosts and groups that are named, by themselves or by `--limit`; they are not named twice."""
-    if args.nodes and args.limit:
-        raise UsageError("nodes are named by themselves and with --limit", hint="leave one of them out")
-    return args.limit.split(",") if args.limit else list(args.nodes)
+    """Return the hosts, groups and patterns that are named."""
+    return args.limit.split(",") if args.limit else []
 
 
 def load_fleet(args: argparse.Namespace) -> Fleet:

@@ -132,7 +132,7 @@ def read_file(path: Path) -> bytes:
     try:
         content = read_beginning(path, MAX_BYTES + 1)
     except FileNotFoundError as error:
-        hint = f"`grapnel init {path}` writes one to start from; `--file` names another"
+        hint = f"`grapnel init -f {path}` writes one to start from; `--file` names another"
         raise DeclarationError(f"{path} does not exist", (), hint=hint) from error
     except OSError as error:
         hint = "save the output of a program to a file first" if error.errno == errno.EINVAL else ""

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final
 
 _FREE: Final = "gpu-nodes.yaml"  # a name for the declaration: the default one may be that of the file that is not one
-_HERE: Final = f"`grapnel init {_FREE}` writes a declaration to start from"
+_HERE: Final = f"`grapnel init -f {_FREE}` writes a declaration to start from"
 _OWN: Final = re.compile(r"^kind:\s*[\"']?GpuStack\b", re.MULTILINE)
 _OPERATOR: Final = re.compile(r"^[ -]*[\"']?kind[\"']?:\s*[\"']?(?P<kind>ClusterPolicy|NVIDIADriver)\b", re.MULTILINE)
 _OPERATORS_API: Final = re.compile(r"^[ -]*[\"']?apiVersion[\"']?:\s*[\"']?nvidia\.com/", re.MULTILINE)
@@ -70,7 +70,7 @@ def recognize(text: str, name: str) -> OtherFile | None:
     if _GROUP.match(first) or _HOST.match(first) or _GROUPS.search(text):
         hint = (
             f"it goes beside the declaration: `--inventory {shlex.quote(name)}`; "
-            f"{_init('--from-inventory', name)} looks at its machines and declares what they are"
+            f"{_init('-i', name)} looks at its machines and declares what they are"
         )
         return OtherFile(_whose(text), hint)
     return _variables(text, keys)
@@ -78,7 +78,7 @@ def recognize(text: str, name: str) -> OtherFile | None:
 
 def _init(option: str, name: str) -> str:
     """Return the command that makes a declaration of a file: beside it, where it has the name of a declaration."""
-    beside = f" {_FREE}" if PurePath(name).name == "grapnel.yaml" else ""
+    beside = f" -f {_FREE}" if PurePath(name).name == "grapnel.yaml" else ""
     return f"`grapnel init {option} {shlex.quote(name)}{beside}`"
 
 

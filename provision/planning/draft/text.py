@@ -29,8 +29,8 @@ def render_declaration(draft: FleetDraft) -> str:
     nodes = sum(len(group.nodes) for group in draft.groups)
     lines = [
         *comment_lines(
-            f"What {nodes} node{'s were' if nodes != 1 else ' was'} when `grapnel init --from-inventory` looked at "
-            "them. A key that does not stand here has its default, and `grapnel init` writes a file with all of them.",
+            f"What {nodes} node{'s were' if nodes != 1 else ' was'} when `grapnel init` looked at them. "
+            "A key that does not stand here has its default; `grapnel init --every-key` writes all of them.",
             "",
         ),
         "",

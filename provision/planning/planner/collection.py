@@ -67,5 +67,5 @@ def _flavour_unknown(node: NodeFacts) -> Problem:
     return Problem(
         code="flavour-not-known",
         message=f"{node.node.hostname} has no NVIDIA GPU that says which kernel module is needed",
-        hint="say --flavour open, proprietary or none; or name nodes with GPUs by --limit",
+        hint="say --flavour open, proprietary or none; or name nodes with GPUs",
     )

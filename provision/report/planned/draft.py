@@ -1,4 +1,4 @@
-"""Renders what `grapnel init --from-inventory` found: groups, what could not be said, what each part would change."""
+"""Renders what `grapnel init` found on machines: groups, what could not be said, what each part would change."""
 
 from __future__ import annotations
 
@@ -41,13 +41,25 @@ def render_draft(
     for (key, told), nodes in _offers(draft).items():
         yield ""
         yield Text.assemble((f"{key}: ", "bold"), told, (f"  {count(len(nodes), 'node')}", "dim"))
-    for node, failure in failures.items():
-        yield ""
-        yield hanging(Text.assemble((f"{node}: ", "bold red")), Text(f"left out: {failure.message}"))
+    yield from _left_out(failures)
     yield ""
     yield Text(_outcome(draft), "bold")
     more = "".join(f" -i {each}" for each in (*inventories, *written[1:]))
     yield Text(f"next: grapnel plan -f {written[0]}{more}")
+
+
+def render_plain(failures: Mapping[str, Failure], file: str) -> Iterator[RenderableType]:
+    """Yield the same where no node has answered: the first keys were written, with nothing of them."""
+    yield Text(f"wrote {file}: the keys that matter first, with nothing of the machines", "bold")
+    yield from _left_out(failures)
+    yield ""
+    yield Text(f"next: make them answer (`ansible all -m ping`) and run it again with --force, or fill {file} in")
+
+
+def _left_out(failures: Mapping[str, Failure]) -> Iterator[RenderableType]:
+    for node, failure in failures.items():
+        yield ""
+        yield hanging(Text.assemble((f"{node}: ", "bold red")), Text(f"left out: {failure.message}"))
 
 
 def _notes(draft: FleetDraft) -> Iterator[tuple[str, str, list[str]]]:

@@ -105,7 +105,9 @@ def _render_others(kinds: Sequence[AlikeNodes]) -> Iterator[RenderableType]:
             yield hanging(INDENT, Text.assemble(("problem: ", "bold red"), ", ".join(codes)))
         if refused := sum(len(kind.nodes) for kind in alike if kind.refusal):
             yield hanging(INDENT, Text(f"refused: {count(refused, 'node')}", "bold yellow"))
-        told = f"{count(len(alike), 'different plan')}, not spelled out: use --limit NODE, or --json for all of them"
+        told = (
+            f"{count(len(alike), 'different plan')}, not spelled out: `grapnel plan NODE` has one, --json all of them"
+        )
         yield hanging(INDENT, Text(told, "dim"))
         yield ""
 

@@ -27,12 +27,11 @@ _OF_RESULTS: Final = {
     KILLED: "the run was killed or its machine went down: run the command again, it goes on from there",
 }
 _OUT: Final = "the node stays out of service, and nothing is given to it: "
-_LIMITS: Final = ("-l", "--limit")
 _MOST_NODES: Final = 20  # in a command; where more are in the same trouble it is for all nodes of the run
 _FAILED: Final = f"mend what is reported, {_AGAIN}"
 _NODE: Final = "NODE"
-_BY_LIMIT: Final = frozenset({"apply", "plan"})  # the others name their nodes, or are for all of them
-_COMPLETED: Final = _BY_LIMIT | {"abandon", "explain", "reboot", "resume", "retry", "rollback", "skip"}
+_FOR_ALL: Final = frozenset({"apply", "plan"})  # unless nodes are named; the others say where theirs stand
+_COMPLETED: Final = _FOR_ALL | {"abandon", "explain", "reboot", "resume", "retry", "rollback", "skip"}
 _OFFERED: Final = re.compile(r"`grapnel ([a-z]+)([^`]*)`")
 
 
@@ -52,8 +51,9 @@ def command_for(command: Sequence[str], nodes: Sequence[str], problems: Sequence
     """
     if command[:1] != ("apply",) or {problem.code for problem in problems} != {HAND_EDITED} or "--force" in command:
         return tuple(command)
-    is_limited = any(word.partition("=")[0] in _LIMITS for word in command) or len(nodes) > _MOST_NODES
-    return (*command, *(() if is_limited else ("--limit", ",".join(nodes))), "--force")
+    named = {name for word in command for name in word.split(",")}
+    added = () if named.issuperset(nodes) or len(nodes) > _MOST_NODES else nodes
+    return (*command, *added, "--force")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class Invocation:
         """
         if len(nodes) > _MOST_NODES:
             return self.template(text, _NODE, "")
-        limit = shlex.quote(",".join(nodes)) if nodes and not is_whole else ""
-        return self.template(text, shlex.join(nodes), limit)
+        named = shlex.join(nodes)
+        return self.template(text, named, "" if is_whole else named)
 
     def template(self, text: str, named: str, limit: str) -> str:
-        """Return a text with its commands complete: ``named`` for NODE, and ``limit`` for `--limit`, both quoted.
+        """Return a text with its commands complete: ``named`` for NODE, and ``limit`` for an `apply`, both quoted.
 
         An empty ``limit`` is that of the invocation.
         """
@@ -89,7 +89,7 @@ class Invocation:
             verb, words = found[1], found[2].replace(_NODE, named)
             if verb not in _COMPLETED:
                 return f"`grapnel {verb}{words}`"
-            limits = [f"--limit {limit}"] if limit and verb in _BY_LIMIT else []
+            limits = [limit] if limit and verb in _FOR_ALL else []
             return f"`{' '.join([f'grapnel {verb}{words}', *options, *limits])}`"
 
         pieces, at = [], 0

@@ -158,15 +158,15 @@ def steady(before: int | None, after: int | None) -> int | None:
 def states_document(invocation: Invocation = BARE, *, is_led: bool = False) -> dict[str, dict[str, Any]]:
     """Return every state by its key, in the order in which they are shown: what needs somebody comes first.
 
-    ``is_led``: a controller leads. In ``todo`` the page puts names of nodes, divided by spaces for ``{names}`` and by
-    commas for ``{limit}``; ``todoForMany`` is for nodes that are not to be named.
+    ``is_led``: a controller leads. In ``todo`` the page puts names of nodes for ``{names}``; ``todoForMany`` is for
+    nodes that are not to be named.
     """
     return {
         each.key: {
             "title": each.title,
             "means": each.means,
             "follows": each.follows,
-            "todo": printable(invocation.template(each.todo, "{names}", "{limit}")),
+            "todo": printable(invocation.template(each.todo, "{names}", "{names}")),
             "todoForMany": printable(invocation.template(each.todo, "NODE", "")),
             "needsSomebody": each.needs_somebody,
             "tone": look_of(each).tone,

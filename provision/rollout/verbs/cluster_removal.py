@@ -100,7 +100,7 @@ def _why_class_stays(removing: Removing, cluster: Cluster, name: str) -> str | N
     users = removing.unselected.get(name, ())
     if reason is None or reason or not users:
         return reason
-    return f"{few(users)} may need it, too; without --limit it goes"
+    return f"{few(users)} may need it, too; with all nodes it goes"
 
 
 def _stays(name: str, reason: str) -> str:

@@ -10,15 +10,24 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.cluster import DEFAULT, Cluster, ClusterError, ClusterNode, ClusterSpec, ControlPlane, Engine
+from lab.cluster import DEFAULT, Cluster, ClusterError, ClusterNode, ClusterSpec, ControlPlane, Engine, controller
 from lab.cluster.certificates import Certificates
 from lab.cluster.components import Layout, plan_components
 from lab.cluster.crio import stage_spec
 from lab.cluster.node_files import kubelet_configuration, pod_network, render_routes
-from lab.cluster.project import CHECKOUT, TOUR_PAGE, render_invitation, write_project
+from lab.cluster.project import (
+    CHECKOUT,
+    TOUR_PAGE,
+    render_invitation,
+    render_stack_invitation,
+    write_project,
+    write_stack,
+)
 from lab.cluster.spec import DRIVER_MODULE, available_memory_bytes
 from lab.cluster.status import ClusterStatus, NodeState, PodState, ProcessStatus, parse_node, parse_pod, render
 from lab.cluster.tour import NEXT_DRIVER, Tour
+from provision.controller.stacks.file import judge_stack, read_stack_file
+from tasks.image.archive import write_archive
 
 LAYOUT = Layout(Path("/f"), Path("/bin"), "10.177.9.1", 6443, Certificates(Path("/f/pki")))
 NODE: dict[str, Any] = {
@@ -267,6 +276,42 @@ def test_what_is_printed_at_the_end_is_the_tour_and_the_page_has_its_commands_in
     printed = render_invitation(cluster, tmp_path).splitlines()
     assert printed[-len(commands) :] == list(commands)
     assert "export GRAPNEL_LAB_CLUSTER=mine" in printed
+
+
+def test_the_tour_through_the_controller_is_printed_at_the_end_and_the_page_has_its_commands_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    cluster = made_of(DEFAULT, "stage")
+    (cluster.folder / "programs").write_text("/k8s")
+    (cluster.site.folder / "site.json").write_text(json.dumps({"subnet": 9}))
+    commands = Tour().controller_commands(cluster.name)
+    page = (CHECKOUT / TOUR_PAGE).read_text().splitlines()
+    assert [line.removeprefix("$ ") for line in page if line.startswith("$ ")][-len(commands) :] == list(commands)
+    assert render_stack_invitation(cluster, tmp_path).splitlines()[-len(commands) :] == list(commands)
+
+
+def test_the_stacks_of_the_tour_are_declarations_of_the_nodes_that_the_lab_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    cluster = made_of(ClusterSpec((*DEFAULT.nodes, ClusterNode("n4", engine=Engine.CRIO))), "mine")
+    first = write_stack(cluster, tmp_path)
+    former, following = (read_stack_file(file) for file in (first, tmp_path / "next.yaml"))
+    assert former is not None
+    assert following is not None
+    stacks = [judge_stack(document)[0] for document in (former, following)]
+    assert [str(stack.spec.driver.version) for stack in stacks] == [DRIVER_MODULE, NEXT_DRIVER]
+    labels = {controller.POOL: "gpu"}
+    assert [stack.selector.matches(labels) for stack in stacks] == [True, True]
+    assert controller.pool(cluster) == ("n1", "n2", "n3"), "what is declared is containerd"
+    assert not (tmp_path / "inventory.yaml").exists()
+
+
+def test_the_name_of_an_image_is_read_from_its_archive(tmp_path: Path) -> None:
+    (tmp_path / "root").write_bytes(b"")
+    write_archive(tmp_path / "root", {}, "docker.io/local/grapnel:9.9.9", tmp_path / "image.tar", level=0)
+    assert controller.reference_of(tmp_path / "image.tar") == "docker.io/local/grapnel:9.9.9"
 
 
 def test_a_tour_leads_from_the_first_driver_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from plugin.drift.result import Result, render_result
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply n1")
 NOW = 1_777_615_920
 DEAD = "is grapnel-drift.timer active, and /etc/grapnel/declared.json there?"
 

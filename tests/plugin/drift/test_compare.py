@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-MEND = "grapnel apply --limit n17"
+MEND = "grapnel apply n17"
 CONTAINERD, TIMER = unit("containerd.service"), unit("grapnel-drift.timer")
 
 

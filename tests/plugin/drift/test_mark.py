@@ -45,10 +45,10 @@ def test_both_take_the_same_files_for_edited(text: str, mark: str) -> None:
 @pytest.mark.parametrize(
     ("now", "mark", "command"),
     [
-        (TEXT + "x = 1\n", "start", "grapnel apply --force --limit n17"),
-        (TEXT + "x = 1\n", "", "grapnel apply --limit n17"),
-        (marked("version = 2\n"), "start", "grapnel apply --limit n17"),
-        (None, "start", "grapnel apply --limit n17"),
+        (TEXT + "x = 1\n", "start", "grapnel apply --force n17"),
+        (TEXT + "x = 1\n", "", "grapnel apply n17"),
+        (marked("version = 2\n"), "start", "grapnel apply n17"),
+        (None, "start", "grapnel apply n17"),
     ],
     ids=["edited", "edited, where apply overwrites", "written by another release", "removed"],
 )

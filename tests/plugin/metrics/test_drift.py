@@ -6,7 +6,7 @@ from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result
 from plugin.publication.metrics.drift import drift_families
 
-HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply n1")
 
 
 def values(result: Result | None) -> dict[str, dict[str, float]]:

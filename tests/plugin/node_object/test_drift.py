@@ -12,7 +12,7 @@ from plugin.publication.node_object.conditions import AS_DECLARED, MAX_MESSAGE
 from plugin.publication.node_object.drift import drift_condition
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/node-state/README.md"
-HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply n1")
 NODE = Difference(DriftKind.DEVICE_NODE, "/dev/nvidia0", "absent", "there", None, "nvidia-modprobe -c 0")
 
 
@@ -29,7 +29,7 @@ NODE = Difference(DriftKind.DEVICE_NODE, "/dev/nvidia0", "absent", "there", None
             (
                 "False",
                 "Drifted",
-                "1 difference, to be mended by `grapnel apply --limit n1`: hold libcuda1 is not held, declared held",
+                "1 difference, to be mended by `grapnel apply n1`: hold libcuda1 is not held, declared held",
             ),
             id="a hold was taken off",
         ),
@@ -39,7 +39,7 @@ NODE = Difference(DriftKind.DEVICE_NODE, "/dev/nvidia0", "absent", "there", None
                 "False",
                 "Drifted",
                 (
-                    "3 differences, to be mended by `grapnel apply --limit n1`; `nvidia-modprobe -c 0`: "
+                    "3 differences, to be mended by `grapnel apply n1`; `nvidia-modprobe -c 0`: "
                     "hold libcuda1 is not held, declared held; hold libcuda1 is not held, declared held; "
                     "device-node /dev/nvidia0 is absent, declared there"
                 ),

@@ -24,7 +24,7 @@ __all__ = ["kubelet", "node", "port"]  # fixtures
 
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
-HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply --limit n1")
+HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply n1")
 
 
 def leave(node: Node, result: Result) -> None:
@@ -55,7 +55,7 @@ def test_what_the_timer_finds_is_on_the_page_and_on_the_node(
         page = scrape(port)
         assert page.of("grapnel_drift_differences")[(("kind", "hold"),)] == 1
         assert page.of("grapnel_drift_timestamp_seconds") == {(): at}
-        assert "grapnel apply --limit n1" in server.state.conditions["GPUNodeAsDeclared"]["message"]
+        assert "grapnel apply n1" in server.state.conditions["GPUNodeAsDeclared"]["message"]
         leave(node, Result(at + 1, reason="a driver change has begun and not ended"))
         wait_until(lambda: status() == "Unknown", node.log)
         assert scrape(port).of("grapnel_drift_up") == {(): 0}

@@ -54,7 +54,7 @@ def test_what_was_planned_is_applied(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["p.json"]
     require_schema(json.loads(path.read_text()), render_schema("saved-plan"))
-    assert f"`grapnel apply {path}` does exactly this, or nothing" in capsys.readouterr().err
+    assert f"`grapnel apply --saved {path}` does exactly this, or nothing" in capsys.readouterr().err
 
     assert apply(fleet, path) == 1  # n2 is away, as it was
     assert set(fleet.applied()) == {"n1"}
@@ -216,7 +216,7 @@ def test_options_of_the_plan_are_those_that_the_command_line_leaves_unsaid(tmp_p
     document["options"] |= {"file": "prod.yaml", "inventory": ["a.yaml"], "limit": "rack1", "noCluster": True}
     path.write_text(json.dumps(document))
     path.chmod(0o600)
-    args = arguments("apply", str(path), "--limit", "rack2")
+    args = arguments("apply", "--saved", str(path), "rack2")
 
     read_plan(args)
 
@@ -228,7 +228,7 @@ def test_a_plan_that_cannot_be_read_is_named(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["apply", name]) == 1
+    assert main(["apply", "--saved", name]) == 1
     assert f"{name} cannot be read: " in capsys.readouterr().err
 
 
@@ -239,7 +239,7 @@ def test_a_plan_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> N
     path.chmod(mode)
 
     with pytest.raises(GrapnelError, match="may be written by others"):
-        read_plan(arguments("apply", str(path)))
+        read_plan(arguments("apply", "--saved", str(path)))
 
 
 def test_a_plan_that_cannot_be_written_is_named(tmp_path: Path) -> None:

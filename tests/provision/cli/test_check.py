@@ -60,14 +60,15 @@ def test_every_error_is_told_and_counted(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_a_file_that_is_missing_is_told_with_the_way_to_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "other.yaml"]) == 1
+    assert main(["check", "-f", "other.yaml"]) == 1
     assert capsys.readouterr().err.splitlines()[0] == "grapnel: error: other.yaml does not exist"
 
 
-@pytest.mark.parametrize("option", ["--explain=n1", "--limit=n1"])
-def test_options_about_nodes_need_an_inventory(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", option]) == 2
-    assert "needs an inventory" in capsys.readouterr().err
+def test_a_node_needs_an_inventory_and_a_file_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "n1"]) == 2
+    assert "a NODE needs an inventory" in capsys.readouterr().err
+    assert main(["check", "grapnel.yaml"]) == 2
+    assert "`grapnel check -f grapnel.yaml`" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -159,7 +160,7 @@ def test_json_holds_the_explanation_of_every_set_of_nodes(folder: Path, capsys: 
 @pytest.mark.slow
 def test_explaining_an_unknown_node_names_the_nearest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_inventory(folder)
-    assert main(["check", "--explain", "n22"]) == 2
+    assert main(["check", "--explain", "n22"]) == 1
     assert "did you mean n2?" in capsys.readouterr().err
 
 

@@ -30,17 +30,17 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_stack_is_checked_by_the_rules_of_a_cluster(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(file)]) == ExitCode.DONE
+    assert main(["check", "-f", str(file)]) == ExitCode.DONE
     assert "a GpuStack of a cluster" in capsys.readouterr().out
     file.write_text(STACK.replace("550.163.01", '550.163.01", source: "bundle'))
-    assert main(["check", "--json", str(file)]) == ExitCode.FAILED
+    assert main(["check", "--json", "-f", str(file)]) == ExitCode.FAILED
     found = json.loads(capsys.readouterr().out)
     assert not found["ok"]
     assert found["findings"][0]["line"] == 6
 
 
 def test_options_about_machines_are_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(file), "-i", "hosts"]) == ExitCode.USAGE
+    assert main(["check", "-f", str(file), "-i", "hosts"]) == ExitCode.USAGE
     assert "no machines of an inventory" in capsys.readouterr().err
 
 

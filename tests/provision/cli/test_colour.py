@@ -17,9 +17,11 @@ CONTRACTS = ROOT / "docs/contracts"
 COMMAND = (sys.executable, "-P", "-c", "import sys; from provision.cli import main; sys.exit(main())")
 SAYING = [
     pytest.param(("planz",), "unknown verb", id="an error"),
-    pytest.param(("check", "bad.yaml"), "error", id="findings"),
+    pytest.param(("check", "-f", "bad.yaml"), "error", id="findings"),
     pytest.param(
-        ("simulate", str(CONTRACTS / "simulation-fleet/good/everything-goes-wrong.yaml")), "worst", id="what rich shows"
+        ("simulate", "--fleet", str(CONTRACTS / "simulation-fleet/good/everything-goes-wrong.yaml")),
+        "worst",
+        id="what rich shows",
     ),
 ]
 

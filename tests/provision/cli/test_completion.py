@@ -39,7 +39,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
         pytest.param("grapnel bundle ", {"create", "verify"}, id="verbs below a verb"),
         pytest.param("grapnel bundle create --no-b", {"--no-build"}, id="their options"),
         pytest.param("grapnel completion ", set(SHELLS), id="words to choose from"),
-        pytest.param("grapnel check fleet", {"fleet.yaml", "fleets"}, id="files"),
+        pytest.param("grapnel check --file fleet", {"fleet.yaml", "fleets"}, id="files"),
         pytest.param("grapnel plan --inventory fleet", {"fleet.yaml", "fleets"}, id="files of an option"),
         pytest.param("grapnel plan --payload fleet", {"fleets"}, id="folders of an option"),
     ],

@@ -42,7 +42,7 @@ def test_exit_code(nodes: list[FakeNode], code: int, capsys: pytest.CaptureFixtu
         pytest.param(["-f", "a.yaml"], "grapnel apply -f a.yaml", id="another declaration"),
         pytest.param(["-i", "a", "-i", "b"], "grapnel apply -i a -i b", id="inventories"),
         pytest.param(["--payload", "p", "--bundle", "b"], "grapnel apply --payload p --bundle b", id="archives"),
-        pytest.param(["--limit", "n1", "--json"], "grapnel apply", id="nodes are named by the report"),
+        pytest.param(["n1", "--json"], "grapnel apply", id="nodes are named by the report"),
     ],
 )
 def test_what_mends_sees_the_same_fleet(arguments: list[str], expected: str) -> None:

@@ -33,8 +33,14 @@ def test_every_key_is_written_to_who_asks_for_it(folder: Path) -> None:
 
 
 def test_every_key_and_what_is_there_are_two_things(folder: Path) -> None:
-    assert main(["init", "--every-key", "--from-inventory", "hosts"]) == 2
+    assert main(["init", "--every-key", "n1"]) == 2
     assert list(folder.iterdir()) == []
+
+
+def test_plain_looks_at_no_machine(folder: Path) -> None:
+    (folder / "inventory.yaml").write_text("all: {hosts: {n1: {ansible_host: 192.0.2.1}}}\n")
+    assert main(["init", "--plain"]) == 0
+    assert (folder / "grapnel.yaml").read_text() == render_first_keys()
 
 
 def test_its_keys_are_those_that_matter_first(folder: Path) -> None:
@@ -45,8 +51,8 @@ def test_its_keys_are_those_that_matter_first(folder: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["--every-key"]])
 def test_its_file_is_complete_but_for_the_version(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    main(["init", "new.yaml", *words])
-    assert main(["check", "new.yaml"]) == 1
+    main(["init", "-f", "new.yaml", *words])
+    assert main(["check", "-f", "new.yaml"]) == 1
     assert capsys.readouterr().err.count("error: ") == 2  # the version, and the sum
 
 
@@ -72,5 +78,5 @@ def test_a_link_that_leads_nowhere_is_there_too(folder: Path) -> None:
 
 @pytest.mark.parametrize(("path", "words"), [(".", "is a folder"), ("missing/x.yaml", "no such file or directory")])
 def test_places_where_no_file_can_be_are_told(path: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", "--force", path]) == 1
+    assert main(["init", "--force", "-f", path]) == 1
     assert words in capsys.readouterr().err

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +32,10 @@ class FakeVerb:
     """A verb with a given outcome."""
 
     end: BaseException | int
+    limits: list[str] = field(default_factory=list)
 
-    def run(self, _args: argparse.Namespace) -> int:
+    def run(self, args: argparse.Namespace) -> int:
+        self.limits.append(args.limit)
         if isinstance(self.end, BaseException):
             raise self.end
         return self.end
@@ -71,6 +73,28 @@ def test_exit_codes_and_words(
     assert capsys.readouterr().err == words
 
 
+NODES: dict[str, tuple[str, ...]] = {
+    "bundle": ("create", "x.bundle"),
+    **dict.fromkeys(("init", "check", "plan", "doctor", "simulate", "stage", "apply", "reboot", "status", "drift"), ()),
+    **dict.fromkeys(("skip", "retry", "abandon", "rollback", "remove"), ()),
+}
+
+
+@pytest.mark.parametrize(("verb", "before"), NODES.items(), ids=[*NODES])
+def test_every_verb_takes_nodes_alike_before_and_behind_options(verb: str, before: tuple[str, ...]) -> None:
+    fake = FakeVerb(0)
+    for words in ([], ["n1", "gpu:!n2", "--json"], ["--json", "n1", "gpu:!n2"], ["n1", "--json", "gpu:!n2"]):
+        assert main([verb, *before, *words], load=lambda _name: fake) == 0
+    assert fake.limits == ["", *["n1,gpu:!n2"] * 3]
+
+
+@pytest.mark.parametrize("words", [[""], ["--json", " "], ["n1", "--json", ""]], ids=["", "behind", "between"])
+def test_an_empty_name_stands_for_no_node(words: list[str]) -> None:
+    fake = FakeVerb(0)
+    assert main(["reboot", *words], load=lambda _name: fake) == 2
+    assert fake.limits == []
+
+
 @pytest.mark.parametrize("end", [GrapnelError("n1 is away"), ZeroDivisionError("oops")], ids=["failure", "bug"])
 def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     run_verb(end)
@@ -90,6 +114,7 @@ def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixtu
         ),
         pytest.param(["--debug", "planz"], "did you mean `grapnel plan`?", id="an option before it"),
         pytest.param(["init", "--forse"], "unrecognized arguments: --forse", id="a misspelt option"),
+        pytest.param(["apply", "--yes", ""], "the name of a NODE is empty", id="a node of a variable that is not set"),
         pytest.param(["check", "--inventory"], "expected one argument", id="an option without its value"),
     ],
 )
@@ -153,7 +178,8 @@ def test_version_is_told_without_loading_any_verb(capsys: pytest.CaptureFixture[
 @pytest.mark.slow
 def test_checking_a_file_imports_no_heavy_library() -> None:
     script = (
-        "import sys; from provision.cli import main; main(['check', 'docs/contracts/gpustack/good/shortest.yaml'])\n"
+        "import sys; from provision.cli import main; "
+        "main(['check', '-f', 'docs/contracts/gpustack/good/shortest.yaml'])\n"
         "heavy = {'ansible', 'ansible_runner', 'kubernetes', 'rich', 'tomlkit', 'jinja2'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )

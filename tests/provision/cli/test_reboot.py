@@ -111,7 +111,7 @@ def test_a_driver_change_that_is_under_way_comes_first() -> None:
     [
         pytest.param(["reboot"], "hint: grapnel reboot NODE..., or grapnel reboot --needed", id="of nothing"),
         pytest.param(["reboot", "n1"], "hint: add --yes", id="without a terminal"),
-        pytest.param(["reboot", "n1", "--limit", "n1"], "nodes are named by themselves and with --limit", id="--limit"),
+        pytest.param(["reboot", "n1", "--yes", ""], "unrecognized arguments", id="of a variable that is not set"),
         pytest.param(
             ["reboot", "n1", "--yes", "--since", "noon"],
             "--since noon: not a moment with its zone",

@@ -33,7 +33,7 @@ NOBODY = Fleet(STACK, (), ())
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("sys.argv", ["grapnel", "--debug", "apply", "--limit", "n*", "--json", "--yes"])
+    monkeypatch.setattr("sys.argv", ["grapnel", "--debug", "apply", "n*", "--json", "--yes"])
     return tmp_path / "state/grapnel/runs"
 
 
@@ -59,7 +59,7 @@ def test_json_of_apply_is_all_that_goes_to_standard_output(capsys: pytest.Captur
     document = json.loads(told.out)
     jsonschema.validate(document, render_schema("run-report"))
     assert (document["state"], document["exitCode"]) == ("failed", 1)
-    assert document["command"] == "grapnel apply --limit 'n*'"
+    assert document["command"] == "grapnel apply 'n*'"
     assert document["counts"] == {"failed": 1, "converged": 1, "unchanged": 1}
     assert [one["nodes"] for one in document["troubles"]] == [["n2"]]
     assert document["troubles"][0]["message"] == "cannot install driver"

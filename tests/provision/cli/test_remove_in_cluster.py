@@ -174,4 +174,4 @@ def test_machines_that_were_not_selected_keep_the_class(tmp_path: Path, capsys: 
     scope, cluster = fleet(nodes)
     assert remove(nodes, scope, verb) == 0
     assert cluster.classes == ["nvidia"]
-    assert "n2 may need it, too; without --limit it goes" in said(capsys)
+    assert "n2 may need it, too; with all nodes it goes" in said(capsys)

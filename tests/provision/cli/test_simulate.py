@@ -17,7 +17,7 @@ START = ("--start", "2026-11-24T22:00+01:00")
 
 
 def test_the_waves_the_nodes_and_the_worst_case_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", str(SAMPLES / "smallest.yaml"), "--seeds", "3", *START]) == 0
+    assert main(["simulate", "--fleet", str(SAMPLES / "smallest.yaml"), "--seeds", "3", *START]) == 0
     shown = capsys.readouterr().out
     assert "simulated roll-out of 3 nodes, 535.261.03 → 550.163.01, seed 1" in shown
     for word in ("all nodes", "n1", "n2", "n3", "what nodes waited for", "3 seeds", "worst: seed"):
@@ -25,7 +25,7 @@ def test_the_waves_the_nodes_and_the_worst_case_are_shown(capsys: pytest.Capture
 
 
 def test_json_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["simulate", str(SAMPLES / "smallest.yaml"), "--json", "--seeds", "2", *START]
+    arguments = ["simulate", "--fleet", str(SAMPLES / "smallest.yaml"), "--json", "--seeds", "2", *START]
     assert main(arguments) == 0
     first = capsys.readouterr().out
     assert main(arguments) == 0
@@ -36,7 +36,9 @@ def test_json_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_roll_out_that_stops_ends_with_1_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", str(SAMPLES / "smallest.yaml"), "--failures", "verify=100%", "--seeds", "1"]) == 1
+    assert (
+        main(["simulate", "--fleet", str(SAMPLES / "smallest.yaml"), "--failures", "verify=100%", "--seeds", "1"]) == 1
+    )
     shown = capsys.readouterr().out
     assert "\nstopped: " in shown, "on a line of its own"
     assert "not touched" in shown
@@ -48,24 +50,24 @@ def test_a_node_that_somebody_wants_left_alone_is_no_failure(
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text((SAMPLES / "smallest.yaml").read_text() + "    - {name: spare, skipped: true}\n")
 
-    assert main(["simulate", str(fleet), "--seeds", "2", *START]) == 0
+    assert main(["simulate", "--fleet", str(fleet), "--seeds", "2", *START]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "stopped" not in shown
     assert "not touched: is skipped: `grapnel skip --undo spare` ends that" in shown
-    assert main(["simulate", str(fleet), "--failures", "verify=100%", "--seeds", "1", *START]) == 1
+    assert main(["simulate", "--fleet", str(fleet), "--failures", "verify=100%", "--seeds", "1", *START]) == 1
 
 
 def test_a_large_fleet_stays_readable(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", str(SAMPLES / "two-racks.yaml"), "--seeds", "1"]) in {0, 1}
+    assert main(["simulate", "--fleet", str(SAMPLES / "two-racks.yaml"), "--seeds", "1"]) in {0, 1}
     shown = capsys.readouterr().out
     assert "other nodes: --json has all" in shown
     assert len(shown.splitlines()) < 70
 
 
-@pytest.mark.parametrize("arguments", [[], ["f.yaml", "--from-cluster"]], ids=["neither", "both"])
-def test_a_fleet_is_named_once(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", *arguments]) == 2
-    assert "either a FLEET.yaml or --from-cluster" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["n1"], ["-i", "hosts.yaml"], ["--no-cluster"]], ids=lambda words: words[0])
+def test_a_fleet_of_a_file_has_no_other_nodes(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--fleet", str(SAMPLES / "smallest.yaml"), *words]) == 2
+    assert "--fleet has its nodes in a file" in capsys.readouterr().err
 
 
 def test_rates_replace_those_of_the_file() -> None:
@@ -84,7 +86,7 @@ def test_on_a_terminal_it_is_told_how_far_a_seed_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("provision.cli.foresee.simulate.TELL_EACH_S", 0.0)
-    arguments = ["simulate", str(SAMPLES / "smallest.yaml"), "--json", "--seeds", "1", *START]
+    arguments = ["simulate", "--fleet", str(SAMPLES / "smallest.yaml"), "--json", "--seeds", "1", *START]
     main(arguments)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)

@@ -1,4 +1,4 @@
-"""`grapnel simulate --from-cluster`: the nodes that the state file has; `test_simulate_itself` has a cluster."""
+"""`grapnel simulate` of an inventory: the nodes that the state file has; `test_simulate_itself` has a cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def inventory(home: Path, *names: str) -> Path:
 
 
 def simulated(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    code = main(["simulate", "--from-cluster", "-i", "inventory.yaml", "--json", "--seeds", "1", *words])
+    code = main(["simulate", "-i", "inventory.yaml", "--json", "--seeds", "1", *words])
     shown = capsys.readouterr()
     assert code == 0, shown.err
     found: dict[str, Any] = json.loads(shown.out)

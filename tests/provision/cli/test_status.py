@@ -70,8 +70,8 @@ class FakeReader:
 
 
 def show(*looks: Seen | Exception, node: str | None = None, as_json: bool = False, watching: bool = False) -> int:
-    reader = FakeReader(list(looks))
-    return watch_status(reader, node) if watching else show_status(reader, node=node, as_json=as_json)
+    reader, named = FakeReader(list(looks)), [] if node is None else [node]
+    return watch_status(reader, named) if watching else show_status(reader, named, as_json=as_json)
 
 
 DRAINING = seen(
@@ -128,7 +128,7 @@ GPUs not offered  1 node: it is in service and pods cannot be given all of its G
   n5
     it has 4 GPUs and offers 3
   next: nothing by itself; pods are given the GPUs that are offered
-  do: `grapnel apply --limit n5`, if it was not applied yet; else what the reason names, and on the node: \
+  do: `grapnel apply n5`, if it was not applied yet; else what the reason names, and on the node: \
 `journalctl -u grapnel-node`
 
 nodes     driver      module     engine             daemon           GPUs            in use  drift      last run
@@ -163,7 +163,7 @@ def test_after_a_first_apply_there_is_a_row_for_each_node_and_equal_ones_are_one
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It said that no upgrade of any is recorded, and nothing of the nodes."""
-    assert show_status(FakeReader([APPLIED]), node=None, as_json=False, history=HISTORY) == 1
+    assert show_status(FakeReader([APPLIED]), as_json=False, history=HISTORY) == 1
     assert read(capsys) == MACHINES
 
 
@@ -181,7 +181,7 @@ def test_one_node_has_its_machine_with_when_that_was_said(capsys: pytest.Capture
     drifted = replace(drifted, users=(User("shop/web", {"nvidia.com/gpu": 3}),))
     look = replace(APPLIED, reported={**REPORTED, "n1": drifted})
 
-    assert show_status(FakeReader([look]), node="n1", as_json=False, history=HISTORY) == 0
+    assert show_status(FakeReader([look]), ["n1"], as_json=False, history=HISTORY) == 0
     assert (
         read(capsys).partition("is declared\n")[2]
         == """\
@@ -242,7 +242,7 @@ def test_a_node_that_a_run_left_failed_needs_somebody_where_nothing_later_is_kno
 ) -> None:
     """Without a cluster a first apply that failed was no reason for anybody."""
     failed = replace(LAST, result="failed", is_good=False, time=NOW - MINUTE)
-    code = show_status(FakeReader([look]), node=None, as_json=True, history=History(None, {"n1": failed}))
+    code = show_status(FakeReader([look]), as_json=True, history=History(None, {"n1": failed}))
 
     document = json.loads(capsys.readouterr().out)
     (node,) = document["nodes"]
@@ -260,7 +260,7 @@ def test_a_watch_shows_that_gpus_went(capsys: pytest.CaptureFixture[str]) -> Non
             raise KeyboardInterrupt
 
     reader = FakeReader([APPLIED, APPLIED, later], leave)
-    assert watch_status(reader, None) == 1
+    assert watch_status(reader) == 1
     assert read(capsys).count("cluster test\n") == 2
 
 
@@ -276,7 +276,7 @@ def test_a_watch_shows_last_runs_and_looks_at_them_once_a_minute(capsys: pytest.
             raise KeyboardInterrupt
 
     reader = FakeReader([*looks, later], leave)
-    assert watch_status(reader, None, runs=lambda: kept.pop(0)) == 1
+    assert watch_status(reader, runs=lambda: kept.pop(0)) == 1
     output = read(capsys)
     assert kept == []
     assert output.count("cluster test\n") == 2
@@ -292,7 +292,7 @@ def test_a_watch_shows_that_a_pod_has_come(capsys: pytest.CaptureFixture[str]) -
             raise KeyboardInterrupt
 
     reader = FakeReader([APPLIED, APPLIED, later], leave)
-    watch_status(reader, None)
+    watch_status(reader)
     assert read(capsys).count("cluster test\n") == 2
 
 
@@ -388,7 +388,7 @@ def test_who_is_needed_comes_first_with_what_to_do(capsys: pytest.CaptureFixture
         "    3 of 4 GPUs answer\n"
         "  next: the next run begins with it: drain again, or verify if it is as declared by then\n"
         "  do: `grapnel-driver status` on the node shows each step; repair or reboot it, "
-        "then `grapnel apply --limit n50`, or `grapnel rollback n50`"
+        "then `grapnel apply n50`, or `grapnel rollback n50`"
     )
 
 
@@ -408,7 +408,7 @@ def test_where_a_controller_leads_it_is_said_what_works_there(capsys: pytest.Cap
     assert (document["engine"], document["controller"]["holder"]) == (None, "grapnel-controller-0")
     assert "`grapnel apply`" not in document["states"]["failed-in-rollback"]["todo"]
     show(replace(look, controller=replace(leads, is_at_work=False)))
-    assert "then `grapnel apply --limit n1`, or `grapnel rollback n1`" in " ".join(read(capsys).split())
+    assert "then `grapnel apply n1`, or `grapnel rollback n1`" in " ".join(read(capsys).split())
 
 
 def test_reasons_that_differ_in_the_nodes_own_name_are_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -502,6 +502,18 @@ def test_json_follows_its_schema(look: Seen, capsys: pytest.CaptureFixture[str])
     assert {node["state"] for node in document["nodes"]} == set(document["states"])
 
 
+def test_of_several_nodes_that_are_named_their_rows_alone_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        show_status(
+            FakeReader([seen(view("n1", DONE), view("n2", FAILED), view("n3", DONE))]), ["n3", "n1"], as_json=False
+        )
+        == 0
+    )
+    told = read(capsys)
+    assert "2 nodes: 2 done" in told
+    assert "n2" not in told
+
+
 def test_json_of_one_node_has_that_node(capsys: pytest.CaptureFixture[str]) -> None:
     show(DRAINING, node="n2", as_json=True)
     document = json.loads(capsys.readouterr().out)
@@ -535,7 +547,7 @@ def test_leaving_the_watch_is_no_failure(capsys: pytest.CaptureFixture[str]) -> 
 
     reader = FakeReader([DRAINING, DRAINING], leave)
 
-    assert watch_status(reader, None) == 0
+    assert watch_status(reader) == 0
     assert read(capsys) == PICTURE
 
 
@@ -561,7 +573,7 @@ def test_the_command_reads_the_state_file(folder: Path, capsys: pytest.CaptureFi
     assert main(["status"]) == 1
     output = read(capsys)
     assert "nobody is at work\n2 nodes: 1 failed in rollback, 1 no upgrade\n" in output
-    assert main(["status", "--node", "n2", "--json"]) == 0
+    assert main(["status", "n2", "--json"]) == 0
 
 
 def test_json_and_watch_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

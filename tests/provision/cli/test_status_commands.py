@@ -31,9 +31,9 @@ def test_what_is_offered_can_be_typed_as_it_is(node: str | None, capsys: pytest.
     """It offered `grapnel apply`, which read another inventory, and was for all nodes."""
     look = seen(view("n1", FAILED), tenant=None, pause=Pause(by="ada"))
 
-    show_status(FakeReader([look]), node=node, as_json=False, invocation=ELSEWHERE)
+    show_status(FakeReader([look]), [] if node is None else [node], as_json=False, invocation=ELSEWHERE)
     said = " ".join(read(capsys).split())
-    assert "then `grapnel apply -f fleet.yaml -i 'my hosts.yaml' --limit n1`" in said
+    assert "then `grapnel apply -f fleet.yaml -i 'my hosts.yaml' n1`" in said
     assert "or `grapnel rollback n1 -f fleet.yaml -i 'my hosts.yaml'`" in said
     assert "paused by ada; `grapnel resume -f fleet.yaml -i 'my hosts.yaml'` ends it" in said
 
@@ -42,19 +42,19 @@ def test_a_node_of_a_domain_is_not_applied_alone(capsys: pytest.CaptureFixture[s
     racks = replace(standing(out=()), domains=(Members("rack-7", ("n1", "n2")),))
     look = seen(view("n1", FAILED), view("n2", DONE), standing=racks)
 
-    show_status(FakeReader([look]), node="n1", as_json=False, invocation=ELSEWHERE)
-    assert "--limit rack-7`, or `grapnel rollback n1 -f" in " ".join(read(capsys).split())
+    show_status(FakeReader([look]), ["n1"], as_json=False, invocation=ELSEWHERE)
+    assert "rack-7`, or `grapnel rollback n1 -f" in " ".join(read(capsys).split())
 
 
 def test_scripts_are_given_the_same_commands(capsys: pytest.CaptureFixture[str]) -> None:
     look = seen(view("n1", FAILED), view("n2", DONE))
 
-    show_status(FakeReader([look]), node=None, as_json=True, invocation=ELSEWHERE)
+    show_status(FakeReader([look]), as_json=True, invocation=ELSEWHERE)
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, SCHEMA)
     assert [node["commands"] for node in document["nodes"]] == [
         [
-            "grapnel apply -f fleet.yaml -i 'my hosts.yaml' --limit n1",
+            "grapnel apply -f fleet.yaml -i 'my hosts.yaml' n1",
             "grapnel rollback n1 -f fleet.yaml -i 'my hosts.yaml'",
         ],
         [],
@@ -77,5 +77,5 @@ def test_the_options_of_the_command_are_in_what_it_offers(
     cluster.observe(["n1"])
     cluster.write("n1", FAILED)
 
-    assert main(["status", "-i", "hosts.yaml", "--no-cluster", "--limit", "n1"]) == 1
-    assert "`grapnel apply -i hosts.yaml --no-cluster --limit n1`" in " ".join(read(capsys).split())
+    assert main(["status", "-i", "hosts.yaml", "--no-cluster", "n1"]) == 1
+    assert "`grapnel apply -i hosts.yaml --no-cluster n1`" in " ".join(read(capsys).split())

@@ -379,8 +379,8 @@ def test_the_command_shows_every_node_with_a_record_or_gpus_where_there_is_no_in
     assert nodes[untouched]["state"] == "idle"
     assert nodes[untouched]["machine"]["gpus"]["offered"] == {"nvidia.com/gpu": 4}
     assert "without-gpus" not in nodes
-    assert main(["status", "--kubeconfig", str(account), "--node", untouched]) == 0
+    assert main(["status", "--kubeconfig", str(account), untouched]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "in use not known: system:serviceaccount:default:on-call may not list pods" in told
-    assert main(["status", "--kubeconfig", str(operator(stage, "asks-pods")), "--node", untouched]) == 0
+    assert main(["status", "--kubeconfig", str(operator(stage, "asks-pods")), untouched]) == 0
     assert "in use by no pod that asks for any" in " ".join(capsys.readouterr().out.split())

@@ -136,7 +136,7 @@ def test_what_is_not_there_is_said_with_what_is_near_or_was_refused(stage: Stage
     assert "there is no pod quotas/train-0" in told
     assert "ReplicaSet/train: Error creating: pods" in told
     assert "exceeded quota: none" in told
-    assert "there is no node nobody" in explain("node", "nobody", code=1)
+    assert "nobody is not a node of" in explain("node", "nobody", code=1)
 
 
 def test_who_may_not_look_at_nodes_is_told_so(stage: Stage, explain: Explain, tmp_path: Path) -> None:

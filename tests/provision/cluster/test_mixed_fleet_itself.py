@@ -148,7 +148,7 @@ def test_an_outage_in_one_place_is_counted_against_the_nodes_of_the_other(mixed:
     mixed.declare(maxUnavailable=1)
     mixed.slurm.run("scontrol", "update", "nodename=gpu02", "state=drain", "reason=bad fan")
 
-    with mixed.fleet.running("apply", "--yes", "--limit", f"{first},{second},gpu02") as apply:
+    with mixed.fleet.running("apply", "--yes", f"{first},{second},gpu02") as apply:
         output = apply.end(code=1)
 
     reason = "1 of 3 nodes may be unavailable: gpu02 is cordoned"

@@ -455,7 +455,7 @@ def test_a_pod_that_runs_says_nothing_of_nodes() -> None:
         (
             Candidate(msgspec.convert({"metadata": {"name": "n1"}}, Node), None),
             ("has", "no GPU: none is registered with its kubelet"),
-            "`grapnel apply --limit n1`, if it was not applied yet; else on n1: `journalctl -u grapnel-node`",
+            "`grapnel apply n1`, if it was not applied yet; else on n1: `journalctl -u grapnel-node`",
         ),
         (
             node(

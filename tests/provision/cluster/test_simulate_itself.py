@@ -1,4 +1,4 @@
-"""`grapnel simulate --from-cluster` against a real API server."""
+"""`grapnel simulate` of an inventory against a real API server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_nodes_of_a_cluster_are_simulated_with_their_pods_and_nothing_is_tou
     before = stage.get("node", first)
 
     kubeconfig = str(stage.control_plane.kubeconfig)
-    fleet = ["--from-cluster", "-i", "inventory.yaml", "--kubeconfig", kubeconfig]
+    fleet = ["-i", "inventory.yaml", "--kubeconfig", kubeconfig]
     code = main(["simulate", *fleet, "--json", "--seeds", "1"])
 
     shown = capsys.readouterr()

@@ -155,7 +155,7 @@ def test_retry_says_that_the_controller_tries_it_again(world: World, capsys: pyt
     with world.controller():
         world.wait_for("Degraded")
         world.wait(lambda: holder(world) == "", "it is idle")
-        main(["status", "--kubeconfig", config, "--node", name])
+        main(["status", "--kubeconfig", config, name])
         said = " ".join(capsys.readouterr().out.split())
         assert f"then `grapnel retry {name} --kubeconfig " in said
         assert "not tried again by itself" in said

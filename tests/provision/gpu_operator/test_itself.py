@@ -43,14 +43,14 @@ def write(path: Path, *objects: dict[str, Any]) -> str:
 
 def test_a_file_is_written_and_every_key_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, file = write(tmp_path / "policy.yaml", policy(gds={"enabled": True})), tmp_path / "stack.yaml"
-    assert main(["init", str(file), "--from-gpu-operator", source]) == ExitCode.DONE
+    assert main(["init", "-f", str(file), "--from-gpu-operator", source]) == ExitCode.DONE
     said = " ".join(capsys.readouterr().out.split())
     assert 'spec.driver.version ("550.163.01") → driver.version' in said
     assert "spec.gds.enabled (true) grapnel does not install nvidia-fs" in said
-    assert main(["check", str(file)]) == ExitCode.DONE
-    assert main(["init", str(file), "--from-gpu-operator", source]) == ExitCode.FAILED
+    assert main(["check", "-f", str(file)]) == ExitCode.DONE
+    assert main(["init", "-f", str(file), "--from-gpu-operator", source]) == ExitCode.FAILED
     assert "already exists" in capsys.readouterr().err
-    assert main(["init", str(file), "--force", "--json", "--from-gpu-operator", source]) == ExitCode.DONE
+    assert main(["init", "-f", str(file), "--force", "--json", "--from-gpu-operator", source]) == ExitCode.DONE
     document = json.loads(capsys.readouterr().out)
     verdicts = {(key["source"], key["path"]): key["verdict"] for key in document["keys"]}
     assert verdicts["ClusterPolicy cluster-policy", "spec.driver.image"] == "grapnel's own"
@@ -63,14 +63,14 @@ def test_several_drivers_are_several_files(
     objects = (policy(driver__useNvidiaDriverCRD=True), driver("a100", nodeSelector={"gpu": "a100"}), driver("h100"))
     text = "\n---\n".join(json.dumps(each) for each in objects).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert main(["init", str(tmp_path / "stack.yaml"), "--from-gpu-operator", "-"]) == ExitCode.DONE
+    assert main(["init", "-f", str(tmp_path / "stack.yaml"), "--from-gpu-operator", "-"]) == ExitCode.DONE
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stack-a100.yaml", "stack-h100.yaml"]
     capsys.readouterr()
 
 
 def test_a_file_that_is_not_complete_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, file = write(tmp_path / "policy.yaml", policy(driver__version="")), tmp_path / "stack.yaml"
-    assert main(["init", str(file), "--from-gpu-operator", source]) == ExitCode.FAILED
+    assert main(["init", "-f", str(file), "--from-gpu-operator", source]) == ExitCode.FAILED
     assert "spec.driver.version" in capsys.readouterr().err
     assert file.exists()
 
@@ -78,12 +78,12 @@ def test_a_file_that_is_not_complete_is_written_and_said(tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(["--from-gpu-operator", "x", "--limit", "a"], id="beside an inventory"),
+        pytest.param(["--from-gpu-operator", "x", "a"], id="beside an inventory"),
         pytest.param(["--kubeconfig", "x"], id="a cluster without the operator"),
     ],
 )
 def test_options_that_do_not_belong_together_are_refused(words: list[str], tmp_path: Path) -> None:
-    assert main(["init", str(tmp_path / "stack.yaml"), *words]) == ExitCode.USAGE
+    assert main(["init", "-f", str(tmp_path / "stack.yaml"), *words]) == ExitCode.USAGE
 
 
 @pytest.mark.functional
@@ -94,7 +94,7 @@ def test_a_node_goes_over_from_the_operator(
     monkeypatch.chdir(tmp_path)
     kubeconfig = ["--kubeconfig", str(stage.control_plane.kubeconfig)]
     file = tmp_path / "stack.yaml"
-    assert main(["init", str(file), "--from-gpu-operator", "cluster", *kubeconfig]) == ExitCode.FAILED
+    assert main(["init", "-f", str(file), "--from-gpu-operator", "cluster", *kubeconfig]) == ExitCode.FAILED
     assert "has no ClusterPolicy" in capsys.readouterr().err
     for definition in (
         crd("clusterpolicies", "ClusterPolicy", "v1"),
@@ -106,7 +106,7 @@ def test_a_node_goes_over_from_the_operator(
     told = policy(migManager__config={"name": "layouts", "default": "all-disabled"})
     stage.kubectl("create", "-f", "-", data={**told, "status": {"namespace": "gpus"}})
     stage.kubectl("create", "-n", "gpus", "-f", "-", data=config_map("layouts", config__yaml=LAYOUTS))
-    assert main(["init", str(file), "--from-gpu-operator", "cluster", *kubeconfig]) == ExitCode.DONE
+    assert main(["init", "-f", str(file), "--from-gpu-operator", "cluster", *kubeconfig]) == ExitCode.DONE
     assert "mig.config" in capsys.readouterr().out, "the ConfigMap was found where the operator is"
 
     world = World(stage, "operated")

@@ -168,6 +168,6 @@ def test_what_is_not_spelled_out_is_counted_with_what_it_costs() -> None:
 
     told = " ".join(stream.getvalue().split())
     left = MOST_ROWS // 2
-    assert f"and {MOST_ROWS - 10} more 2 changes, drain {MOST_ROWS} different plans, not spelled out: use --lim" in told
+    assert f"and {MOST_ROWS - 10} more 2 changes, drain {MOST_ROWS} different plans, not spelled out: `gr" in told
     assert f"and {left - 10} more 1 problem problem: engine-missing {left} different plans, not spelled out" in told
     assert f"{2 * MOST_ROWS} nodes: {MOST_ROWS} to change ({2 * MOST_ROWS} changes), {MOST_ROWS} with problems" in told

@@ -64,7 +64,7 @@ def test_two_nodes_of_a_thousand_are_named_with_versions_and_the_command_that_me
         "version: declared is 550.2",
         "  2 nodes: n0017, n0203",
         "  libcuda1 is 550.1, declared 550.2",
-        "  mend: grapnel apply --limit n0017,n0203",
+        "  mend: grapnel apply n0017 n0203",
         "",
         "1000 nodes: 998 as declared, 2 drifted",
     ]
@@ -76,7 +76,7 @@ def test_an_edited_file_is_mended_by_force() -> None:
     assert shown(plans(2, {"n0001": (edit,)})) == [
         "file: /etc/x was edited",
         "  1 node: n0001",
-        "  mend: grapnel apply --force --limit n0001",
+        "  mend: grapnel apply --force n0001",
         "",
         "2 nodes: 1 as declared, 1 drifted",
     ]
@@ -94,7 +94,7 @@ def test_a_thousand_nodes_that_drifted_alike_are_mended_together() -> None:
 
 
 def test_what_mending_costs_is_said() -> None:
-    assert "  mend: grapnel apply --limit n0000  (restarts the container engine)" in shown(
+    assert "  mend: grapnel apply n0000  (restarts the container engine)" in shown(
         plans(1, {"n0000": (DROP_IN, RESTART)})
     )
 
@@ -162,7 +162,7 @@ def test_nothing_that_a_node_says_reaches_the_terminal_as_it_is() -> None:
 def test_a_command_that_is_pasted_runs_nothing_that_a_name_says() -> None:
     (line,) = [line for line in shown({"$(x)": NodePlan(node="$(x)", items=(OLD,))}) if "mend" in line]
 
-    assert line.endswith("--limit '$(x)'")
+    assert line.endswith("'$(x)'")
 
 
 def test_the_document_has_every_node_of_every_difference() -> None:
@@ -172,7 +172,7 @@ def test_the_document_has_every_node_of_every_difference() -> None:
 
     (difference,) = document["differences"]
     assert len(document["asDeclared"]) == len(document["drifted"]) == len(difference["nodes"]) == 20
-    assert difference["mend"] == f"grapnel apply --limit {','.join(document['drifted'])}"
+    assert difference["mend"] == f"grapnel apply {' '.join(document['drifted'])}"
     assert difference["subjects"] == [{"name": "libcuda1", "found": "550.1", "declared": "550.2"}]
     assert document["unknown"] == [{"node": "lost", "code": "unreachable", "message": "no route to host", "hint": ""}]
 

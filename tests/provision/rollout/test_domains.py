@@ -296,7 +296,7 @@ def test_a_domain_of_which_a_node_is_not_in_the_cluster_is_refused() -> None:
 def test_an_apply_that_leaves_out_a_node_of_a_domain_is_refused(
     left_out: NodeView | NodeProblem, *, is_refused: bool
 ) -> None:
-    """`--limit` put two drivers into service in one domain."""
+    """Naming some nodes put two drivers into service in one domain."""
     nodes = with_domains([state("a1")], RACKS, GROUPS)
     reason = "its domain rack-a is changed as one, and a2 of it is not named: name all of its nodes"
     found = why_apart(nodes, {}, RACKS, GROUPS, {left_out.name: left_out})

@@ -128,7 +128,7 @@ def test_edited_files_come_with_the_command_that_overwrites_them() -> None:
     assert [line.rstrip() for line in out.getvalue().splitlines()][-3:] == [
         "  n1  refused by apply, 59m00s ago",
         "    do: have it overwritten by --force, or undo the edit",
-        "    `grapnel apply --limit n1 --force`",
+        "    `grapnel apply n1 --force`",
     ]
 
 

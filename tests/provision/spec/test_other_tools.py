@@ -139,14 +139,16 @@ NodeName=tux[0-15] Name=gpu Type=a100 File=/dev/nvidia[0-3]
             AS_JSON, "the ClusterPolicy of NVIDIA's GPU operator", f"{FROM_OPERATOR} FILE", id="a ClusterPolicy in JSON"
         ),
         pytest.param(KUBESPRAY, "an inventory of kubespray", "--inventory FILE", id="kubespray"),
-        pytest.param(KUBESPRAY_YAML, "an inventory of kubespray", "--from-inventory FILE", id="kubespray in YAML"),
-        pytest.param(KUBESPRAY_VARIABLES, "variables of kubespray", f"grapnel init {NEW}", id="kubespray's group_vars"),
+        pytest.param(KUBESPRAY_YAML, "an inventory of kubespray", "grapnel init -i FILE", id="kubespray in YAML"),
+        pytest.param(
+            KUBESPRAY_VARIABLES, "variables of kubespray", f"grapnel init -f {NEW}", id="kubespray's group_vars"
+        ),
         pytest.param(DEEPOPS_SLURM, "an inventory of DeepOps", "--inventory FILE", id="DeepOps with Slurm"),
-        pytest.param(DEEPOPS_VARIABLES, "variables of DeepOps", f"grapnel init {NEW}", id="DeepOps' group_vars"),
-        pytest.param(SLURM_VARIABLES, "variables of DeepOps", f"grapnel init {NEW}", id="its group_vars for Slurm"),
+        pytest.param(DEEPOPS_VARIABLES, "variables of DeepOps", f"grapnel init -f {NEW}", id="DeepOps' group_vars"),
+        pytest.param(SLURM_VARIABLES, "variables of DeepOps", f"grapnel init -f {NEW}", id="its group_vars for Slurm"),
         pytest.param(DEEPOPS, "an inventory of Ansible", "--inventory FILE", id="DeepOps"),
         pytest.param(HOSTS, "an inventory of Ansible", "--inventory FILE", id="hosts without a group"),
-        pytest.param(YAML_INVENTORY, "an inventory of Ansible", "--from-inventory FILE", id="an inventory in YAML"),
+        pytest.param(YAML_INVENTORY, "an inventory of Ansible", "grapnel init -i FILE", id="an inventory in YAML"),
         pytest.param(GRES, "a gres.conf of Slurm", "spec.scheduler.kind: slurm", id="gres.conf"),
         pytest.param(
             "AutoDetect=nvml\n", "a gres.conf of Slurm", "spec.scheduler.kind: slurm", id="gres.conf that detects"
@@ -170,7 +172,7 @@ def test_a_policy_of_another_product_is_none_of_the_operators() -> None:
     ("name", "command"),
     [
         ("policy.yaml", f"`{FROM_OPERATOR} policy.yaml`"),
-        ("grapnel.yaml", f"`{FROM_OPERATOR} grapnel.yaml {NEW}`"),
+        ("grapnel.yaml", f"`{FROM_OPERATOR} grapnel.yaml -f {NEW}`"),
         ("my policy.yaml", f"`{FROM_OPERATOR} 'my policy.yaml'`"),
     ],
     ids=["a name of its own", "the name of a declaration, which would be in the way", "a name with a space"],

@@ -75,15 +75,17 @@ def test_an_interruption_is_told_as_one_and_a_second_one_changes_nothing(fleet: 
 
 def test_a_saved_plan_is_applied_exactly_or_not_at_all(fleet: Fleet) -> None:
     """Between a plan that somebody has approved and its apply, anything could change without a word."""
-    assert "`grapnel apply p.json` does exactly this" in fleet.call("plan", "-o", "p.json", "--limit", "rack1")
+    assert "`grapnel apply --saved p.json` does exactly this" in fleet.call("plan", "-o", "p.json", "rack1")
     fleet.declare(NEW, **NO_KUBELET, rollout={"maxParallel": 2})
-    assert "n1, n2: declared otherwise: rollout.maxParallel" in fleet.call("apply", "p.json", code=1)
+    assert "n1, n2: declared otherwise: rollout.maxParallel" in fleet.call("apply", "--saved", "p.json", code=1)
     assert drivers(fleet) == [OLD] * 4
 
     fleet.declare(NEW, **NO_KUBELET)
-    assert "2 nodes: 2 converged" in fleet.call("apply", "p.json")  # nobody is asked, and --limit is the plan's
+    assert "2 nodes: 2 converged" in fleet.call(
+        "apply", "--saved", "p.json"
+    )  # nobody is asked, and its nodes are the plan's
     assert drivers(fleet) == [NEW, NEW, OLD, OLD]
-    assert "n1, n2: no longer: upgrade driver" in fleet.call("apply", "p.json", code=1)
+    assert "n1, n2: no longer: upgrade driver" in fleet.call("apply", "--saved", "p.json", code=1)
 
 
 def test_nobody_else_changes_the_same_machines_meanwhile_and_verbs_still_work(fleet: Fleet) -> None:
@@ -104,12 +106,12 @@ def test_nobody_else_changes_the_same_machines_meanwhile_and_verbs_still_work(fl
 
 
 def test_a_part_of_a_domain_is_refused_with_what_it_lacks(fleet: Fleet) -> None:
-    """`--limit` put two drivers into service in one domain."""
+    """Naming some nodes put two drivers into service in one domain."""
     fleet.declare(NEW, **NO_KUBELET, rollout={"maxUnavailable": 2, "maxParallel": 2, "domains": {"groups": [*RACKS]}})
 
     for verb in ("plan", "apply"):
         consent = ["--yes"] if verb == "apply" else []
-        told = fleet.call(verb, *consent, "--limit", "n1,rack2", code=1)
+        told = fleet.call(verb, *consent, "n1,rack2", code=1)
         reason = "its domain rack1 is changed as one, and n2 of it is not named: name all of its nodes"
         assert reason in told
     assert drivers(fleet) == [OLD, OLD, NEW, NEW]

@@ -290,7 +290,7 @@ def test_what_is_offered_can_be_typed_as_it_is(browser: Browser) -> None:
         opened(browser, served)
 
         offered = browser.run("document.querySelector('#attention .todo').textContent")
-        assert f"grapnel apply --limit {one},{other}, or grapnel rollback {one} {other}" in offered
+        assert f"grapnel apply {one} {other}, or grapnel rollback {one} {other}" in offered
     with stage(changed(looks, {one: kept, other: kept})) as served:
         opened(browser, served)
 

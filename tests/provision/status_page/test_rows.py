@@ -116,11 +116,11 @@ def test_the_page_offers_commands_that_find_the_same_nodes() -> None:
     invocation = Invocation(("-i", "inventory.yaml"), "rack-7")
 
     document = node_document(node, Seen(place="", time=NOW, nodes={}), Log(1), invocation)
-    assert document["todo"].endswith("`grapnel apply -i inventory.yaml --limit n1`")
+    assert document["todo"].endswith("`grapnel apply -i inventory.yaml n1`")
     assert "`grapnel abandon n1 -i inventory.yaml`" in document["giveUp"]
     states = states_document(invocation)
-    assert states["failed-in-swap"]["todo"].endswith("`grapnel apply -i inventory.yaml --limit {limit}`")
-    assert states["failed-in-swap"]["todoForMany"].endswith("`grapnel apply -i inventory.yaml --limit rack-7`")
+    assert states["failed-in-swap"]["todo"].endswith("`grapnel apply -i inventory.yaml {names}`")
+    assert states["failed-in-swap"]["todoForMany"].endswith("`grapnel apply -i inventory.yaml rack-7`")
     assert states["skipped"]["todo"].startswith("`grapnel skip --undo {names} -i inventory.yaml`")
     paused = replace(fleet(40, 4), pause=Pause(by="ada"))
     assert [notice.text for notice in head_of(fleet_status(paused), invocation).notices] == [

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from lab import golang
+from lab.cluster.controller import reference_of
 from tasks.release.sums import render_sums
 
 pytestmark = pytest.mark.functional
@@ -80,6 +82,23 @@ def test_the_collection_has_nothing_but_its_own(release: Path) -> None:
 
     assert "plugins/modules/facts.py" in names
     assert not [name for name in names if name.startswith((".", "collections")) or "__pycache__" in name]
+
+
+def test_the_image_has_the_name_of_the_release(release: Path) -> None:
+    (image,) = release.glob("grapnel-image-*.tar")
+    version = next(release.glob("*.whl")).name.split("-")[1]
+
+    assert image.name == f"grapnel-image-{version}.tar"
+    assert reference_of(image) == f"docker.io/local/grapnel:{version}"
+
+
+def test_helm_renders_the_chart_of_the_release(release: Path) -> None:
+    (chart,) = release.glob("grapnel-*.tgz")
+    argv = [str(golang.helm() / "helm"), "template", "grapnel", str(chart), "--set", "image.repository=x/grapnel"]
+
+    rendered = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    assert "kind: Deployment" in rendered
 
 
 def test_the_sums_are_those_of_all_files(release: Path) -> None:

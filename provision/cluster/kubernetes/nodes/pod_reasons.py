@@ -281,7 +281,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def explain_node(candidate: Candidate, invocation: Invocation = BARE) -> PodReasons:
-    """Return what `grapnel status --node` does not tell of a node: what it may give, who closed it, and its taints."""
+    """Return what `grapnel status NODE` does not tell of a node: what it may give, who closed it, and its taints."""
     node, status = candidate.node, candidate.status
     plugin = None if status is None else status.plugin
     said, name = [], node.metadata.name

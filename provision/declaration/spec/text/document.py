@@ -102,7 +102,7 @@ def _position(text: str, index: int) -> tuple[int, int]:
 
 
 def _report_empty(document: Document) -> None:
-    document.report(document.place(0, 0), "is empty", "`grapnel init FILE` writes one to start from")
+    document.report(document.place(0, 0), "is empty", "`grapnel init -f FILE` writes one to start from")
 
 
 def _compose(document: Document, text: str) -> None:

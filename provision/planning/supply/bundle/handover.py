@@ -82,7 +82,7 @@ def _require_packages(driver: Driver, change: DriverChange) -> None:
     if missing:
         raise BundleError(
             f"the bundle lacks packages for {driver.distribution}: {', '.join(missing)}",
-            hint="make the bundle again, with --limit for a node like this one: it then has its companions too",
+            hint="make the bundle again, for a node like this one as well: it then has its companions too",
         )
 
 

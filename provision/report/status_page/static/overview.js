@@ -186,7 +186,7 @@ function todo(state, nodes) {
   const names = nodes.map((node) => node.name);
   const plain = names.every((name) => /^[\w.-]+$/.test(name));
   if (!plain || names.length > ADDRESSED || nodes.some((node) => node.domain)) return state.todoForMany;
-  return state.todo.replaceAll("{names}", names.join(" ")).replaceAll("{limit}", names.join(","));
+  return state.todo.replaceAll("{names}", names.join(" "));
 }
 
 function ago(time) {

@@ -1,4 +1,7 @@
-"""Carries out `grapnel init --from-inventory`: looks at machines, and writes the declaration that they already meet."""
+"""Carries out `grapnel init` where there are machines: looks at them, and writes the declaration that they meet.
+
+Where none of them answers, the first keys are written, as for nobody's machines.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import provision
 from provision.apply.declarations import Declarations
@@ -19,21 +22,20 @@ from provision.apply.planner_process.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import AnsibleRunner, find_collection
 from provision.base.errors import ExitCode, GrapnelError
-from provision.base.printable import printable
 from provision.declaration.fleet.load import read_inventory
-from provision.declaration.fleet.sources import choose_inventories
+from provision.declaration.spec.template import render_first_keys
 from provision.planning.draft.fleet import draft_fleet
 from provision.planning.draft.text import render_declaration, render_groups
 from provision.planning.supply.payload import store
 from provision.planning.supply.payload.place import payload_folder
 from provision.report.console import make_console
-from provision.report.planned.draft import draft_document, render_draft
+from provision.report.planned.draft import draft_document, render_draft, render_plain
 from provision.report.progress.live import open_view
 from provision.report.terminal import show
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from provision.apply.model import PlaybookRunner
     from provision.declaration.fleet.facts.node import NodeFacts
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from provision.planning.draft.fleet import FleetDraft
     from provision.planning.draft.model import Plan
     from provision.planning.node_plan import NodePlan
+
+
+LOOK_S: Final = 120  # for all machines together: who does not answer until then is left out
 
 
 class Write(Protocol):
@@ -60,9 +65,9 @@ class Lookout:
     plan: Plan
 
 
-def run(args: argparse.Namespace, write: Write) -> int:
+def run(args: argparse.Namespace, inventories: Sequence[str], write: Write) -> int:
     """Look at the machines and write; return the exit code."""
-    inventories = choose_inventories(args.from_inventory, Path.cwd(), os.environ)
+    require_free((args.file,), force=args.force)
     inventory = read_inventory(inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ)
     require_no_declarations(inventory)
     lookout = make_lookout(inventories, payload_folder(args.payload, os.environ, args.file))
@@ -76,7 +81,7 @@ def require_no_declarations(inventory: Inventory) -> None:
     if declaring:
         raise GrapnelError(
             f"{declaring[0]} of the inventory has the variable grapnel_stack: this fleet is declared already",
-            hint="compare it with the machines: grapnel drift; or take the variable away first",
+            hint="compare it with the machines: `grapnel drift`; `grapnel init --plain` looks at none",
         )
 
 
@@ -99,30 +104,33 @@ def make_lookout(inventories: Sequence[str], payload: Path) -> Lookout:
 
 
 def look_and_write(lookout: Lookout, nodes: Sequence[str], args: argparse.Namespace, write: Write) -> int:
-    """Gather facts, draft, write the files, and say what could not be said."""
+    """Gather facts, draft, write the files, and say what could not be said; the first keys where nobody answers."""
     groups_file = args.file.with_name(f"{args.file.stem}-groups.yaml")
-    require_free((args.file,), force=args.force)
     with cancel_on_signals() as cancel, open_view(make_console(sys.stderr), tuple(nodes), time.monotonic) as view:
         playbooks = replace(lookout.playbooks, mig_nodes=frozenset(nodes))
-        answers = gather_facts(lookout.runner, playbooks.facts(nodes), view, cancel)
+        answers = gather_facts(lookout.runner, replace(playbooks.facts(nodes), timeout_s=LOOK_S), view, cancel)
     failures = {node: one for node, one in answers.items() if isinstance(one, Failure)}
     facts = {node: one for node, one in answers.items() if not isinstance(one, Failure)}
-    if not facts:
-        raise GrapnelError(
-            f"none of {len(failures)} nodes could be looked at: {_first(failures.values())}",
-            hint="nothing was written; compare with: ansible -m ping all -i INVENTORY",
-        )
     draft = draft_fleet(facts, lookout.plan)
-    written = write_draft(draft, args.file, groups_file, write, force=args.force)
+    if facts:
+        written = write_draft(draft, args.file, groups_file, write, force=args.force)
+    else:
+        write(args.file, render_first_keys(), force=args.force)
+        written = (str(args.file),)
     if args.json:
         print(draft_document(draft, failures, written))
+    elif facts:
+        inventories = [_as_typed(each) for each in playbooks.inventory]
+        show(make_console(sys.stdout), render_draft(draft, failures, written, inventories))
     else:
-        show(make_console(sys.stdout), render_draft(draft, failures, written, args.from_inventory))
+        show(make_console(sys.stdout), render_plain(failures, str(args.file)))
     return ExitCode.FAILED if failures else ExitCode.DONE
 
 
-def _first(failures: Iterable[Failure]) -> str:
-    return printable(next(iter(failures)).message, limit=200)
+def _as_typed(inventory: str) -> str:
+    """Return what names an inventory here: by its own name where it lies in this folder."""
+    path = Path(inventory)
+    return path.name if path.parent == Path.cwd() else inventory
 
 
 def require_free(paths: Sequence[Path], *, force: bool) -> None:
@@ -135,10 +143,15 @@ def require_free(paths: Sequence[Path], *, force: bool) -> None:
 def write_draft(draft: FleetDraft, file: Path, groups_file: Path, write: Write, *, force: bool) -> tuple[str, ...]:
     """Write the declaration and, where nodes differ, the inventory with groups; return what was written.
 
-    The groups come first: a declaration that is there has its groups.
+    The groups come first: a declaration that is there has its groups. They do not stay without it.
     """
     groups = render_groups(draft, file.name)
     if groups is not None:
         write(groups_file, groups, force=force)
-    write(file, render_declaration(draft), force=force)
+    try:
+        write(file, render_declaration(draft), force=force)
+    except GrapnelError:
+        if groups is not None and not force:
+            groups_file.unlink()
+        raise
     return (str(file), *([] if groups is None else [str(groups_file)]))

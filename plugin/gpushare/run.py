@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import ConfigError
 from plugin.gpushare.extender import Extender
-from plugin.gpushare.server import ExtenderServer
+from plugin.gpushare.server import PATIENCE_S, extender_server
 from plugin.settings.node_config import split_address
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def run_extender(
         loop.add_signal_handler(number, stop.set)
     host, port = loopback(address)
     extender = Extender(connections, resource, logger)
-    server = ExtenderServer(extender, logger, identity=identity)
+    server = extender_server(extender, logger, identity=identity)
     try:
         await server.start(host, port)
     except OSError as error:
@@ -50,6 +50,6 @@ async def run_extender(
     logger.info("gpushare extender", address=address, resource=resource, clients="known" if identity else "any")
     await stop.wait()
     logger.info("stopping")
-    await server.close()
+    await server.close(grace_s=PATIENCE_S)
     await extender.stop()
     connections.close()

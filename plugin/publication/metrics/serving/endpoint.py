@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from plugin.publication.metrics.serving.limits import LimitQuestion
 from plugin.publication.metrics.serving.owners import OwnerQuestion
 from plugin.publication.metrics.serving.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
-from plugin.publication.metrics.serving.server import MetricsServer
+from plugin.publication.metrics.serving.server import metrics_server
 from plugin.settings.node_config import split_address
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from plugin.publication.metrics.serving.limits import LimitSource
     from plugin.publication.metrics.serving.scrape import Telemetry
     from plugin.sharing.memory_limits.units import UnitBytes
+    from plugin.system.http.server import HttpServer
 
 
 class State(Protocol):
@@ -105,7 +106,7 @@ def state_of(sources: Sources) -> NodeState:
     )
 
 
-async def serve_metrics(address: str, sources: Sources, dependencies: Dependencies) -> MetricsServer:
+async def serve_metrics(address: str, sources: Sources, dependencies: Dependencies) -> HttpServer:
     """Serve until closed; an address that cannot be had is logged."""
     logger = dependencies.logger
     scrape = Scrape(
@@ -120,7 +121,7 @@ async def serve_metrics(address: str, sources: Sources, dependencies: Dependenci
         hostname=os.uname().nodename,
         pace_s=sources.pace_s,
     )
-    server = MetricsServer(scrape.page, logger)
+    server = metrics_server(scrape.page, logger)
     try:
         await server.start(*split_address(address))
     except OSError as error:

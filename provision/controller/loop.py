@@ -64,7 +64,7 @@ STUCK_S: Final = 300.0  # without a turn, a request that waits for an API server
 class Controller:
     """One process of `grapnel controller`; `run` returns when it is stopped, or leads no more.
 
-    ``make_means`` makes what the rounds of one stack act through, of the hold on the lease that its cluster is to have.
+    ``make_dependencies`` makes what the rounds of one stack act through, of the hold on the lease that its cluster is to have.
     ``node`` is the Node that its pod is on; whoever runs it elsewhere leaves it out. ``secret_hosts`` says with which
     hosts Secrets of its pod may be used.
     """

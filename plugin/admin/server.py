@@ -9,8 +9,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from plugin.system.peer import peer_of
-from plugin.system.sockets import SocketIdentity, socket_identity
+from plugin.system.sockets import SocketIdentity, peer_of, socket_identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

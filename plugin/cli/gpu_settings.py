@@ -15,8 +15,7 @@ from plugin.changes.gpu_settings.carry_out import SettingsResult, carry_out
 from plugin.changes.gpu_settings.document import values_to_json
 from plugin.changes.gpu_settings.model import shown
 from plugin.changes.gpu_settings.plan import missing_indices, plan_settings
-from plugin.changes.gpu_settings.record import Record
-from plugin.changes.gpu_settings.store import DECLARED, RECORD_FILE, read_record, read_settings, write_record
+from plugin.changes.gpu_settings.store import DECLARED, RECORD_FILE, Record, read_record, read_settings, write_record
 from plugin.cli.mig.show import config_of
 from plugin.driver.gpu_settings import Setting
 from plugin.driver.nvml.changes.gpu_settings import read_settable, write_setting

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import DriftError
-from plugin.drift.mark import is_edited
 from plugin.drift.model import Absent, File, Found, Unit
 from plugin.drift.packages import package_lock_holder, read_packages
 from plugin.drift.programs import ask as ask_program
@@ -184,3 +183,22 @@ def _folder_time(place: Path) -> int | None:
         return int(place.parent.stat().st_mtime)
     except OSError:
         return None
+
+
+# Tells whether a file that grapnel wrote for an engine was edited since, by its mark. The mark: contract
+# `docs/contracts/declared`.
+
+_MARK = re.compile(rb"^# managed by grapnel.*\n# sha256 of the rest: ([0-9a-f]{64})\n", re.MULTILINE)
+
+
+def is_edited(content: bytes, mark: str) -> bool:
+    """Tell whether `grapnel apply` takes a file for edited; `mark` says where the mark stands, "start" or "end".
+
+    Above one that stands before the end, others write what they like. A file without a mark is somebody else's: it is
+    kept, and overwritten.
+    """
+    found = _MARK.search(content)
+    if found is None:
+        return False
+    is_moved = mark == "start" and found.start() > 0
+    return is_moved or found.group(1).decode() != hashlib.sha256(content[found.end() :]).hexdigest()

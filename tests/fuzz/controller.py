@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.apply.planner_process.errors import PlanningError
+from provision.apply.errors import PlanningError
 from provision.apply.planner_process.wire import decode_answer
 from provision.apply.runner import RunFinished, TaskDone
 from provision.apply.runner.frames import Decoder, FrameError

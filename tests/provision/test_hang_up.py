@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.base.hang_up import HangUp
+from provision.base.asking import HangUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,6 +130,6 @@ def test_sockets_of_other_threads_are_shut_down_below_tls() -> None:
         for path in (ROOT / package).rglob("*.py")
         if its_own.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"provision/base/hang_up.py", "plugin/publication/node_object/api/wire.py"}, (
+    assert found == {"provision/base/asking.py", "plugin/publication/node_object/api/wire.py"}, (
         "those two have plain sockets"
     )

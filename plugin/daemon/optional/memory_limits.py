@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.base.log import Logger
-    from plugin.driver.memory_limit import GroupMemory
+    from plugin.driver.telemetry import GroupMemory
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.sharing.memory_limits.keeper import LimitedGroup, LimitKeeper
     from plugin.sharing.memory_limits.units import UnitBytes

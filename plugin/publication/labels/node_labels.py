@@ -14,9 +14,7 @@ from plugin.devices.naming import NamePattern
 from plugin.devices.resources import UNDIVIDED, Division, OfferRules, find_divisions
 from plugin.devices.sharing import Strategy
 from plugin.kubelet.list_size import plan_that_fits
-from plugin.publication.labels.gpus import GPU, label_gpus, products
-from plugin.publication.labels.mig import label_mig
-from plugin.publication.labels.values import fit
+from plugin.publication.labels.gpus import GPU, fit, label_gpus, label_mig, products
 from plugin.publication.labels.vgpu import HostDriver
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.publication.node_object.conditions import bounded, conditions_of, with_changes
-from plugin.publication.node_object.drift import drift_condition
+from plugin.publication.node_object.conditions import bounded, conditions_of, drift_condition, with_changes
 from plugin.publication.node_object.labels import PREFIX, usable_labels
 from plugin.publication.node_object.model import Eviction, NodeFeature, Note
 from plugin.publication.node_object.notes import notes_of

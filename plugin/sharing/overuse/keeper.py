@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from plugin.base.errors import NodeDaemonError
-from plugin.sharing.overuse.judgement import Judge
-from plugin.sharing.overuse.measure import allowed_memory, measure, pids_of
+from plugin.sharing.overuse.measure import Judge, allowed_memory, measure, pids_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping

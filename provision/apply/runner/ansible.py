@@ -234,3 +234,17 @@ def _keep(request: RunRequest, workspace: Workspace, runner: AnsibleRunner, *, i
         if not is_good or runner.most is None or count_artifacts(runner.keep) < runner.most:
             return keep_artifacts(workspace, runner.keep, f"{request.playbook.stem}-{where}")
     return None
+
+
+INSTALLED = Path("_collection", "ansible_collections", "grapnel", "node")
+
+
+def find_collection(package: Path) -> Path | None:
+    """Return the collection's root for the ``provision`` package at ``package``; None if there is none.
+
+    A wheel carries the collection inside the package; a checkout has it in ``playbooks`` beside the package.
+    """
+    for candidate in (package / INSTALLED, package.parent / "playbooks"):
+        if (candidate / "galaxy.yml").is_file() or (candidate / "facts.yml").is_file():
+            return candidate.resolve()
+    return None

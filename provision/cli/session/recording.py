@@ -20,11 +20,10 @@ from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
 from provision.report.runs.digest import digest
 from provision.report.runs.durations import Durations
-from provision.report.runs.errors import RunsError
 from provision.report.runs.events import SCHEMA, Began
 from provision.report.runs.model import State
 from provision.report.runs.record import RunRecord, Unrecorded, utc_now
-from provision.report.runs.store import Shelf, runs_folder
+from provision.report.runs.store import RunsError, Shelf, runs_folder
 from provision.report.terminal import show
 
 if TYPE_CHECKING:

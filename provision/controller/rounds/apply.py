@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from provision.apply.context import Planner
     from provision.apply.model import PlaybookRunner
     from provision.apply.runner import Event, RunRequest
-    from provision.apply.supply.bundles import Bundles
+    from provision.apply.supply.supply import Bundles
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.decision.choice import Order
     from provision.controller.nodes import SeenNode

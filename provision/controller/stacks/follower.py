@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.controller.stacks.model import Stack
-    from provision.controller.stacks.objects import StackObject
+    from provision.controller.stacks.model import Stack, StackObject
     from provision.controller.stacks.secret_hosts import SecretHosts
 
 STACKS: Final = "/apis/grapnel.dev/v1alpha1/gpustacks"

@@ -10,7 +10,7 @@ import msgspec
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.controller.stacks.follower import STACKS
-from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.model import StackObject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

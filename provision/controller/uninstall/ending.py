@@ -23,7 +23,7 @@ from provision.cluster.kubernetes.watch.watcher import Source, Watcher
 from provision.controller.nodes import NodeBook
 from provision.controller.stacks.derive import without_controller
 from provision.controller.stacks.follower import STACKS, StackBook, require_served
-from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.model import StackObject
 from provision.controller.stacks.writer import read_stack, write_finalizer, write_status
 from provision.controller.uninstall.obstacles import Sight, at_work, farewell, is_kept, obstacles, refusal
 from provision.rollout.errors import ClusterError, UnreachableError

@@ -14,7 +14,7 @@ from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.order.together import why_apart, with_domains
-from provision.rollout.decision.order.topology import with_places
+from provision.rollout.decision.order.zones import with_places
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import NodeProblem

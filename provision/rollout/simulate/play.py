@@ -18,9 +18,8 @@ from provision.rollout.engine import Engine
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 from provision.rollout.simulate.chance import Chance
-from provision.rollout.simulate.clock import VirtualTime
 from provision.rollout.simulate.cluster import SimulatedCluster
-from provision.rollout.simulate.executor import VirtualExecutor
+from provision.rollout.simulate.executor import VirtualExecutor, VirtualTime
 from provision.rollout.simulate.machine import Machine, Pod
 from provision.rollout.simulate.playback import Playback, Recorder, plays_of
 from provision.rollout.simulate.world import Budget, World

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from plugin.base.errors import LimitError
-from plugin.sharing.memory_limits.annotation import GivenMemory
-from plugin.sharing.memory_limits.request import LimitRequest, check_group, parse_request
+from plugin.sharing.memory_limits.request import GivenMemory, LimitRequest, check_group, parse_request
 from tests.plugin.fakes import gpu
 
 ID, OTHER = "a1" * 32, "b2" * 32

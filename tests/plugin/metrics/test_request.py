@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.base.log import Logger
-from plugin.publication.metrics.serving.server import MetricsService
+from plugin.publication.metrics.serving.endpoint import MetricsService
 from plugin.system.http.messages import HttpResponse, HTTPStatus, parse_head, say
 
 

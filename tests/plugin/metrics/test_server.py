@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.base.log import Logger
-from plugin.publication.metrics.serving.server import metrics_server
+from plugin.publication.metrics.serving.endpoint import metrics_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

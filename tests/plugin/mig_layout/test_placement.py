@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.changes.mig_layout.model import parse_profile
 from plugin.changes.mig_layout.placement import arrange, group
-from plugin.changes.mig_layout.profiles import parse_profile
 from tests.plugin.mig_layout.gpus import H100, instance
 
 if TYPE_CHECKING:

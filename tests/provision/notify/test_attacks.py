@@ -15,10 +15,8 @@ import pytest
 
 from provision.declaration.spec.model import News, Notify
 from provision.report.notify.news import Data, Message, encode
-from provision.report.notify.post import PostError, post
 from provision.report.notify.receivers import ReceiverError, read_receivers
-from provision.report.notify.signature import sign
-from provision.report.notify.webhook import Receiver, Webhook
+from provision.report.notify.webhook import PostError, Receiver, Webhook, post, sign
 from tests import peers
 from tests.provision.notify.receiver import OK, Server, status
 

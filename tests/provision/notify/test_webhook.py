@@ -17,10 +17,17 @@ import pytest
 
 from provision.declaration.spec.model import News, Notify
 from provision.report.notify.news import Data, Message
-from provision.report.notify.post import PostError, place_of, post
 from provision.report.notify.receivers import ReceiverError, read_receivers
-from provision.report.notify.signature import parse_secret, sign
-from provision.report.notify.webhook import MAX_WAITING, Receiver, Webhook
+from provision.report.notify.webhook import (
+    MAX_WAITING,
+    PostError,
+    Receiver,
+    Webhook,
+    parse_secret,
+    place_of,
+    post,
+    sign,
+)
 from tests import peers
 from tests.provision.notify.receiver import OK, Got, Server, status
 

@@ -19,7 +19,7 @@ from provision.rollout.evictions import ASK_AGAIN, ASKED_AT_ONCE
 from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.interface.progress import NodeWaits, RolloutProgress
 from provision.rollout.model import Phase
-from provision.rollout.pace import BURST, SOON_S, Pace
+from provision.rollout.steps.executor import BURST, SOON_S, Pace
 from tests.provision.rollout.fakes import NOON, Clock, FakeCluster, FakeSteps, make_engine, pod, record, state, view
 from tests.provision.rollout.process import fleet, states_of
 

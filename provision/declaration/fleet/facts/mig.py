@@ -37,3 +37,22 @@ class MigState(Fact, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         tidy(self, "error", MESSAGE)
+
+
+_Lines = Annotated[tuple[str, ...], Meta(max_length=4096)]
+
+
+class GpuSettingsState(Fact, frozen=True, kw_only=True):
+    """Which settings are not as ``/etc/grapnel/gpu-settings.json`` has them, one line each.
+
+    ``changes`` can be set, ``refusals`` cannot be had; ``error`` is why the program tells nothing.
+    """
+
+    changes: _Lines = ()
+    refusals: _Lines = ()
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        tidy(self, "changes", MESSAGE)
+        tidy(self, "refusals", MESSAGE)
+        tidy(self, "error", MESSAGE)

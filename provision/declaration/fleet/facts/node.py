@@ -33,10 +33,9 @@ from provision.declaration.fleet.facts.driver import (
     Unattended,
 )
 from provision.declaration.fleet.facts.fact import COMMAND, MESSAGE, Fact, tidy
-from provision.declaration.fleet.facts.gpu_settings import GpuSettingsState
 from provision.declaration.fleet.facts.kernel import KernelState
 from provision.declaration.fleet.facts.kubelet import CgroupV1, KubeletState
-from provision.declaration.fleet.facts.mig import MigState
+from provision.declaration.fleet.facts.mig import GpuSettingsState, MigState
 from provision.declaration.fleet.facts.traces import Traces
 
 if TYPE_CHECKING:

@@ -165,7 +165,7 @@ async def measure(source: str, rounds: int) -> None:
         parsed = parse_pod(pod(number), RESOURCE)
         if parsed is not None:
             request = requests.bind(parsed, "elsewhere", assumed(parsed, Card("GPU", 0, UNITS), 1))
-            await extender._call(request)  # noqa: SLF001 - the floor: the same call without an extender
+            await extender._call(request)
 
     async def through(number: int) -> None:
         metadata = pod(number)["metadata"]

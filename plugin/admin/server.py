@@ -93,7 +93,7 @@ class AdminServer:
             line = await asyncio.wait_for(reader.readline(), _READ_S)
             request = json.loads(line)
             if not isinstance(request, dict):
-                raise ValueError("not an object")  # noqa: TRY004, TRY301 - one answer to everything that is no request
+                raise ValueError("not an object")  # noqa: TRY301 - one answer to everything that is no request
         except asyncio.TimeoutError:
             return {"error": f"no request within {_READ_S:g} s"}
         except (ValueError, RecursionError):

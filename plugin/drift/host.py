@@ -145,7 +145,7 @@ class Host:
         if _LEFT_TO_OTHERS.search(self._small(f"{_DRIVER}/params")):
             return []
         try:
-            addresses = sorted(os.listdir(self._root / _DRIVER / "gpus"))  # noqa: PTH208 - names alone
+            addresses = sorted(os.listdir(self._root / _DRIVER / "gpus"))
         except OSError:
             return []
         texts = [self._small(f"{_DRIVER}/gpus/{each}/information") for each in addresses]
@@ -162,7 +162,7 @@ class Host:
 def _read(place: Path) -> File:
     """Return a regular file's state; for a device or pipe, which may never end, FileNotFoundError."""
     descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(str(place))

@@ -41,7 +41,7 @@ _FOLLOW_UP_S = 0.5
 _SERVER_ERRORS = 500
 
 
-class Refused(Exception):  # noqa: N818 - what happened to the pod, which is nobody's fault
+class Refused(Exception):
     """A pod is not bound; the text says why."""
 
 

@@ -64,7 +64,7 @@ class KubernetesReader:
     where they are to be shown, by the labels of Nodes, and says why they cannot be read.
     """
 
-    def __init__(  # noqa: PLR0913 - what it reads, each by its name
+    def __init__(
         self,
         api: Api,
         nodes: Collection[str] | None,

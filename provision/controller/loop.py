@@ -67,7 +67,7 @@ class Controller:
     with which hosts Secrets of its pod may be used.
     """
 
-    def __init__(  # noqa: PLR0913 - what it acts through and who it is, the rest by keyword
+    def __init__(
         self,
         api: Api,
         make_dependencies: Callable[[Held], Dependencies],

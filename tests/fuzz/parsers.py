@@ -271,13 +271,13 @@ class _Tree:
         self._data = data
         self._names = ["0000:07:00.0", *data[:200].decode("utf-8", "surrogateescape").split("\0")]
 
-    def read(self, path: str, limit_bytes: int) -> bytes | None:  # noqa: ARG002 - the interface's
+    def read(self, path: str, limit_bytes: int) -> bytes | None:
         return self._data[:limit_bytes]
 
-    def names(self, folder: str) -> list[str]:  # noqa: ARG002 - the interface's
+    def names(self, folder: str) -> list[str]:
         return self._names
 
-    def status(self, path: str) -> os.stat_result | None:  # noqa: ARG002 - the interface's
+    def status(self, path: str) -> os.stat_result | None:
         return None
 
 

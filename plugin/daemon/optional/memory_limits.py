@@ -26,7 +26,7 @@ class MemoryLimits:
     of a device's units of memory (None: it is not offered in such).
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only: all of the daemon that it needs
+    def __init__(
         self,
         *,
         ask: Ask,

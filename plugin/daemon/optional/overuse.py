@@ -31,7 +31,7 @@ _FILES_S = 2.0
 class Overuse:
     """Begins to measure with the first units that are offered. `config` is the one at the moment."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: all of the daemon that it needs
+    def __init__(
         self,
         *,
         ask: Ask,

@@ -82,7 +82,7 @@ def is_there(path: str) -> bool:
 class LimitKeeper:
     """`policy` is the node's `memoryLimits` at the moment, which counts, whatever it was at the allocation."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what it stands between, and what tests replace
+    def __init__(
         self,
         *,
         allocations: Allocations,

@@ -86,7 +86,7 @@ def parse_request(content: dict[str, Any]) -> LimitRequest:
     """
     container_id, group, memory = (content.get(key) for key in ("container", "cgroup", "memory"))
     if not isinstance(container_id, str) or not isinstance(group, str) or not isinstance(memory, str):
-        raise ValueError("container, cgroup and memory must be texts")  # noqa: TRY004 - one kind of error for all of it
+        raise ValueError("container, cgroup and memory must be texts")
     return LimitRequest(container_id, group, parse_annotation(memory))
 
 

@@ -74,7 +74,7 @@ class Questions(Protocol):
 class OveruseKeeper:
     """`answer` is what follows at the moment; None while nothing is to be measured (a release, no units)."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what it stands between, and what tests replace
+    def __init__(
         self,
         *,
         questions: Questions,

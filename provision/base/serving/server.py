@@ -141,7 +141,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile = _Head(self.rfile)
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - not repeated
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # not repeated
         """Say what is wrong with a request by its code alone: the base class repeats the request, in a page of HTML."""
         self.close_connection = True
         self.send_response(code)

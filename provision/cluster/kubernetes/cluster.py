@@ -84,7 +84,7 @@ class KubernetesCluster:
     `lease` does not take it, and machines are called what their Nodes are called.
     """
 
-    def __init__(  # noqa: PLR0913 - what a cluster is asked for, and by whom; all but one by keyword
+    def __init__(
         self,
         api: Api,
         *,

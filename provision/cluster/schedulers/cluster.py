@@ -86,7 +86,7 @@ class ScheduledCluster(OneByOne):
                 if seen.is_ours and record is not None and record.phase is Phase.FAILED:
                     self._scheduler.drain(node, reason_of(record))
 
-    def evict(self, pod: GpuPod) -> Eviction:  # noqa: ARG002 - there are no pods
+    def evict(self, pod: GpuPod) -> Eviction:  # there are no pods
         """Return that the pod is gone: there are none, and jobs are waited for."""
         return Eviction(outcome=EvictionOutcome.GONE)
 

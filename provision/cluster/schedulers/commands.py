@@ -55,7 +55,7 @@ class CommandScheduler:
             for name, view in views.items()
         }
 
-    def drain(self, node: str, reason: str) -> None:  # noqa: ARG002 - the program is told the node alone
+    def drain(self, node: str, reason: str) -> None:  # the program is told the node alone
         """Run the program that drains."""
         self._change("drain", self._commands.drain, node)
 

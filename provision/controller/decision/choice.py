@@ -87,7 +87,7 @@ class Order:
         return self.without([name for name in self.due if not self.members[name].is_in_flight])
 
 
-def choose(  # noqa: PLR0913 - what a choice depends on
+def choose(
     stack: Stack,
     fingerprint: str,
     members: Mapping[str, SeenNode],
@@ -199,6 +199,6 @@ def _back_target(target: Target, node: SeenNode) -> Target:
 
     What was asked before the record changed the last time is not what is asked now.
     """
-    assert node.record is not None  # noqa: S101 - of those that are wanted
+    assert node.record is not None  # of those that are wanted
     wanted = f"back for {node.record.back_for} from {node.record.since.isoformat()}"
     return replace(target, wanted=wanted, key=key_of(node, wanted), is_outstanding=True, is_barred=False)

@@ -166,7 +166,7 @@ class RoundResult:
     pause: Pause | None = None
 
 
-def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; two by keyword
+def carry_out(
     dependencies: Dependencies,
     order: Order,
     observe: RolloutObserver,

@@ -95,7 +95,7 @@ class StackBook:
             self._listed.add(thing.metadata.name)
         self.put(thing)
 
-    def settle(self, version: str) -> None:  # noqa: ARG002 - one watch at a time: what is not listed has gone
+    def settle(self, version: str) -> None:  # one watch at a time: what is not listed has gone
         """Drop those that are not in the list."""
         listed, self._listed = self._listed or set(), None
         with self._mutex:

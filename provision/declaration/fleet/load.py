@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PREFIX: KeyPath = (VARIABLE,)
 
 
-def load(  # noqa: PLR0913 - by name
+def load(
     file: Path,
     inventories: Sequence[str],
     *,

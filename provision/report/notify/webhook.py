@@ -18,6 +18,7 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -179,7 +180,7 @@ class Webhook:
                 return True
             if self._is_gone or is_last or pause_s is None:
                 return False
-            self._closing.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311 - so that receivers are not called in step
+            self._closing.wait(pause_s * random.uniform(0.8, 1.2))
         return False
 
     def _attempt(self, letter: _Letter) -> bool:
@@ -190,10 +191,10 @@ class Webhook:
         except PostError as error:
             self._trouble = str(error)
             return False
-        if 200 <= code < 300:  # noqa: PLR2004 - the class of status codes
+        if HTTPStatus.OK <= code < HTTPStatus.MULTIPLE_CHOICES:
             return True
         self._is_gone = code == GONE
         self._trouble = f"it answers {code}"
-        if 300 <= code < 400:  # noqa: PLR2004 - the class of status codes
+        if HTTPStatus.MULTIPLE_CHOICES <= code < HTTPStatus.BAD_REQUEST:
             self._trouble = f"it answers {code}, and redirects are not followed"
         return False

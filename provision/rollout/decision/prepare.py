@@ -76,7 +76,7 @@ class Prepared:
         return bool(self.todo or self.runtime_classes or marks or self.tenancy.changes)
 
 
-def prepare(  # noqa: PLR0913 - what an apply knows of its nodes, the last by keyword
+def prepare(
     answers: Mapping[str, Assessment | Failure],
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],

@@ -51,7 +51,7 @@ def play(scenario: Scenario, seed: int, told: Told = lambda _over, _at_s: None) 
     return roll_out(chance, cluster, states, policy, batch_s=resolution_s(scenario), told=told)
 
 
-def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how long it is played
+def roll_out(
     chance: Chance,
     cluster: SimulatedCluster,
     states: Sequence[NodeState],

@@ -153,7 +153,7 @@ def plan_verb(
     )
 
 
-def _as_one(  # noqa: PLR0913, PLR0917 - what `plan_verb` knows
+def _as_one(  # noqa: PLR0917 - what `plan_verb` knows
     verb: AnyVerb,
     states: list[NodeState],
     settled: dict[str, NodeResult],

@@ -79,7 +79,7 @@ class DevicePrograms:
                 program.restore()
             raise
 
-    def deny(self, rules: tuple[str, ...]) -> None:  # noqa: ARG002 - they are taken away in the reverse order
+    def deny(self, rules: tuple[str, ...]) -> None:  # they are taken away in the reverse order
         """Take the rules away that were added last."""
         for program in reversed(self._programs):
             program.restore()

@@ -119,7 +119,7 @@ _OWN = re.compile(rf"(/[a-z0-9._@:-]+)*/(kubepods-)?pod[0-9a-f_-]{{36}}(\.slice)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_path_of_hostile_pieces_is_taken_for_the_containers_own(seed: int) -> None:
-    dice = random.Random(seed)  # noqa: S311 - to be repeated
+    dice = random.Random(seed)
     taken = 0
     for _ in range(4000):
         path = "/" + "/".join(dice.choice(_PIECES) for _ in range(dice.randint(1, 6)))

@@ -57,7 +57,7 @@ class Tap:
         self._behave = behave
         self._done = threading.Event()
 
-    def __call__(self, client: socket.socket, closed: threading.Event) -> None:  # noqa: ARG002 - of `peers`
+    def __call__(self, client: socket.socket, closed: threading.Event) -> None:
         try:
             self._behave(client)
             client.settimeout(2)

@@ -274,7 +274,7 @@ class Clock:
         return self.now
 
 
-def make_engine(  # noqa: PLR0913 - what the engine itself takes, without its adapters
+def make_engine(
     cluster: FakeCluster,
     steps: FakeSteps,
     nodes: list[NodeState],

@@ -91,9 +91,9 @@ def _unload() -> None:
     """Unmap the library, and let pynvml forget it: it keeps one handle and its symbols for ever."""
     library = pynvml.nvmlLib
     pynvml.nvmlLib = None
-    pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - pynvml has no public way to unload
+    pynvml._nvmlGetFunctionPointer_cache.clear()
     if library is not None:
-        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
+        _ctypes.dlclose(library._handle)
 
 
 class Follower(Protocol):
@@ -238,6 +238,6 @@ def library_version(driver_root: Path = HOST) -> str | None:
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     finally:
-        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
+        _ctypes.dlclose(library._handle)
     found = (_VERSIONED.search(line) for line in lines)
     return next((match.group(1) for match in found if match), None)

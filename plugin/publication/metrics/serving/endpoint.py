@@ -144,7 +144,7 @@ class MetricsService:
         self._page = page
         self._log = logger
 
-    def expect(self, head: HttpHead, *, is_known: bool = True) -> int | HttpResponse:  # noqa: ARG002 - metrics are for anybody
+    def expect(self, head: HttpHead, *, is_known: bool = True) -> int | HttpResponse:  # metrics are for anybody
         """Return why a request is not answered with the page, 0 where it is."""
         if head.method != "GET":
             return say(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered", allow="GET")
@@ -152,7 +152,7 @@ class MetricsService:
             return say(HTTPStatus.NOT_FOUND, f"there is only {PATH}")
         return 0
 
-    async def answer(self, head: HttpHead, body: bytes) -> HttpResponse:  # noqa: ARG002 - there is one page
+    async def answer(self, head: HttpHead, body: bytes) -> HttpResponse:  # there is one page
         """Return the page."""
         return HttpResponse(HTTPStatus.OK, await self._page(), CONTENT_TYPE)
 

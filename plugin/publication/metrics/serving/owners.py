@@ -80,8 +80,8 @@ class OwnerQuestion:
     def _read(self) -> Owners:
         if self._reader is None:
             # Not before somebody looks: the first list of devices does not wait for it.
-            from plugin.holdings.holders.pod_names import PodNames  # noqa: PLC0415 - see above
-            from plugin.holdings.holders.processes import ProcessTable  # noqa: PLC0415 - see above
+            from plugin.holdings.holders.pod_names import PodNames
+            from plugin.holdings.holders.processes import ProcessTable
 
             proc, log = self._roots
             self._reader = OwnerReader(ProcessTable(proc), PodNames(log))
@@ -133,7 +133,7 @@ class LimitQuestion:
 
     def _look_up(self) -> Mapping[Place, PodContainer]:
         if self._names is None:
-            from plugin.holdings.holders.pod_names import PodNames  # noqa: PLC0415 - not before there is a limit
+            from plugin.holdings.holders.pod_names import PodNames
 
             self._names = PodNames(self._log_root)
         return self._names.look_up(self._places)

@@ -137,7 +137,7 @@ async def no_limits() -> Limited:
 class Scrape:
     """Makes pages. Used in the event loop's thread; `clock` is monotonic seconds."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and what tests replace
+    def __init__(
         self,
         *,
         state: Callable[[], NodeState],

@@ -165,6 +165,7 @@ def _token(user: Mapping[str, Any], folder: Path, origin: Path) -> Secret:
 # such variables unless somebody gave them to it.
 
 _HTTP_PORT = 80
+_IPV4_DOTS = 3
 
 
 class Proxy(NamedTuple):
@@ -187,7 +188,7 @@ def find_proxy(host: str, port: int, proxy_url: str | None, environment: Mapping
 
 
 def _is_local(host: str) -> bool:
-    return host.lower() == "localhost" or host == "::1" or (host.startswith("127.") and host.count(".") == 3)  # noqa: PLR2004 - the dots of IPv4
+    return host.lower() == "localhost" or host == "::1" or (host.startswith("127.") and host.count(".") == _IPV4_DOTS)
 
 
 def _matches(entry: str, host: str, port: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts import grammar
 from provision.declaration.fleet.facts.fact import MESSAGE, Fact, tidy
 
 _Uuid = Annotated[str, Meta(pattern=r"^GPU-[0-9a-f-]{1,60}$")]
@@ -26,7 +26,7 @@ class MigGpu(Fact, frozen=True, kw_only=True):
     device_id: _Ids = ""
     subsystem_id: _Ids = ""
     enabled: bool | None = None
-    devices: Annotated[dict[_Profile, grammar.Count], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
+    devices: Annotated[dict[_Profile, grammar.Count], Meta(max_length=64)] = {}
 
 
 class MigState(Fact, frozen=True, kw_only=True):

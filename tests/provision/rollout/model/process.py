@@ -141,7 +141,7 @@ def begin(fleet: Fleet, holder: str, *, undoes: bool) -> Process | None:
     return started(fleet, cluster, states, policy, undoes=undoes)
 
 
-def started(  # noqa: PLR0913 - what a process is about, and by keyword who hears of it
+def started(
     fleet: Fleet,
     cluster: SimulatedCluster,
     states: Sequence[NodeState],

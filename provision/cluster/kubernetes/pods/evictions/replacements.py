@@ -46,7 +46,7 @@ class Replacements:
             case Wait(reason):
                 return _blocked(reason)
             case Restart():
-                assert deployment is not None  # noqa: S101 - what is to be restarted
+                assert deployment is not None  # what is to be restarted
                 return self._restart(pod, deployment)
 
     def foresee(self, pod: GpuPod) -> str | None:

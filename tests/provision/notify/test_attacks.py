@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import json
 import ssl
-import subprocess
 import threading
 from typing import TYPE_CHECKING
 
@@ -35,12 +34,7 @@ PATH = "/T0/B0/whole-secret"
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate for receiver.example, which is its own authority."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=receiver.example"]
-    names = ["-addext", "subjectAltName=DNS:receiver.example"]
-    subprocess.run([*made, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
+    return peers.certificate(tmp_path_factory.mktemp("tls"), "receiver.example", "DNS:receiver.example")
 
 
 def serving(certificate: tuple[str, str]) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""The extender over HTTP, on the paths of gpushare: which requests are answered, and by which call of it.
+"""The extender over HTTP, on the paths of gpushare until SIGTERM: which requests are answered, by which call of it.
 
 Not here: what is answered (`extender`), and how nobody can hold it (`plugin.system.http`). Without TLS it trusts
 whoever can connect, which is why it serves on a loopback address alone; with TLS whoever has a certificate, and anybody

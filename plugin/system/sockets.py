@@ -1,4 +1,4 @@
-"""Unix sockets: addresses of any length, and which socket a name leads to.
+"""Unix sockets: addresses of any length, which socket a name leads to, and who is at the other end.
 
 A socket's path has at most 107 bytes. A longer one is reached through an open descriptor of the folder.
 """

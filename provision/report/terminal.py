@@ -1,4 +1,4 @@
-"""Defines the words and styles that all views share."""
+"""Defines the words and styles that all views share, and commands in them that are fit to be pasted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What NVML says of a GPU that is cut by MIG: memory and processes of each GPU instance.
+"""What NVML says of who has a GPU: its memory and processes, or those of each GPU instance that MIG cuts it into.
 
-Utilisation is not measured there (NVML answers "not supported"). Compute instances of one GPU instance share its
+Utilisation is not measured of instances (NVML answers "not supported"). Compute instances of one GPU instance share its
 memory, so they are one row.
 """
 

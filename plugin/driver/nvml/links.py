@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from plugin.driver.gpu_state import COMPLETED
-from plugin.driver.nvml.loading.address import sysfs_address
 from plugin.driver.nvml.loading.trust import FAULTS
 from plugin.driver.nvml.state import read_fabric
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Remote
@@ -129,3 +128,9 @@ def _fabric(handle: Any) -> str | None:
     if found is None:
         return None
     return str(found) if found.state == COMPLETED else ""
+
+
+def sysfs_address(bus_id: str) -> str:
+    """Return a PCI address as sysfs writes it; NVML writes eight digits of domain and capitals."""
+    domain, _, rest = bus_id.partition(":")
+    return f"{int(domain, 16):04x}:{rest.lower()}"

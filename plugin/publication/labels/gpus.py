@@ -1,4 +1,4 @@
-"""The labels of whole GPUs: product, count, memory, architecture. Pure.
+"""The labels of GPUs and of MIG devices: product, count, memory, architecture, and what a value may be. Pure.
 
 From NVIDIA's internal/lm/resource.go and mig-strategy.go. On a node with several products NVIDIA's labels are those of
 any one of them, another one after each run; here of the one with the most GPUs, of the first one among equals.

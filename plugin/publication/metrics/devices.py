@@ -1,4 +1,4 @@
-"""Families of a node's GPUs: what the driver measures, by its names in Prometheus. Pure."""
+"""Families of a node's devices: what the driver measures of GPUs, by its names in Prometheus; other ones. Pure."""
 
 from __future__ import annotations
 

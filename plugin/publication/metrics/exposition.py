@@ -1,4 +1,4 @@
-"""Families of samples as text: the Prometheus text format 0.0.4.
+"""Metrics, their families of samples, and these as text: the Prometheus text format 0.0.4.
 
 Source: Prometheus' "Exposition formats". Pure. Not here: which families there are.
 """

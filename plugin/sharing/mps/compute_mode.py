@@ -1,4 +1,4 @@
-"""Keeps a shared GPU for its MPS server alone, and gives it its earlier compute mode back.
+"""Keeps a shared GPU for its MPS server alone, and gives it its earlier compute mode back, in the driver's thread.
 
 In mode EXCLUSIVE_PROCESS a process that leaves MPS, by another CUDA_MPS_PIPE_DIRECTORY, gets no context at all: without
 that it would have the whole GPU, without any ceiling.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import MpsError
 from plugin.sharing.mps.compute_mode import ComputeModes, give_back, take
-from plugin.sharing.mps.exit_watch import ExitWatch
 from plugin.sharing.mps.folders import prepare_folders, trim_logs
 from plugin.sharing.mps.pace import Pace, Retries
+from plugin.sharing.mps.programs import ExitWatch
 from plugin.sharing.mps.units import Units, UnitState
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provision.apply.runner.channel import KEYS_VARIABLE, VARIABLE, open_channel
+from provision.apply.runner.channel import KEYS_VARIABLE, VARIABLE, FrameError, open_channel
 from provision.apply.runner.environment import MARKER, build_environment, callback_variables, forced_by_ansible_runner
-from provision.apply.runner.frames import FrameError
 from provision.apply.runner.model import Event, NodeStats, RunFinished, RunRequest, RunStatus
 from provision.apply.runner.processes import end_processes
 from provision.apply.runner.translate import Translator, condense

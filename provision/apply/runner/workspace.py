@@ -26,7 +26,7 @@ from provision.base.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.apply.runner.frames import Header
+    from provision.apply.runner.channel import Header
 
 IDENT: Final = "run"
 _PREFIX: Final = "grapnel-run-"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.base.printable import printable
 from provision.cluster.errors import SchedulerError
-from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import SchedulerNode
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Job, Phase
 

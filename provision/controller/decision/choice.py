@@ -1,4 +1,4 @@
-"""Chooses which nodes of a stack a round is about. Pure."""
+"""Chooses which nodes of a stack a round is about, and which of them get their former driver again. Pure."""
 
 from __future__ import annotations
 

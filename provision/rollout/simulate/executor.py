@@ -1,4 +1,4 @@
-"""Lets an engine run in virtual time: steps are the simulated fleet's, and waiting is what makes time pass."""
+"""Keeps virtual time, and lets an engine run in it: steps are the simulated fleet's, and waiting makes time pass."""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.together import with_domains
-from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.policy import DrainPolicy, strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster.kubernetes.api.exchange import Request
-from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig
-from provision.cluster.kubernetes.api.memory_files import MemoryFiles, by_path
+from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig, MemoryFiles, by_path
 from provision.cluster.kubernetes.api.transport import Transport
 from tests import peers
 

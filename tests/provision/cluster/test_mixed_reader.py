@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.mixed_reader import MixedReader, merge
 from provision.cluster.reader import StateFileReader
-from provision.cluster.schedulers.cluster import ScheduledCluster
-from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import ScheduledCluster, SchedulerNode
 from provision.rollout.errors import UnreachableError
 from provision.rollout.interface.standing import Standing
 from provision.rollout.model import NodeView, Phase

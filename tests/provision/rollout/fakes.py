@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
+from provision.rollout.decision.policy import DrainPolicy
 from provision.rollout.decision.snapshot import Holder, NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError, HeldError

@@ -11,8 +11,7 @@ import pytest
 
 from provision.cluster.errors import ForbiddenError
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import DrainPolicy, Policy
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError
 from provision.rollout.evictions import ASK_AGAIN, ASKED_AT_ONCE

@@ -20,8 +20,7 @@ from plugin.driver.cuda_probe.runner import ask_version, path_of
 from plugin.driver.nvml import details
 from plugin.driver.nvml.condition import read_conditions
 from plugin.driver.nvml.events import XidWatch
-from plugin.driver.nvml.links import NVLINK_XIDS, LinkReader
-from plugin.driver.nvml.loading.address import sysfs_address
+from plugin.driver.nvml.links import NVLINK_XIDS, LinkReader, sysfs_address
 from plugin.driver.nvml.loading.root import HOST, library_below
 from plugin.driver.nvml.loading.trust import FAULTS, driver_version, gpu_count, gpu_uuid, reason, without_doubles
 from plugin.driver.nvml.loading.without_cuda import keep_cuda_out

@@ -1,4 +1,7 @@
-"""Serves the metrics of a daemon. Loaded where they are served alone; not here: HTTP, and what a page has."""
+"""Serves the metrics of a daemon. Loaded where they are served alone; not here: what a page has (`scrape`).
+
+How nobody can hold the daemon by it: `plugin.system.http`.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from provision.base.asking import Deadline, HangUp
 from provision.cluster.errors import KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api import bounded_pools
 from provision.cluster.kubernetes.api.exchange import ApiResponse, Stream
-from provision.cluster.kubernetes.api.memory_files import MemoryFiles, by_path
+from provision.cluster.kubernetes.api.kubeconfig import MemoryFiles, by_path
 from provision.cluster.kubernetes.api.parallel import WORKERS
 from provision.rollout.errors import UnreachableError
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, SchedulerError
-from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import SchedulerNode
 from provision.cluster.schedulers.slurm.answers import (
     JOB_FORMAT,
     JOB_STATES,

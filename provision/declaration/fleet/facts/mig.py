@@ -1,4 +1,4 @@
-"""Defines the facts about how a node's GPUs are divided by MIG, as the node daemon's program tells them."""
+"""Defines the facts about how a node's GPUs are divided by MIG and what they are set to, as the daemon tells them."""
 
 from __future__ import annotations
 

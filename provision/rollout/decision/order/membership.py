@@ -1,4 +1,4 @@
-"""Says which node is in which wave. Pure.
+"""Says which node is in which wave, and where its place is for those who watch. Pure.
 
 Known once, before a rollout begins, and the same after a process was killed: the nodes that are in it are those that
 have to be changed, and those that were changed for it already, as their records tell.

@@ -1,4 +1,4 @@
-"""Says which zones have room for another node out of service, and whose turn it is. Pure."""
+"""Says in which zone each node is, which zones have room for another one out of service, and whose turn it is. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what is read of EvictionRequests and Evictions, and how one is asked for (KEP-4563, v1alpha1), as values."""
+"""Defines what is read of EvictionRequests and Evictions, how one is asked for, and what became of it (KEP-4563)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what says when nodes may be changed, and in which order: parts of the section `rollout`."""
+"""Defines what says when nodes may be changed, in which order, and which together: parts of the section `rollout`."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import RoundResult, needs_rollout
 from provision.controller.rounds.lane import Lane, _Running
 from provision.planning.node_plan import Disruption, NodePlan
-from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.outcome import RolloutResult, results_of
+from provision.rollout.decision.policy import drain_policy
 from provision.rollout.decision.prepare import Prepared, only_in_flight, prepare
 from provision.rollout.execution import refuse_if_changed
 from provision.rollout.model import NodeView, Phase

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
     from typing import Any
 
-    from plugin.gpushare.follower import Api
     from plugin.gpushare.requests import Collection
 
 
@@ -66,7 +65,7 @@ def inspect_cluster(node: str, resource: str, kubeconfig: str, *, is_detailed: b
     return 0
 
 
-def inspection(api: Api, node: str, resource: str, *, is_detailed: bool) -> str:
+def inspection(api: Connections, node: str, resource: str, *, is_detailed: bool) -> str:
     """Return the text; raises ClusterError, also for a node that is not there."""
     books = read_books(api, resource, node)
     try:
@@ -75,7 +74,7 @@ def inspection(api: Api, node: str, resource: str, *, is_detailed: bool) -> str:
         raise ClusterError(f"there is no node {node}", "see kubectl get nodes") from error
 
 
-def read_books(api: Api, resource: str, node: str = "") -> Books:
+def read_books(api: Connections, resource: str, node: str = "") -> Books:
     """Return the books of all nodes, or of one; raises ClusterError, also where there is no such node."""
     books = Books()
     nodes = iter([api.call(requests.read_node(node))]) if node else _items(api, requests.NODES)
@@ -87,6 +86,6 @@ def read_books(api: Api, resource: str, node: str = "") -> Books:
     return books
 
 
-def _items(api: Api, collection: Collection) -> Iterator[dict[str, Any]]:
+def _items(api: Connections, collection: Collection) -> Iterator[dict[str, Any]]:
     for page in pages(api, collection):
         yield from page.get("items") or ()

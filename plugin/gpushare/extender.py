@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plugin.base.log import Logger
     from plugin.gpushare.books.book import Promise
     from plugin.gpushare.books.model import Pod
-    from plugin.gpushare.follower import Api
+    from plugin.gpushare.connections import Connections
     from plugin.gpushare.wire import BindQuestion
     from plugin.publication.node_object.api.messages import Request
 
@@ -52,7 +52,9 @@ class Unknown(Refused):
 class Extender:
     """Made and used in the event loop."""
 
-    def __init__(self, api: Api, resource: str, logger: Logger, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, api: Connections, resource: str, logger: Logger, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
         self.books = Books()
         self._api = api
         self._resource = resource

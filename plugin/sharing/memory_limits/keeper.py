@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from plugin.base.log import Logger
     from plugin.driver.telemetry import GroupMemory
-    from plugin.sharing.memory_limits.ledger import Allocations
+    from plugin.sharing.memory_limits.ledger import MemoryLedger
     from plugin.sharing.memory_limits.request import LimitRequest
     from plugin.system.thread_calls import ThreadCalls
 
@@ -85,7 +85,7 @@ class LimitKeeper:
     def __init__(
         self,
         *,
-        allocations: Allocations,
+        allocations: MemoryLedger,
         calls: ThreadCalls,
         policy: Callable[[], str],
         logger: Logger,

@@ -7,7 +7,7 @@ that it would have the whole GPU, without any ceiling.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.errors import MpsError
 from plugin.driver.nvml.changes.compute_mode import read_compute_mode, write_compute_mode
@@ -22,17 +22,7 @@ DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS = range(4)  # nvmlCompu
 _REFUSED = {EXCLUSIVE_THREAD: "EXCLUSIVE_THREAD", PROHIBITED: "PROHIBITED"}
 
 
-class ComputeModes(Protocol):
-    """Who asks the driver. Both raise MpsError, also when the driver does not answer in time."""
-
-    async def read(self, uuid: str) -> int:
-        """Return the mode of a GPU."""
-
-    async def write(self, uuid: str, mode: int) -> None:
-        """Set the mode of a GPU."""
-
-
-async def take(modes: ComputeModes, daemon: MpsDaemon) -> bool:
+async def take(modes: DriverModes, daemon: MpsDaemon) -> bool:
     """Set EXCLUSIVE_PROCESS, after what was there before has been noted; returns whether it was another mode.
 
     Raises MpsError, also for a mode that somebody has chosen against sharing.
@@ -50,7 +40,7 @@ async def take(modes: ComputeModes, daemon: MpsDaemon) -> bool:
     return found != EXCLUSIVE_PROCESS
 
 
-async def give_back(modes: ComputeModes, daemon: MpsDaemon) -> None:
+async def give_back(modes: DriverModes, daemon: MpsDaemon) -> None:
     """Set what was noted, unless somebody has set another mode meanwhile; raises MpsError."""
     earlier = _noted(daemon.earlier_mode)
     if earlier is not None and await modes.read(daemon.uuid) == EXCLUSIVE_PROCESS != earlier:
@@ -81,7 +71,7 @@ _TIMEOUT_S = 10.0
 
 
 class DriverModes:
-    """`ComputeModes`, one question at a time; `hand_over` has a function called in the driver's thread.
+    """`DriverModes`, one question at a time; `hand_over` has a function called in the driver's thread.
 
     A question that was not answered in time is put no second time: while it waits, every other one fails.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import MpsError
-from plugin.sharing.mps.compute_mode import ComputeModes, give_back, take
+from plugin.sharing.mps.compute_mode import DriverModes, give_back, take
 from plugin.sharing.mps.folders import prepare_folders, trim_logs
 from plugin.sharing.mps.pace import Pace, Retries
 from plugin.sharing.mps.programs import ExitWatch
@@ -37,7 +37,7 @@ class Tools:
 
     control: Control
     units: Units
-    modes: ComputeModes
+    modes: DriverModes
     logger: Logger
     pace: Pace = field(default_factory=Pace)
 

@@ -28,8 +28,8 @@ from provision.controller.decision.leaving import leave
 from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
 from provision.controller.publication.board import Board
-from provision.controller.publication.counts import Counts
 from provision.controller.publication.event_writer import EventWriter
+from provision.controller.publication.metrics import Counts
 from provision.controller.publication.publisher import STATUS_S, Publisher
 from provision.controller.rounds.keeper import Keeper
 from provision.controller.rounds.lane import Lane, LaneTenure, Told

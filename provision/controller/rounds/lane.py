@@ -16,8 +16,7 @@ from provision.apply.errors import CanceledError
 from provision.apply.model import NodeFinished, NodeResult, Note, Status
 from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import RoundResult, carry_out
-from provision.controller.rounds.removal import take_off
-from provision.controller.rounds.rollback import roll_back
+from provision.controller.rounds.verbs import roll_back, take_off
 from provision.declaration.spec.text.excerpt import few
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.progress import PhaseEntered

@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from plugin.publication.metrics.catalogue import OWN_METRICS
-from provision.controller.publication.counts import Counts, StackCounts, nodes_by_stand
-from provision.controller.publication.metrics import METRICS, Metric, render_controller
+from provision.controller.publication.metrics import (
+    METRICS,
+    Counts,
+    Metric,
+    StackCounts,
+    nodes_by_stand,
+    render_controller,
+)
 from provision.controller.stacks.derive import NodeIs, Observed, Stands
 from tests.plugin.metrics.promql import WITH_PROMTOOL, metric_names, promtool_says, read_board, read_panels, read_rules
 from tests.provision.controller.document import PATH as DOCUMENT

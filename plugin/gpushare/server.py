@@ -19,7 +19,7 @@ from plugin.base.errors import ConfigError
 from plugin.gpushare.extender import Extender
 from plugin.settings.node_config import split_address
 from plugin.system.http.messages import HttpResponse, HTTPStatus, say
-from plugin.system.http.server import HttpLimits, HttpServer
+from plugin.system.http.server import HttpServer
 
 if TYPE_CHECKING:
     from plugin.base.log import Logger
@@ -110,8 +110,13 @@ def extender_server(
     extender: Extender, logger: Logger, *, patience_s: float = PATIENCE_S, identity: Identity | None = None
 ) -> HttpServer:
     """Return who serves the extender, over TLS where there is an identity."""
-    limits = HttpLimits(_MAX_CLIENTS, _MAX_HELD_BYTES, patience_s)
-    return HttpServer(ExtenderService(extender, logger), limits, identity.context if identity else None)
+    return HttpServer(
+        ExtenderService(extender, logger),
+        max_clients=_MAX_CLIENTS,
+        max_bytes=_MAX_HELD_BYTES,
+        patience_s=patience_s,
+        context=identity.context if identity else None,
+    )
 
 
 def loopback(address: str) -> tuple[str, int]:

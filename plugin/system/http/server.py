@@ -6,7 +6,6 @@ One answer a connection. Not here: which requests are answered, and with what (`
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from plugin.system.http.clients import Clients
@@ -38,26 +37,27 @@ class HttpService(Protocol):
         """Return the answer where `answer` raised."""
 
 
-@dataclass(frozen=True)
-class HttpLimits:
-    """`patience_s`: for a client to agree on TLS, to send its head, then its body, and to take its answer."""
-
-    clients: int
-    held_bytes: int = 0  # of all bodies that are not answered yet
-    patience_s: float = 5.0
-
-
 class HttpServer:
-    """Serves a TCP address until closed, over TLS where there is a context for each connection that begins."""
+    """Serves a TCP address until closed, over TLS where there is a context for each connection that begins.
+
+    `patience_s`: for a client to agree on TLS, to send its head, then its body, and to take its answer. `max_bytes` are
+    held of all bodies that are not answered yet.
+    """
 
     def __init__(
-        self, service: HttpService, limits: HttpLimits, context: Callable[[], ssl.SSLContext] | None = None
+        self,
+        service: HttpService,
+        *,
+        max_clients: int,
+        max_bytes: int = 0,
+        patience_s: float = 5.0,
+        context: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._service = service
-        self._patience_s = limits.patience_s
+        self._patience_s = patience_s
         self._context = context
         self._server: asyncio.Server | None = None
-        self._clients: Clients[asyncio.Task[object]] = Clients(limits.clients, limits.held_bytes)
+        self._clients: Clients[asyncio.Task[object]] = Clients(max_clients, max_bytes)
 
     async def start(self, host: str, port: int) -> None:
         """Serve on an address of this machine, given in digits. Raises OSError."""

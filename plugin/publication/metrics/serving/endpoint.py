@@ -14,7 +14,7 @@ from plugin.publication.metrics.serving.owners import LimitQuestion, OwnerQuesti
 from plugin.publication.metrics.serving.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
 from plugin.settings.node_config import split_address
 from plugin.system.http.messages import HttpResponse, HTTPStatus, say
-from plugin.system.http.server import HttpLimits, HttpServer
+from plugin.system.http.server import HttpServer
 
 if TYPE_CHECKING:
     import asyncio
@@ -167,4 +167,4 @@ class MetricsService:
 
 def metrics_server(page: Callable[[], Awaitable[bytes]], logger: Logger, *, patience_s: float = 5.0) -> HttpServer:
     """Return who serves the page; `page` may take seconds, but not for ever."""
-    return HttpServer(MetricsService(page, logger), HttpLimits(_MAX_CLIENTS, patience_s=patience_s))
+    return HttpServer(MetricsService(page, logger), max_clients=_MAX_CLIENTS, patience_s=patience_s)

@@ -11,8 +11,9 @@ from provision.declaration.fleet.series import in_series
 from provision.planning.drift import DriftKind
 from provision.planning.node_plan import Disruption
 from provision.report.console import Text
+from provision.report.mending import mending
 from provision.report.planned.alike import failed_alike, without_names
-from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, count, hanging, mending, names, short
+from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,9 +1,8 @@
-"""Defines the words and styles that all views share, and commands in them that are fit to be pasted."""
+"""Defines the words and styles that all views share."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -159,14 +158,3 @@ def phase_words(entered: PhaseEntered) -> str:
     if entered.phase is Phase.ROLLBACK and entered.reason:
         return f"rollback: {entered.reason}"
     return PHASE_WORDS[entered.phase]
-
-
-def mending(apply: Sequence[str], nodes: Sequence[str], *, is_whole: bool = False, force: bool = False) -> str:
-    """Return the command for these nodes; with ``force`` it overwrites files of ours that somebody edited there.
-
-    Of more nodes than a line holds it is the one for the whole fleet, which leaves nodes alone that are as declared,
-    unless ``is_whole`` asks for all of them.
-    """
-    limited = is_whole or len(nodes) <= NAMES_SHOWN
-    apply = [*apply, "--force"] if force else apply
-    return shlex.join([*apply, "--limit", ",".join(nodes)] if limited else apply)

@@ -10,7 +10,7 @@ import msgspec
 from provision.base.printable import printable_json
 from provision.planning.drift import DriftKind
 from provision.planning.node_plan import Disruption, Role
-from provision.report.terminal import mending
+from provision.report.mending import mending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

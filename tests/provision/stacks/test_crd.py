@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.controller.stacks.crd import RULES, definition, structural
+from provision.controller.stacks.cel import RULES
+from provision.controller.stacks.crd import definition, structural
 from provision.declaration.spec.model import StackSpec
 from tasks.generated.crd import FILE, render
 

@@ -122,10 +122,10 @@ def next_step(
     for (step, due_s), kind in zip(candidates, _kinds(known), strict=True):
         if due_s is None:
             continue
-        due_s = max(due_s, waits.get(kind, float("-inf")))  # noqa: PLW2901 - a candidate that waits is due later
-        if step is not None and due_s <= now_s:
+        time_s = max(due_s, waits.get(kind, float("-inf")))
+        if step is not None and time_s <= now_s:
             return step, now_s
-        times.append(due_s)
+        times.append(time_s)
     return None, min(times, default=None)
 
 

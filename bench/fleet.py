@@ -32,8 +32,7 @@ from provision.cluster.kubernetes.api.transport import Transport
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import DrainPolicy, Policy
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.interface.progress import PhaseEntered

@@ -30,7 +30,7 @@ from plugin.gpushare.books.pod_annotations import INDEX, assumed
 from plugin.gpushare.books.report import ANNOTATION, render_report
 from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
-from plugin.gpushare.server import PREFIX, ExtenderServer
+from plugin.gpushare.server import PREFIX, extender_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -150,8 +150,9 @@ async def measure(source: str, rounds: int) -> None:
     """Measure an extender that serves in this process."""
     connections = Connections(source, {})
     extender = Extender(connections, RESOURCE, Logger())
-    server = ExtenderServer(extender, Logger())
-    port = await server.start("127.0.0.1", 0)
+    server = extender_server(extender, Logger())
+    await server.start("127.0.0.1", 0)
+    port = server.ports[0]
     start = time.perf_counter()
     extender.start()
     while extender.problem():  # noqa: ASYNC110 - it follows two threads
@@ -164,7 +165,7 @@ async def measure(source: str, rounds: int) -> None:
         parsed = parse_pod(pod(number), RESOURCE)
         if parsed is not None:
             request = requests.bind(parsed, "elsewhere", assumed(parsed, Card("GPU", 0, UNITS), 1))
-            await extender._call(request)  # noqa: SLF001 - the floor: the same call without an extender
+            await extender._call(request)
 
     async def through(number: int) -> None:
         metadata = pod(number)["metadata"]

@@ -19,8 +19,7 @@ from plugin.devices.allocation.answer import DeviceNode, NamedDevice
 from plugin.devices.allocation.preference.choice import Preference, prefer
 from plugin.devices.allocation.table import AllocationTable, Entry
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Place, Remote
-from plugin.driver.topology.level import Level
-from plugin.driver.topology.machine import make_topology
+from plugin.driver.topology.machine import Level, make_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,9 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from provision.declaration.spec.model import Day, Rollout, Window
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.domains import members_of
-from provision.rollout.decision.policy import Policy, WavePolicy, ZonePolicy
+from provision.rollout.decision.policy import DrainPolicy, Policy, WavePolicy, ZonePolicy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 

@@ -164,7 +164,7 @@ class Browser:
         return "the page answers nothing"
 
     def _read(self) -> None:
-        with open(self._from_browser, "rb", closefd=True) as pipe:  # noqa: PTH123 - a descriptor, not a path
+        with open(self._from_browser, "rb", closefd=True) as pipe:
             for text in _messages(pipe):
                 message = json.loads(text)
                 if "id" in message:

@@ -13,8 +13,8 @@ import sys
 # Modules are no garbage: looking for some while they are loaded takes 12 ms. The daemon turns it on.
 gc.disable()
 
-_HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - pathlib costs `--version` 8 ms
-sys.path[:0] = [_HERE, os.path.join(_HERE, "site")]  # noqa: PTH118 - pathlib costs `--version` 8 ms
+_HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [_HERE, os.path.join(_HERE, "site")]
 
 if __name__ == "__main__":
     from plugin.cli import main

@@ -24,13 +24,13 @@ def use_pack() -> bool:
     """Take modules from the pack; False where there is none that this interpreter can read."""
     try:
         pack = os.open(f"{__file__}.{sys.implementation.cache_tag}", os.O_RDONLY)
-        magic, importer, index = loads(os.read(pack, HEAD_BYTES))  # noqa: S302 - root's own file, as a .pyc is
+        magic, importer, index = loads(os.read(pack, HEAD_BYTES))
     except (OSError, EOFError, ValueError, TypeError):
         return False
     if magic != MAGIC_NUMBER:
         return False
     scope: "dict[str, object]" = {}
-    exec(loads(importer), scope)  # noqa: S102, S302 - it has no way to be imported before it is there
+    exec(loads(importer), scope)  # it has no way to be imported before it is there
     sys.meta_path.insert(0, scope["PackImporter"](pack, index))  # type: ignore[operator] # the class of the importer
     return True
 
@@ -39,6 +39,6 @@ if not use_pack():
     script = os.readlink(f"/proc/self/fd/{os.open(__file__, os.O_PATH)}")
     sys.path.insert(0, script.rpartition("/")[0])
 
-from runtime_hook.cli import run  # noqa: E402 - found by what stands above
+from runtime_hook.cli import run  # found by what stands above
 
 run(sys.argv[1:])

@@ -21,7 +21,7 @@ def main() -> NoReturn:
     subprocess.run([sys.executable, "-P", "-m", "lab", "destroy", "--site", site], check=True)
     subprocess.run(["molecule", "reset", "--all"], check=True)
     names = (word for name in sys.argv[1:] or SCENARIOS for word in ("--scenario-name", name))
-    os.execvp("molecule", ["molecule", "test", "--shared-state", *names])  # noqa: S606 - no shell is wanted
+    os.execvp("molecule", ["molecule", "test", "--shared-state", *names])
 
 
 if __name__ == "__main__":

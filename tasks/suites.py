@@ -181,7 +181,7 @@ def names_mark(path: Path, mark: str) -> bool:
     return f"mark.{mark}" in path.read_text(encoding="utf-8")
 
 
-def pytest_stage(  # noqa: PLR0913 - what differs between the tests
+def pytest_stage(
     session: Session,
     title: str,
     marks: str,

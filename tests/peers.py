@@ -111,10 +111,10 @@ ENDLESS = {
 }
 
 
-def certificate(folder: Path) -> tuple[str, str]:
-    """Make a certificate for 127.0.0.1; return its file and that of its key."""
+def certificate(folder: Path, host: str = "127.0.0.1", names: str = "IP:127.0.0.1") -> tuple[str, str]:
+    """Make a certificate that is its own authority; return its file and that of its key."""
     cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    subject = ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subject = ["-days", "2", "-subj", f"/CN={host}", "-addext", f"subjectAltName={names}"]
     subprocess.run([*command, *subject, "-keyout", key, "-out", cert], check=True, capture_output=True)
     return cert, key

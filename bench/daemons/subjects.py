@@ -130,7 +130,7 @@ def running(subject: Subject) -> Iterator[Running]:
             process.wait()
 
 
-def ours(  # noqa: PLR0913 - what a node has, by keyword
+def ours(
     folder: Path,
     release: Release,
     gpus: int,

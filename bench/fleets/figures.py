@@ -113,7 +113,7 @@ def job_lines(found: JobCosts) -> Iterator[str]:
     yield f"  requests of the controller for a Job  {found.asked:8.1f}"
     yield f"  requests of everybody for a Job       {sum(found.served.values()):8.1f}"
     for name, times in sorted(found.served.items(), key=lambda each: -each[1]):
-        if times >= 0.05:  # noqa: PLR2004 - what has to do with Jobs
+        if times >= 0.05:
             yield f"  ... {name:34}{times:8.1f}"
     yield f"  CPU of API server and etcd for a Job  {found.server_cpu_s / found.jobs * 1000:8.0f} ms"
     yield f"  ... of kube-controller-manager        {found.manager_cpu_s / found.jobs * 1000:8.0f} ms"

@@ -29,11 +29,12 @@ from provision.controller.jobs.seal import JOB_UID, SEAL_KEY, Seal
 from provision.controller.jobs.wire import JobRequest, LineWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from bench.fleets.machines import Machines
     from provision.cluster.kubernetes.api.client import Api
+    from provision.controller.jobs.wire import Event
 
 HEARTBEAT_MS: Final = (
     300_000  # a kubelet's nodeStatusReportFrequency, on average: so that they are spread from the start
@@ -175,10 +176,7 @@ class Agents:
         for event in self.machines.answer(job.playbook, job.node, job.variables):
             if isinstance(event, CutOff):  # a Job does not say it of itself
                 continue
-            if isinstance(event, TaskDone):
-                kept = {key: value for key, value in event.values.items() if key in job.keep}
-                event = replace(event, values=kept)  # noqa: PLW2901 - what the agent keeps
-            for line in writer.lines(event):
+            for line in writer.lines(_kept(event, job.keep)):
                 yield line.encode() + b"\n"
 
     def _job(self, namespace: str, pod: str) -> tuple[JobRequest, Seal]:
@@ -209,6 +207,13 @@ def _handler(agents: Agents) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
+
+
+def _kept(event: Event, keep: Collection[str]) -> Event:
+    """Return what the agent keeps of an event."""
+    if not isinstance(event, TaskDone):
+        return event
+    return replace(event, values={key: value for key, value in event.values.items() if key in keep})
 
 
 def _certificate(folder: Path) -> tuple[str, str]:

@@ -71,7 +71,7 @@ class Counting:
     """Counts what a controller asks of its API server, and the bytes that it is sent."""
 
     def __init__(self, api: Api) -> None:
-        self._sender = api._sender  # noqa: SLF001 - a bench looks behind
+        self._sender = api._sender
         self.name = api.name
         self.requests = self.size = 0
 
@@ -133,7 +133,7 @@ def main() -> int:
     parser.add_argument("--jobs", metavar="NAMESPACE", help="run playbooks as Jobs there")
     args = parser.parse_args()
     found = open_api(args.kubeconfig, None, {})
-    assert found is not None  # noqa: S101 - it was named
+    assert found is not None
     counting = Counting(found)
     api = Api(counting)
     machines = Machines(looked=lambda node: tell("looked", node))

@@ -69,7 +69,7 @@ class Lead:
             thread.start()
             try:
                 yield lead
-                assert process.stdin is not None  # noqa: S101 - a pipe
+                assert process.stdin is not None
                 process.stdin.close()
                 process.wait(END_S)
             finally:
@@ -83,7 +83,7 @@ class Lead:
 
     def counts(self) -> Counts:
         """Ask it for its counts."""
-        assert self.process.stdin is not None  # noqa: S101 - a pipe
+        assert self.process.stdin is not None
         known = len(self._counted)
         self.process.stdin.write("?\n")
         self.process.stdin.flush()
@@ -91,7 +91,7 @@ class Lead:
         return self._counted[-1]
 
     def _read(self) -> None:
-        assert self.process.stdout is not None  # noqa: S101 - a pipe
+        assert self.process.stdout is not None
         for line in self.process.stdout:
             moment, kind, text = line.rstrip("\n").split(" ", 2)
             if kind == "looked":

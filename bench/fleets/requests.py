@@ -31,7 +31,7 @@ def parse_requests(metrics: str) -> Counter[str]:
 
 def served(api: Api) -> Counter[str]:
     """Return what the API server has served since its start, watches that are still open left out."""
-    answer = api._answer(Request(method="GET", path="/metrics"))  # noqa: SLF001 - text, not an object
+    answer = api._answer(Request(method="GET", path="/metrics"))
     return parse_requests(answer.body.decode())
 
 

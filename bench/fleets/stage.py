@@ -54,7 +54,7 @@ class Stage:
             control_plane.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "-f", crd])
             control_plane.kubectl(["create", "namespace", objects.NAMESPACE])
             api = open_api(control_plane.kubeconfig, None, {})
-            assert api is not None  # noqa: S101 - it was named
+            assert api is not None
             port = stack.enter_context(Agents(api, Machines()).serving(folder))
             player = stack.enter_context(kwok(control_plane.kubeconfig, folder)) if is_played else 0
             yield cls(api, control_plane, port, player)

@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._route(unquote(parts.path), dict(parse_qsl(parts.query)), body)
             self.wfile.flush()
 
-    do_POST = do_PUT = do_PATCH = do_GET  # noqa: N815 - the names that the base class looks for
+    do_POST = do_PUT = do_PATCH = do_GET
 
     def log_message(self, *_arguments: object) -> None:
         """Say nothing."""

@@ -57,7 +57,7 @@ class ControlPlane:
     ``has_gangs``: groups of pods are placed whole or not at all (Kubernetes 1.36 or newer).
     """
 
-    def __init__(  # noqa: PLR0913 - what a control plane can be told, all but two by keyword
+    def __init__(
         self,
         folder: Path,
         address: str = LOOPBACK,

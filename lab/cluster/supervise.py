@@ -38,7 +38,7 @@ class Process:
     def start(self, folder: str) -> None:
         """Start the process; its output is appended to its log."""
         self.starts += 1
-        with open(self.config["log"], "ab") as log:  # noqa: PTH123  # one open file, no path arithmetic
+        with open(self.config["log"], "ab") as log:  # one open file, no path arithmetic
             argv = ["setpriv", "--pdeathsig", "KILL", *self.config["argv"]]
             self.child = subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

@@ -91,7 +91,7 @@ class Cri:
         answer = self._call(self._images.ListImages, cri.ListImagesRequest())
         return sorted(tag for image in answer.images for tag in image.repo_tags)
 
-    def run_pod(  # noqa: PLR0913 - the fields of a pod that tests vary
+    def run_pod(
         self,
         name: str,
         namespace: str = "default",
@@ -126,7 +126,7 @@ class Cri:
         request = cri.RunPodSandboxRequest(config=config, runtime_handler=handler)
         return Pod(self._call(self._runtime.RunPodSandbox, request).pod_sandbox_id, config)
 
-    def run(  # noqa: PLR0913 - the fields of a container that tests vary
+    def run(
         self,
         pod: Pod,
         image: str,

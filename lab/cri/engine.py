@@ -105,7 +105,7 @@ def default_spec(programs: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def containerd(  # noqa: PLR0913 - what tests vary of an engine
+def containerd(
     folder: Path,
     programs: Path,
     handlers: Mapping[str, Handler] | None = None,
@@ -142,7 +142,7 @@ def containerd(  # noqa: PLR0913 - what tests vary of an engine
         _remove_cgroups(engine.cgroup_parent)
 
 
-def render_config(  # noqa: PLR0913 - what tests vary of an engine
+def render_config(
     folder: Path,
     socket: Path,
     handlers: Mapping[str, Handler],
@@ -235,7 +235,7 @@ def _end_shims(engine: Engine) -> None:
     """Kill shims left by a failed test, recognised by this engine's own programs."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            program = Path(os.readlink(process / "exe"))  # noqa: PTH115 - Path.readlink would resolve nothing more
+            program = Path(os.readlink(process / "exe"))  # Path.readlink would resolve nothing more
         except OSError:
             continue
         if program.parent == engine.programs:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BOLD, DIM, RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
-class DemoFailed(Exception):  # noqa: N818 - an outcome, not a kind of error
+class DemoFailed(Exception):
     """A command of the demo did not behave as it should; the message says which one and how."""
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 INIT, SIDECAR, APP = "init", "sidecar", "app"
 
 
-class AllocationRefused(Exception):  # noqa: N818 - named like what happens to the pod
+class AllocationRefused(Exception):
     """The pod would fail with UnexpectedAdmissionError."""
 
 

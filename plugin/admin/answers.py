@@ -81,7 +81,7 @@ class Answers:
     is the hook's, and answered by `limits`. `mig` follows a change of how GPUs are cut, and says who has what.
     """
 
-    def __init__(  # noqa: PLR0913 - each of them is asked something else
+    def __init__(
         self,
         state: State,
         driver: ObservedDriver,

@@ -22,7 +22,7 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]
     deadline = time.monotonic() + timeout_s
     try:
         line = _exchange(path, json.dumps(request).encode() + b"\n", deadline)
-    except socket.timeout as error:  # noqa: UP041 - the same class only from Python 3.10 on
+    except TimeoutError as error:
         raise AdminError(
             f"{path}: the daemon does not answer within {timeout_s:g} s",
             "look at it with: systemctl status grapnel-node; restart it with: systemctl restart grapnel-node",

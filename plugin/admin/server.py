@@ -9,8 +9,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from plugin.system.peer import peer_of
-from plugin.system.sockets import SocketIdentity, socket_identity
+from plugin.system.sockets import SocketIdentity, peer_of, socket_identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -94,7 +93,7 @@ class AdminServer:
             line = await asyncio.wait_for(reader.readline(), _READ_S)
             request = json.loads(line)
             if not isinstance(request, dict):
-                raise ValueError("not an object")  # noqa: TRY004, TRY301 - one answer to everything that is no request
+                raise ValueError("not an object")  # noqa: TRY301 - one answer to everything that is no request
         except asyncio.TimeoutError:
             return {"error": f"no request within {_READ_S:g} s"}
         except (ValueError, RecursionError):

@@ -26,7 +26,7 @@ def read_object(content: bytes | str, max_bytes: int) -> dict[str, Any]:
     """Return the members of a document."""
     document = load(content, max_bytes)
     if not isinstance(document, dict):
-        raise ValueError("must be a json object")  # noqa: TRY004 - the document is wrong, not the program
+        raise ValueError("must be a json object")
     return document
 
 
@@ -109,14 +109,14 @@ def parse_known(document: Mapping[str, Any], parsers: Mapping[str, Parser]) -> t
 def members(value: object) -> dict[str, Any]:
     """Return an object's members."""
     if not isinstance(value, dict):
-        raise ValueError("must be an object")  # noqa: TRY004 - the document is wrong, not the program
+        raise ValueError("must be an object")
     return value
 
 
 def truth(value: object) -> bool:
     """Return true or false."""
     if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004 - the document is wrong, not the program
+        raise ValueError("must be true or false")
     return value
 
 

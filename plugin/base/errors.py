@@ -53,15 +53,15 @@ class ConfigError(NodeDaemonError):
     """The configuration cannot be used."""
 
 
-class NodeTaken(NodeDaemonError):  # noqa: N818 - a state of the node, not a fault of the daemon
+class NodeTaken(NodeDaemonError):
     """Another daemon has this node."""
 
 
-class DriverNotReady(NodeDaemonError):  # noqa: N818 - a state of the node, not a fault of the daemon
+class DriverNotReady(NodeDaemonError):
     """The driver cannot be asked at the moment."""
 
 
-class NoAnswer(NodeDaemonError):  # noqa: N818 - what happened, not whose fault it is
+class NoAnswer(NodeDaemonError):
     """Something did not answer within its time."""
 
 
@@ -101,7 +101,7 @@ class LimitError(NodeDaemonError):
     """The driver cannot be told how much memory a container may have, or does not keep to it."""
 
 
-class LimitUnsupported(LimitError):  # noqa: N818 - named like the NVML status it reports
+class LimitUnsupported(LimitError):
     """There are no limits per control group here: trying again does not help."""
 
 
@@ -113,7 +113,7 @@ class KubeletError(NodeDaemonError):
     """The kubelet cannot be reached, or said no."""
 
 
-class KubeletSilent(KubeletError):  # noqa: N818 - what it does
+class KubeletSilent(KubeletError):
     """The kubelet hangs, or has too much to do."""
 
 
@@ -146,9 +146,9 @@ class RequestError(NodeDaemonError):
     """A request of the kubelet that cannot be answered."""
 
 
-class InvalidRequest(RequestError):  # noqa: N818 - named like the gRPC status it becomes
+class InvalidRequest(RequestError):
     """The request itself is wrong: it would fail every time."""
 
 
-class DeviceNotReady(RequestError):  # noqa: N818 - named like the state it reports
+class DeviceNotReady(RequestError):
     """The request is fine, the device is not."""

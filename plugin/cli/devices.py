@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from plugin.base.errors import DriverNotReady, HealthError, HistoryError, KubeletError
 from plugin.changes.driver_change.release.record import remembered_inventory
 from plugin.changes.driver_change.release.store import read_release
-from plugin.cli.connections import connections_to_json
 from plugin.cli.grammar.options import invocation_of
 from plugin.cli.health import gpu_to_json, read_state
 from plugin.cli.other_devices import look_at_others, others_to_json, render_others
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from plugin.changes.driver_change.release.record import Release
     from plugin.devices.inventory import Device
     from plugin.devices.other.offered import OtherPlan
+    from plugin.driver.topology.machine import Topology
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.settings.load import Invocation
     from plugin.settings.node_config import NodeConfig
@@ -237,4 +237,20 @@ def _device_to_json(node: _Node, device: Device) -> dict[str, Any]:
         "pods": None if node.holders is None else node.pods(device),
         **connections_to_json(node.inventory.topology, device.gpu.uuid),
         "health": gpu_to_json(node.health_of(device)),
+    }
+
+
+def connections_to_json(topology: Topology, uuid: str) -> dict[str, object]:
+    """Return a GPU's pairs in the driver's order, and its nearest RDMA devices; nothing where they are not known."""
+    position = topology.positions.get(uuid)
+    if position is None:
+        return {}
+    pairs = zip(topology.ids, topology.pairs[position], strict=False)
+    return {
+        "peers": [
+            {"uuid": other, "nvlinks": pair.nvlinks, "distance": pair.level.words, "score": pair.score}
+            for other, pair in pairs
+            if other != uuid
+        ],
+        "nics": [{"name": nic.name, "distance": nic.level.words} for nic in topology.neighbours(uuid)],
     }

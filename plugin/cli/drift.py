@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, DriftError
 from plugin.drift.compare import compare
-from plugin.drift.declared import MAX_BYTES, parse_declared
 from plugin.drift.host import Host
+from plugin.drift.model import MAX_BYTES, parse_declared
 from plugin.drift.result import Result, Verdict, render_result
 from plugin.system.durable import read_bounded, replace_file
 

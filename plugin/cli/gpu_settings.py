@@ -15,13 +15,10 @@ from plugin.changes.gpu_settings.carry_out import SettingsResult, carry_out
 from plugin.changes.gpu_settings.document import values_to_json
 from plugin.changes.gpu_settings.model import shown
 from plugin.changes.gpu_settings.plan import missing_indices, plan_settings
-from plugin.changes.gpu_settings.record import Record
-from plugin.changes.gpu_settings.store import DECLARED, RECORD_FILE, read_record, read_settings, write_record
-from plugin.cli.mig.show import config_of
+from plugin.changes.gpu_settings.store import DECLARED, RECORD_FILE, Record, read_record, read_settings, write_record
+from plugin.cli.session import DriverSession, config_of
 from plugin.driver.gpu_settings import Setting
 from plugin.driver.nvml.changes.gpu_settings import read_settable, write_setting
-from plugin.driver.nvml.loading.library import NvmlSource
-from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     import argparse
@@ -29,34 +26,21 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import SimpleNamespace
 
-    from typing_extensions import Self
-
     from plugin.changes.gpu_settings.model import GpuPlan
     from plugin.driver.gpu_settings import SettableGpu, Value
     from plugin.settings.node_config import NodeConfig
 
 
-class Session:
-    """The driver, open for as long as a verb takes; raises DriverNotReady, and NoAnswer where it hangs."""
-
-    def __init__(self, config: NodeConfig, timeout_s: float) -> None:
-        self._source = NvmlSource(config.settings.driver_root)
-        self._timeout_s = timeout_s
-
-    def __enter__(self) -> Self:
-        call_within(self._timeout_s, self._source.open, "nvml")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._source.close()
+class Session(DriverSession):
+    """Reads and writes settings."""
 
     def read(self) -> tuple[SettableGpu, ...]:
         """Return the GPUs, with the reason of one that does not answer."""
-        return call_within(self._timeout_s, read_settable, "nvml")
+        return self.ask(read_settable)
 
     def write(self, uuid: str, setting: Setting, value: Value | None) -> None:
         """Set one setting; raises GpuSettingsError."""
-        call_within(self._timeout_s, lambda: write_setting(uuid, setting, value), "nvml")
+        self.ask(lambda: write_setting(uuid, setting, value))
 
 
 # Show and plan

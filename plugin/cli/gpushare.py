@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import ClusterError, ConfigError
 from plugin.base.log import Logger, configure
+from plugin.gpushare import requests
+from plugin.gpushare.books.book import Books
 from plugin.gpushare.books.inspection import render_details, render_summary
+from plugin.gpushare.books.objects import parse_node, parse_pod
 from plugin.gpushare.connections import Connections
+from plugin.gpushare.follower import pages
 from plugin.gpushare.identity import Identity
-from plugin.gpushare.run import run_extender
-from plugin.gpushare.snapshot import read_books
+from plugin.gpushare.server import run_extender
 from plugin.settings.node_config import IN_CLUSTER
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import SimpleNamespace
+    from typing import Any
 
-    from plugin.gpushare.follower import Api
+    from plugin.gpushare.requests import Collection
 
 
 def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
@@ -61,10 +65,27 @@ def inspect_cluster(node: str, resource: str, kubeconfig: str, *, is_detailed: b
     return 0
 
 
-def inspection(api: Api, node: str, resource: str, *, is_detailed: bool) -> str:
+def inspection(api: Connections, node: str, resource: str, *, is_detailed: bool) -> str:
     """Return the text; raises ClusterError, also for a node that is not there."""
     books = read_books(api, resource, node)
     try:
         return (render_details if is_detailed else render_summary)(books, node)
     except KeyError as error:
         raise ClusterError(f"there is no node {node}", "see kubectl get nodes") from error
+
+
+def read_books(api: Connections, resource: str, node: str = "") -> Books:
+    """Return the books of all nodes, or of one; raises ClusterError, also where there is no such node."""
+    books = Books()
+    nodes = iter([api.call(requests.read_node(node))]) if node else _items(api, requests.NODES)
+    books.replace_nodes(parse_node(document, resource) for document in nodes)
+    for document in _items(api, requests.pods_of(node) if node else requests.PODS):
+        pod = parse_pod(document, resource)
+        if pod is not None:
+            books.put_pod(pod)
+    return books
+
+
+def _items(api: Connections, collection: Collection) -> Iterator[dict[str, Any]]:
+    for page in pages(api, collection):
+        yield from page.get("items") or ()

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from plugin.changes.driver_change.release.record import Release
     from plugin.daemon.dependencies import Dependencies
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
-    from plugin.publication.metrics.serving.server import MetricsServer
     from plugin.settings.node_config import NodeConfig
+    from plugin.system.http.server import HttpServer
 
 
 async def run(config: NodeConfig, dependencies: Dependencies) -> None:
@@ -281,7 +281,7 @@ class Daemon:
         """Return the size of a device's units of memory, None where it is not offered in such."""
         return self._offering.unit_bytes.get(uuid)
 
-    async def _start_metrics(self, address: str) -> MetricsServer:
+    async def _start_metrics(self, address: str) -> HttpServer:
         from plugin.publication.metrics.serving.endpoint import Sources, serve_metrics  # noqa: PLC0415 - off until asked for
 
         sources = Sources(

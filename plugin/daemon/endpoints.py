@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugin.base.log import Logger
-    from plugin.publication.metrics.serving.server import MetricsServer
+    from plugin.system.http.server import HttpServer
 
 
 class AdminEndpoint:
@@ -47,10 +47,10 @@ class AdminEndpoint:
 class MetricsEndpoint:
     """Serves metrics on an address that may change; "" is off. `start` is called where there is one."""
 
-    def __init__(self, start: Callable[[str], Awaitable[MetricsServer]]) -> None:
+    def __init__(self, start: Callable[[str], Awaitable[HttpServer]]) -> None:
         self._start = start
         self._address = ""
-        self._server: MetricsServer | None = None
+        self._server: HttpServer | None = None
 
     async def serve(self, address: str) -> None:
         """Serve on this address from now on."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plugin.base.log import Logger
-    from plugin.changes.mig_layout.change.record import OpenMigChange
+    from plugin.changes.mig_layout.change.store import OpenMigChange
     from plugin.devices.inventory import Device, Inventory
     from plugin.settings.node_config import NodeConfig
 

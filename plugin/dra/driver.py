@@ -44,7 +44,7 @@ class Driver:
     claims have come or gone, `registered` that a kubelet took the driver, `report` what it waits for.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what it asks and whom it tells
+    def __init__(
         self,
         config: NodeConfig,
         where: Published,

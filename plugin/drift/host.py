@@ -6,17 +6,18 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import stat
+import subprocess
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import DriftError
-from plugin.drift.mark import is_edited
 from plugin.drift.model import Absent, File, Found, Unit
 from plugin.drift.packages import package_lock_holder, read_packages
-from plugin.drift.programs import ask as ask_program
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
@@ -44,6 +45,50 @@ _RELEASED = "var/lib/grapnel/node/released.json"
 _DRIVER = "proc/driver/nvidia"
 _MINOR = re.compile(r"^Device Minor:\s*([0-9]{1,5})\s*$", re.MULTILINE)
 _LEFT_TO_OTHERS = re.compile(r"^ModifyDeviceFiles: 0$", re.MULTILINE)
+
+
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_TIMEOUT_S = 30.0
+_MAX_ANSWER = 1 << 20
+
+
+def ask_program(command: tuple[str, ...]) -> str:
+    """Return what a program prints, whatever it ends with; raises DriftError where it cannot be asked.
+
+    Package managers end with an error where one of the packages is not there, which is an answer.
+    """
+    try:
+        with subprocess.Popen(
+            command,
+            env=_ENVIRONMENT,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            late = threading.Event()
+            limit = threading.Timer(_TIMEOUT_S, _end, (process, late))
+            limit.daemon = True
+            limit.start()
+            try:
+                answer = process.stdout.read(_MAX_ANSWER + 1) if process.stdout else b""
+            finally:
+                limit.cancel()
+                if len(answer) > _MAX_ANSWER:
+                    process.kill()
+    except OSError as error:
+        raise DriftError(f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}") from error
+    pasted = shlex.join(command[:3])
+    if late.is_set():
+        raise DriftError(f"{pasted} …: no answer within {_TIMEOUT_S:g} s")
+    if len(answer) > _MAX_ANSWER:
+        raise DriftError(f"{pasted} …: an answer of more than {_MAX_ANSWER >> 20} MiB")
+    return answer.decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    process.kill()
 
 
 class Host:
@@ -146,7 +191,7 @@ class Host:
         if _LEFT_TO_OTHERS.search(self._small(f"{_DRIVER}/params")):
             return []
         try:
-            addresses = sorted(os.listdir(self._root / _DRIVER / "gpus"))  # noqa: PTH208 - names alone
+            addresses = sorted(os.listdir(self._root / _DRIVER / "gpus"))
         except OSError:
             return []
         texts = [self._small(f"{_DRIVER}/gpus/{each}/information") for each in addresses]
@@ -163,7 +208,7 @@ class Host:
 def _read(place: Path) -> File:
     """Return a regular file's state; for a device or pipe, which may never end, FileNotFoundError."""
     descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(str(place))
@@ -184,3 +229,22 @@ def _folder_time(place: Path) -> int | None:
         return int(place.parent.stat().st_mtime)
     except OSError:
         return None
+
+
+# Tells whether a file that grapnel wrote for an engine was edited since, by its mark. The mark: contract
+# `docs/contracts/declared`.
+
+_MARK = re.compile(rb"^# managed by grapnel.*\n# sha256 of the rest: ([0-9a-f]{64})\n", re.MULTILINE)
+
+
+def is_edited(content: bytes, mark: str) -> bool:
+    """Tell whether `grapnel apply` takes a file for edited; `mark` says where the mark stands, "start" or "end".
+
+    Above one that stands before the end, others write what they like. A file without a mark is somebody else's: it is
+    kept, and overwritten.
+    """
+    found = _MARK.search(content)
+    if found is None:
+        return False
+    is_moved = mark == "start" and found.start() > 0
+    return is_moved or found.group(1).decode() != hashlib.sha256(content[found.end() :]).hexdigest()

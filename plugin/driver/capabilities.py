@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 _FILE = "driver/nvidia-caps/mig-minors"
 _MOST = (1 << 20) - 1  # that the kernel has minors of one major
 _MAX_DIGITS = 7
+_WORDS = 2  # of a line: a name and its number
 _MAX_BYTES = 1 << 20  # 32 GPUs of 8 GPU instances with 8 compute instances take 60 kB
 
 
@@ -24,7 +25,7 @@ def read_mig_minors(proc_root: Path) -> dict[str, int]:
     except OSError:
         return {}
     pairs = (line.split() for line in lines)
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and _is_minor(pair[1])}  # noqa: PLR2004 - a name and its number
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == _WORDS and _is_minor(pair[1])}
 
 
 def _is_minor(text: str) -> bool:

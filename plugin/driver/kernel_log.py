@@ -20,6 +20,7 @@ KMSG = Path("/dev/kmsg")
 _DEVICE = os.makedev(1, 11)
 _RECORD_BYTES = 8192
 _MAX_RECORDS = 100_000  # a kernel that writes faster than we read does not keep us
+_TIME = 2  # which of the fields
 _LOADED = "NVRM: loading NVIDIA UNIX"
 _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 _XID = re.compile(
@@ -76,8 +77,8 @@ def _parsed(records: Iterable[bytes]) -> Iterator[Record]:
     for record in records:
         head, found, text = record.decode("utf-8", "replace").partition(";")
         fields = head.split(",")
-        if found and len(fields) > 2 and fields[2].isascii() and fields[2].isdecimal():  # noqa: PLR2004 - the third field is the time
-            yield Record(int(fields[2]) / 1e6, text.split("\n", 1)[0])
+        if found and len(fields) > _TIME and fields[_TIME].isascii() and fields[_TIME].isdecimal():
+            yield Record(int(fields[_TIME]) / 1e6, text.split("\n", 1)[0])
 
 
 def xids_since(records: Iterable[Record], since_s: float | None) -> tuple[LoggedXid, ...] | None:

@@ -75,3 +75,10 @@ class GpuInstance(NamedTuple):
     profile: str  # 1g.5gb, empty where the driver does not say
     device_uuids: tuple[str, ...]  # of the MIG devices (compute instances) in it
     measured: GpuTelemetry
+
+
+class GroupMemory(NamedTuple):
+    """Bytes that the processes of a control group may have together, None without a limit, and that they have."""
+
+    limit_bytes: int | None
+    used_bytes: int

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plugin.base.log import Logger
     from plugin.gpushare.books.book import Promise
     from plugin.gpushare.books.model import Pod
-    from plugin.gpushare.follower import Api
+    from plugin.gpushare.connections import Connections
     from plugin.gpushare.wire import BindQuestion
     from plugin.publication.node_object.api.messages import Request
 
@@ -41,7 +41,7 @@ _FOLLOW_UP_S = 0.5
 _SERVER_ERRORS = 500
 
 
-class Refused(Exception):  # noqa: N818 - what happened to the pod, which is nobody's fault
+class Refused(Exception):
     """A pod is not bound; the text says why."""
 
 
@@ -52,7 +52,9 @@ class Unknown(Refused):
 class Extender:
     """Made and used in the event loop."""
 
-    def __init__(self, api: Api, resource: str, logger: Logger, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, api: Connections, resource: str, logger: Logger, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
         self.books = Books()
         self._api = api
         self._resource = resource

@@ -9,7 +9,7 @@ import json
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugin.base.errors import ClusterError
 from plugin.gpushare.requests import list_page, watch
@@ -20,22 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from plugin.base.log import Logger
+    from plugin.gpushare.connections import Connections
     from plugin.gpushare.requests import Collection
-    from plugin.publication.node_object.api.messages import ApiResponse, Request
 
 _GONE = 410
 _TOLD = ("ADDED", "MODIFIED")
 _MAX_WAIT_S = 10.0
-
-
-class Api(Protocol):
-    """Who asks the API server. Safe for threads."""
-
-    def call(self, request: Request) -> dict[str, Any]:
-        """Return the object of a success; raises ClusterError."""
-
-    def follow(self, request: Request, hear: Callable[[bytes], None]) -> ApiResponse:
-        """Have the lines of an answer without end heard; raises ClusterError."""
 
 
 class FollowedKind(NamedTuple):
@@ -49,7 +39,7 @@ class FollowedKind(NamedTuple):
     remove: Callable[[str], None]
 
 
-def pages(api: Api, collection: Collection) -> Iterator[dict[str, Any]]:
+def pages(api: Connections, collection: Collection) -> Iterator[dict[str, Any]]:
     """List a collection, page by page; raises ClusterError."""
     token = ""
     while True:
@@ -63,7 +53,7 @@ def pages(api: Api, collection: Collection) -> Iterator[dict[str, Any]]:
 class Follower:
     """Of one kind. What it calls of `kind` is called through `tell`, which takes it to the thread of the books."""
 
-    def __init__(self, api: Api, kind: FollowedKind, tell: Callable[..., object], logger: Logger) -> None:
+    def __init__(self, api: Connections, kind: FollowedKind, tell: Callable[..., object], logger: Logger) -> None:
         self._api = api
         self._kind = kind
         self._tell = tell

@@ -1,229 +1,156 @@
-"""The extender over HTTP, on the paths of gpushare: bounded in size, time and number of clients.
+"""The extender over HTTP, on the paths of gpushare until SIGTERM: which requests are answered, by which call of it.
 
-One answer a connection. Not here: what is answered (`extender`). Without TLS it trusts whoever can connect, which is
-why it serves on a loopback address alone; with TLS whoever has a certificate, and anybody may ask whether it is ready.
-What is held of requests is bounded, for every process in the host's network can connect.
+Not here: what is answered (`extender`), and how nobody can hold it (`plugin.system.http`). Without TLS it trusts
+whoever can connect, which is why it serves on a loopback address alone; with TLS whoever has a certificate, and anybody
+may ask whether it is ready. What is held of requests is bounded, for every process in the host's network can connect.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
-import re
-from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+import signal
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from plugin import __version__
-from plugin.gpushare.bodies import Bodies
-from plugin.publication.metrics.serving.clients import Clients
-from plugin.publication.metrics.serving.request import PageResponse
+from plugin.base.errors import ConfigError
+from plugin.gpushare.extender import Extender
+from plugin.settings.node_config import split_address
+from plugin.system.http.messages import HttpResponse, HTTPStatus, say
+from plugin.system.http.server import HttpServer
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from plugin.base.log import Logger
+    from plugin.gpushare.connections import Connections
     from plugin.gpushare.identity import Identity
+    from plugin.system.http.messages import HttpHead
 
 PREFIX = "/gpushare-scheduler"
-_MAX_HEAD_BYTES = 8192
+PATIENCE_S = 5.0
+_FILTER, _PREEMPT, _BIND, _INSPECT = (f"{PREFIX}/{verb}" for verb in ("filter", "preempt", "bind", "inspect"))
+_VERSION, _HEALTH = "/version", "/healthz"  # for anybody
 _MAX_BODY_BYTES = 8 * 1024 * 1024  # names of all nodes, or some hundred as a whole; parsed, it may take 30 times that
 _MAX_BIND_BYTES = 16 * 1024  # four names
 _MAX_HELD_BYTES = 32 * 1024 * 1024  # of all bodies that are not answered yet
-_CHUNK_BYTES = 64 * 1024
 _MAX_CLIENTS = 256  # a scheduler binds many pods at a time
+_MAX_DIGITS = 12  # of a length
 _JSON = "application/json"
-_FOR_ANYBODY = ("/healthz", "/version")
-_REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1023}) HTTP/1\.[01]")
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
-_IS_JSON = re.compile(rb"\r\ncontent-type:[ \t]*application/json[ \t]*[;\r]", re.IGNORECASE)
 
 
-class Handler(Protocol):
-    """Who answers."""
+class ExtenderService:
+    """Answers with what the extender says."""
 
-    def filter(self, body: bytes) -> bytes:
-        """Answer which nodes could have a pod; raises ValueError."""
-
-    def preempt(self, body: bytes) -> bytes:
-        """Answer on which nodes a pod would fit once others have left; raises ValueError."""
-
-    async def bind(self, body: bytes) -> bytes:
-        """Bind a pod; raises ValueError."""
-
-    def inspect(self, name: str = "") -> dict[str, Any]:
-        """Return who has what."""
-
-    def problem(self) -> str:
-        """Return why nothing can be judged, "" where it can."""
-
-
-class Head(NamedTuple):
-    """What a request begins with."""
-
-    method: str
-    path: str
-    length: int
-
-
-class ExtenderServer:
-    """Serves until closed.
-
-    `patience_s`: for a client to agree on TLS, to send its request, and again to take its answer. There is no TLS
-    without an identity.
-    """
-
-    def __init__(
-        self,
-        handler: Handler,
-        logger: Logger,
-        *,
-        patience_s: float = 5.0,
-        identity: Identity | None = None,
-    ) -> None:
-        self._handler = handler
+    def __init__(self, extender: Extender, logger: Logger) -> None:
+        self._extender = extender
         self._log = logger
-        self._patience_s = patience_s
-        self._identity = identity
-        self._server: asyncio.Server | None = None
-        self._clients: Clients[asyncio.Task[object]] = Clients(_MAX_CLIENTS)
-        self._bodies: Bodies[asyncio.Task[object]] = Bodies(_MAX_HELD_BYTES)
 
-    async def start(self, host: str, port: int) -> int:
-        """Serve on an address of this machine; return the port. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_HEAD_BYTES, backlog=_MAX_CLIENTS)
-        return int(self._server.sockets[0].getsockname()[1])
+    def expect(self, head: HttpHead, *, is_known: bool) -> int | HttpResponse:
+        """Return the length of a body, or the answer where nothing more need be read."""
+        length = length_of(head)
+        if not isinstance(length, HttpResponse) and not is_known and head.path not in {_VERSION, _HEALTH}:
+            return say(HTTPStatus.FORBIDDEN, "a client certificate is needed: certFile of the scheduler's tlsConfig")
+        return length
 
-    async def close(self) -> None:
-        """Stop serving, and give those that are being answered their time."""
-        if self._server is None:
-            return
-        self._server.close()
-        self._server = None
-        clients = self._clients.all()
-        if clients:
-            await asyncio.wait(clients, timeout=self._patience_s)
-        for client in self._clients.all():
-            client.cancel()
+    async def answer(self, head: HttpHead, body: bytes) -> HttpResponse:
+        """Ask the extender; raises ValueError for a body that is none of its questions."""
+        if head.path == _FILTER:
+            return HttpResponse(HTTPStatus.OK, self._extender.filter(body), _JSON)
+        if head.path == _PREEMPT:
+            return HttpResponse(HTTPStatus.OK, self._extender.preempt(body), _JSON)
+        if head.path == _BIND:
+            return HttpResponse(HTTPStatus.OK, await self._extender.bind(body), _JSON)
+        if head.path == _VERSION:
+            return say(HTTPStatus.OK, __version__)
+        if head.path == _HEALTH:
+            problem = self._extender.problem()
+            return say(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else say(HTTPStatus.OK, "ok")
+        name = unquote(head.path[len(_INSPECT) :]).strip("/")
+        return HttpResponse(HTTPStatus.OK, json.dumps(self._extender.inspect(name)).encode(), _JSON)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = cast("asyncio.Task[object]", asyncio.current_task())  # there always is one in a coroutine
-        displaced = self._clients.add(client, writer.get_extra_info("peername")[0])
-        if displaced is not None:
-            displaced.cancel()
-        try:
-            if self._identity is not None:
-                # Not by start_server: it would hold any number of clients whose handshake never comes. Nothing may be
-                # waited for before it, not even `wait_for`: what the client says first would be read without TLS.
-                start_tls = cast("Any", writer).start_tls  # from Python 3.11 on, without which there is no identity
-                await start_tls(self._identity.context(), ssl_handshake_timeout=self._patience_s)
-            is_known = self._identity is None or bool(writer.get_extra_info("peercert"))
-            answer = await self._reply(reader, client, is_known=is_known)
-            if answer is not None:
-                writer.transport.set_write_buffer_limits(0)
-                writer.write(answer.to_bytes())
-                await asyncio.wait_for(writer.drain(), self._patience_s)
-            writer.close()
-        except (OSError, asyncio.TimeoutError):
-            writer.transport.abort()  # a client that went, or does not read
-        except asyncio.CancelledError:
-            writer.transport.abort()  # hung up on by us; asyncio would report a cancelled handler as a fault
-        finally:
-            self._clients.discard(client)
-            self._bodies.discard(client)
-
-    async def _reply(
-        self, reader: asyncio.StreamReader, client: asyncio.Task[object], *, is_known: bool
-    ) -> PageResponse | None:
-        """Return the answer, None for a client that went without a whole request, or has one without end."""
-        try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._patience_s)
-            request = parse_head(head)
-            if isinstance(request, PageResponse):
-                return request
-            if not is_known and request.path not in _FOR_ANYBODY:
-                return _words(
-                    HTTPStatus.FORBIDDEN, "a client certificate is needed: certFile of the scheduler's tlsConfig"
-                )
-            body = await asyncio.wait_for(self._read(reader, request.length, client), self._patience_s)
-        except asyncio.TimeoutError:
-            return _words(HTTPStatus.REQUEST_TIMEOUT, f"no request within {self._patience_s:g} s")
-        except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
-            return None
-        if client not in self._clients:
-            return None  # hung up on
-        self._clients.asked(client)
-        try:
-            return await self._answer(request, body)
-        except ValueError as error:
-            return _words(HTTPStatus.BAD_REQUEST, str(error))
-        except Exception as error:  # noqa: BLE001 - one bad request must not end the extender
-            self._log.warning("bug in the extender", error=repr(error)[:256], hint="please report it")
-            return _words(HTTPStatus.INTERNAL_SERVER_ERROR, "bug in the extender: see its log")
-
-    async def _read(self, reader: asyncio.StreamReader, length: int, client: asyncio.Task[object]) -> bytes:
-        """Return a body. What counts is what has come: a length alone costs nothing."""
-        body = bytearray()
-        while len(body) < length:
-            chunk = await reader.read(min(_CHUNK_BYTES, length - len(body)))
-            if not chunk:
-                raise asyncio.IncompleteReadError(bytes(body), length)
-            for other in self._bodies.hold(client, len(chunk)):
-                self._clients.discard(other)
-                other.cancel()
-            body += chunk
-        return bytes(body)
-
-    async def _answer(self, request: Head, body: bytes) -> PageResponse:
-        if request.method == "POST":
-            if request.path == f"{PREFIX}/filter":
-                return PageResponse(HTTPStatus.OK, self._handler.filter(body), _JSON)
-            if request.path == f"{PREFIX}/preempt":
-                return PageResponse(HTTPStatus.OK, self._handler.preempt(body), _JSON)
-            return PageResponse(HTTPStatus.OK, await self._handler.bind(body), _JSON)
-        if request.path == "/version":
-            return _words(HTTPStatus.OK, __version__)
-        if request.path == "/healthz":
-            problem = self._handler.problem()
-            return _words(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else _words(HTTPStatus.OK, "ok")
-        name = unquote(request.path[len(f"{PREFIX}/inspect") :]).strip("/")
-        return PageResponse(HTTPStatus.OK, json.dumps(self._handler.inspect(name)).encode(), _JSON)
+    def fail(self, error: Exception) -> HttpResponse:
+        """Say what is wrong with a question, or that the extender has a bug."""
+        if isinstance(error, ValueError):
+            return say(HTTPStatus.BAD_REQUEST, str(error))
+        self._log.warning("bug in the extender", error=repr(error)[:256], hint="please report it")
+        return say(HTTPStatus.INTERNAL_SERVER_ERROR, "bug in the extender: see its log")
 
 
-def parse_head(head: bytes) -> Head | PageResponse:
-    """Return what is asked for, or the answer where nothing more need be read. `head` ends with an empty line."""
-    match = _REQUEST_LINE.match(head)
-    if match is None or not head.startswith(match[0] + b"\r\n"):
-        return _words(HTTPStatus.BAD_REQUEST, "not a request of HTTP/1.1")
-    method, path = match[1].decode(), match[2].partition(b"?")[0].decode()
-    allowed = _method_of(path)
+def length_of(head: HttpHead) -> int | HttpResponse:
+    """Return how long the body of a request is, or why it is not read."""
+    allowed = _method_of(head.path)
     if not allowed:
-        return _words(
+        return say(
             HTTPStatus.NOT_FOUND, f"there are {PREFIX}/filter, /preempt, /bind, /inspect, and /version, /healthz"
         )
-    if method != allowed:
-        return PageResponse(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} is answered\n".encode(), allow=allowed)
-    if method == "GET":
-        return Head(method, path, 0)
-    length = _LENGTH.search(head)
-    if length is None or _CHUNKED.search(head):
-        return _words(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed")
-    if int(length[1]) > (_MAX_BIND_BYTES if path == f"{PREFIX}/bind" else _MAX_BODY_BYTES):
-        return _words(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "set nodeCacheCapable: true in the scheduler's configuration"
-        )
-    if not _IS_JSON.search(head):  # a page in somebody's browser cannot send this type
-        return _words(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type must be {_JSON}")
-    return Head(method, path, int(length[1]))
+    if head.method != allowed:
+        return say(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} is answered", allow=allowed)
+    if allowed == "GET":
+        return 0
+    length = head.field("content-length") or ""
+    is_length = length.isascii() and length.isdigit() and len(length) <= _MAX_DIGITS
+    if not is_length or head.field("transfer-encoding") is not None:
+        return say(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed")
+    if int(length) > (_MAX_BIND_BYTES if head.path == _BIND else _MAX_BODY_BYTES):
+        return say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "set nodeCacheCapable: true in the scheduler's configuration")
+    if (head.field("content-type") or "").partition(";")[0].rstrip().lower() != _JSON:
+        # A page in somebody's browser cannot send this type.
+        return say(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type must be {_JSON}")
+    return int(length)
 
 
 def _method_of(path: str) -> str:
-    if path in {f"{PREFIX}/{verb}" for verb in ("filter", "preempt", "bind")}:
+    if path in {_FILTER, _PREEMPT, _BIND}:
         return "POST"
-    is_inspect = path == f"{PREFIX}/inspect" or path.startswith(f"{PREFIX}/inspect/")
-    return "GET" if is_inspect or path in {"/version", "/healthz"} else ""
+    return "GET" if path in {_INSPECT, _VERSION, _HEALTH} or path.startswith(f"{_INSPECT}/") else ""
 
 
-def _words(status: HTTPStatus, words: str) -> PageResponse:
-    return PageResponse(status, f"{words}\n".encode())
+def extender_server(
+    extender: Extender, logger: Logger, *, patience_s: float = PATIENCE_S, identity: Identity | None = None
+) -> HttpServer:
+    """Return who serves the extender, over TLS where there is an identity."""
+    return HttpServer(
+        ExtenderService(extender, logger),
+        max_clients=_MAX_CLIENTS,
+        max_bytes=_MAX_HELD_BYTES,
+        patience_s=patience_s,
+        context=identity.context if identity else None,
+    )
+
+
+def loopback(address: str) -> tuple[str, int]:
+    """Return host and port of an address that only this machine reaches; raises ConfigError."""
+    hint = "run it beside each kube-scheduler, as in deploy/gpushare: whoever reaches it can bind pods"
+    try:
+        host, port = split_address(address)
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError as error:
+        raise ConfigError(f"{address}: not an address and a port", "such as 127.0.0.1:32766") from error
+    if not is_loopback:
+        raise ConfigError(f"{address} can be reached from other machines", hint)
+    return host, port
+
+
+async def run_extender(
+    address: str, identity: Identity | None, resource: str, connections: Connections, logger: Logger
+) -> None:
+    """Serve until SIGTERM or SIGINT, then close the connections; raises ConfigError."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    host, port = loopback(address)
+    extender = Extender(connections, resource, logger)
+    server = extender_server(extender, logger, identity=identity)
+    try:
+        await server.start(host, port)
+    except OSError as error:
+        problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(problem, "free the address, or name another one with --listen") from error
+    extender.start()
+    logger.info("gpushare extender", address=address, resource=resource, clients="known" if identity else "any")
+    await stop.wait()
+    logger.info("stopping")
+    await server.close(grace_s=PATIENCE_S)
+    await extender.stop()
+    connections.close()

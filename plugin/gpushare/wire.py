@@ -49,7 +49,7 @@ def parse_filter(body: bytes) -> FilterQuestion:
     document = _document(body)
     pod = _pick(document, "Pod")
     if not isinstance(pod, dict):
-        raise ValueError("Pod is missing")  # noqa: TRY004 - the document is wrong, not the program
+        raise ValueError("Pod is missing")
     names, nodes = _pick(document, "NodeNames"), _pick(document, "Nodes")
     if isinstance(names, list):
         if not all(isinstance(name, str) for name in names):
@@ -57,7 +57,7 @@ def parse_filter(body: bytes) -> FilterQuestion:
         return FilterQuestion(pod, tuple(names))
     items = _pick(nodes, "Items") if isinstance(nodes, dict) else None
     if not isinstance(items, list):
-        raise ValueError("there are neither NodeNames nor Nodes")  # noqa: TRY004 - the document is wrong
+        raise ValueError("there are neither NodeNames nor Nodes")
     found = tuple(item for item in items if isinstance(item, dict))
     return FilterQuestion(pod, tuple(_name(item) for item in found), found)
 
@@ -83,7 +83,7 @@ def parse_preempt(body: bytes) -> PreemptQuestion:
     pod = _pick(document, "Pod")
     named = _pick(document, "NodeNameToMetaVictims") or _pick(document, "NodeNameToVictims") or {}
     if not isinstance(pod, dict) or not isinstance(named, dict):
-        raise ValueError("Pod is missing, or the victims are no object")  # noqa: TRY004 - the document is wrong
+        raise ValueError("Pod is missing, or the victims are no object")
     return PreemptQuestion(pod, {name: _victims(each) for name, each in named.items() if isinstance(each, dict)})
 
 
@@ -136,7 +136,7 @@ def _document(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"the request is not json: {error}") from error
     if not isinstance(document, dict):
-        raise ValueError("the request is not a json object")  # noqa: TRY004 - the document is wrong, not the program
+        raise ValueError("the request is not a json object")
     return document
 
 

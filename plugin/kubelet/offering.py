@@ -48,7 +48,7 @@ class Offering:
     `observer` of what they ask for. `sharing` says which GPUs can be shared through MPS.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only: who hears of what
+    def __init__(
         self,
         logger: Logger,
         timing: Timing,

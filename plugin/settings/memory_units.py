@@ -32,7 +32,7 @@ _PARSERS = {
 def parse_memory_units(value: object) -> tuple[ShareRule, ...]:
     """Return the rules of a list of entries; raises ValueError."""
     if not isinstance(value, list):
-        raise ValueError("must be a list")  # noqa: TRY004 - one error for every value that cannot be used
+        raise ValueError("must be a list")
     return tuple(_entry(entry, f"memoryUnits[{number}]") for number, entry in enumerate(value))
 
 
@@ -52,7 +52,7 @@ def memory_units_to_json(rules: tuple[ShareRule, ...]) -> list[dict[str, object]
 
 def _entry(entry: object, origin: str) -> ShareRule:
     if not isinstance(entry, dict):
-        raise ValueError(f"{origin} must be an object with keys of {', '.join(_PARSERS)}")  # noqa: TRY004 - as above
+        raise ValueError(f"{origin} must be an object with keys of {', '.join(_PARSERS)}")
     values, problems = parse_known(entry, _PARSERS)
     problems += [f"unknown key {key[:64]!r}: there are {', '.join(_PARSERS)}" for key in entry if key not in _PARSERS]
     if problems:

@@ -204,7 +204,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 def _listen_address(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(_ADDRESS_FORM)  # noqa: TRY004 - one error for every value that cannot be used
+        raise ValueError(_ADDRESS_FORM)
     if value:
         split_address(value)
     return value

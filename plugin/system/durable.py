@@ -19,7 +19,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
     Whoever reads in the event loop waits for nobody.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(descriptor, "rb") as file:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return file.read(limit)
     raise OSError(errno.EINVAL, "not a regular file")
@@ -43,7 +43,7 @@ def replace_file(path: Path, text: str | Iterable[str], mode: int = 0o600) -> No
     beside.unlink(missing_ok=True)  # of a process that was killed
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor, not a path
+        with open(descriptor, "w", encoding="utf-8") as file:
             os.fchmod(descriptor, mode)
             file.writelines((text,) if isinstance(text, str) else text)
             file.flush()

@@ -1,4 +1,4 @@
-"""Unix sockets: addresses of any length, and which socket a name leads to.
+"""Unix sockets: addresses of any length, which socket a name leads to, and who is at the other end.
 
 A socket's path has at most 107 bytes. A longer one is reached through an open descriptor of the folder.
 """
@@ -6,7 +6,9 @@ A socket's path has at most 107 bytes. A longer one is reached through an open d
 from __future__ import annotations
 
 import os
+import socket
 import stat
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,3 +59,13 @@ class SocketAddress:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid (unix(7))
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return process and user id of the other end, as the kernel knows them."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return pid, uid

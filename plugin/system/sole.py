@@ -49,7 +49,7 @@ class NodeLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         is_told = False
-        while not _locked(descriptor):
+        while not lock_now(descriptor):
             holder = _read(descriptor)
             if not is_told:
                 waits(holder)
@@ -71,7 +71,8 @@ class NodeLock:
             self._descriptor = -1
 
 
-def _locked(descriptor: int) -> bool:
+def lock_now(descriptor: int) -> bool:
+    """Lock an open file where nobody else has; return whether it is ours."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

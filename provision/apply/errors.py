@@ -25,3 +25,11 @@ class CanceledError(GrapnelError):
     """Interrupted before anything was changed."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.INTERRUPTED
+
+
+class PlanningError(GrapnelError):
+    """One node could not be planned."""
+
+
+class LimitError(PlanningError):
+    """Planning one node took too much time or memory."""

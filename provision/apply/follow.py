@@ -18,6 +18,7 @@ from provision.base.errors import GrapnelError
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Iterator
 
     from provision.apply.model import Observer, PlaybookRunner
     from provision.apply.runner import RunRequest
@@ -37,21 +38,32 @@ class Followed:
     failure: Failure | None = None
 
 
+class ToldRun:
+    """The tasks of a run, each reported as it comes; ``end`` is how it ended, once there are no more."""
+
+    def __init__(self, runner: PlaybookRunner, request: RunRequest, observe: Observer, *, gathering: bool) -> None:
+        self.end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
+        self._runner, self._request, self._observe, self._gathering = runner, request, observe, gathering
+
+    def tasks(self, cancel: threading.Event) -> Iterator[TaskStarted | TaskDone]:
+        """Run, and yield the tasks that begin and end."""
+        for event in self._runner.run(self._request, cancel):
+            if isinstance(event, RunFinished):
+                self.end = event
+            elif isinstance(event, CutOff):
+                self._observe(told_of(event))
+            else:
+                self._observe(NodeTask(event, gathering=self._gathering))
+                yield event
+
+
 def follow(
     runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event, *, gathering: bool = False
 ) -> Followed:
     """Run a playbook on one node and report its tasks; a failure is in the result."""
-    followed = Followed()
+    followed, run = Followed(), ToldRun(runner, request, observe, gathering=gathering)
     task, broken = "", None
-    end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
-    for event in runner.run(request, cancel):
-        if isinstance(event, RunFinished):
-            end = event
-            continue
-        if isinstance(event, CutOff):
-            observe(told_of(event))
-            continue
-        observe(NodeTask(event, gathering=gathering))
+    for event in run.tasks(cancel):
         if isinstance(event, TaskStarted):
             task = event.task
         else:
@@ -60,7 +72,7 @@ def follow(
                 followed.changed.add(step_name(event.task, event.role))
             followed.values.update(event.values)
             broken = _worse(broken, event)
-    followed.failure = _failure_of(end, task, broken)
+    followed.failure = _failure_of(run.end, task, broken)
     return followed
 
 

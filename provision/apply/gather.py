@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.errors import CanceledError, RunError
-from provision.apply.model import Failure, NodeTask, Status, told_of
-from provision.apply.runner import UNREAD, CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome
+from provision.apply.follow import ToldRun
+from provision.apply.model import Failure, Status
+from provision.apply.runner import UNREAD, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.errors import FactsError
 from provision.declaration.fleet.facts.node import NodeFacts, parse_facts
 
@@ -49,23 +50,16 @@ def _ask(
     runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event
 ) -> dict[str, NodeFacts | Failure]:
     answers: dict[str, NodeFacts | Failure] = {}
-    end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
-    for event in runner.run(request, cancel):
-        if isinstance(event, RunFinished):
-            end = event
-            continue
-        if isinstance(event, CutOff):
-            observe(told_of(event))
-            continue
-        observe(NodeTask(event, gathering=True))
+    run = ToldRun(runner, request, observe, gathering=True)
+    for event in run.tasks(cancel):
         if isinstance(event, TaskDone):
             answer = _answer(event)
             if answer is not None:
                 answers[event.node] = answer
             elif event.outcome is not TaskOutcome.FAILED:
                 answers.setdefault(event.node, Failure(Status.FAILED, WITHOUT_FACTS, event.task))
-    _raise_for(end)
-    silent = Failure(Status.FAILED, end.message if end.status is RunStatus.TIMED_OUT else SILENT)
+    _raise_for(run.end)
+    silent = Failure(Status.FAILED, run.end.message if run.end.status is RunStatus.TIMED_OUT else SILENT)
     return {node: answers.get(node, silent) for node in request.nodes}
 
 

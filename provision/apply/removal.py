@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from provision.apply.errors import CanceledError, RunError
+from provision.apply.follow import ToldRun
 from provision.apply.gather import SILENT
-from provision.apply.model import Failure, NodeTask, Status, told_of
+from provision.apply.model import Failure, Status
 from provision.apply.playbooks import FORESEEN_RESULT, REMOVAL_RESULT
-from provision.apply.runner import CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome
+from provision.apply.runner import RunStatus, TaskDone, TaskOutcome
 from provision.base import strict_json
 from provision.base.printable import printable
 from provision.base.strict_json import MalformedError
@@ -90,17 +91,11 @@ def gather_removals(
     Raises RunError when Ansible could not run at all, CanceledError when it was interrupted.
     """
     answers: dict[str, NodeRemoval | Failure] = {}
-    end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
-    for event in runner.run(request, cancel):
-        if isinstance(event, RunFinished):
-            end = event
-            continue
-        if isinstance(event, CutOff):
-            observe(told_of(event))
-            continue
-        observe(NodeTask(event, gathering=True))
+    run = ToldRun(runner, request, observe, gathering=True)
+    for event in run.tasks(cancel):
         if isinstance(event, TaskDone) and (answer := _answer(event)) is not None:
             answers[event.node] = together(answers.get(event.node, _NOTHING), answer)
+    end = run.end
     if end.status is RunStatus.CANCELED:
         raise CanceledError("canceled while looking at nodes", hint="nothing was changed")
     if end.status in {RunStatus.ERROR, RunStatus.NO_NODES}:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from provision.rollout.interface.cluster import Cluster
 
 
-def connect(  # noqa: PLR0913 - what the command line, the declaration and the facts know; all but two by keyword
+def connect(
     kubeconfig: Path | None,
     context: str | None,
     environ: Mapping[str, str],
@@ -39,8 +39,8 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     api = open_api(kubeconfig, context, environ)
     if api is None:
         return LocalCluster(state_file)
-    from provision.cluster.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
-    from provision.cluster.kubernetes.nodes.locks import Locks  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.cluster import KubernetesCluster
+    from provision.cluster.kubernetes.nodes.locks import Locks
 
     return KubernetesCluster(api, rules=rules, machines=machines, asked=asked, locks=Locks(api, asked.respect))
 
@@ -53,8 +53,8 @@ def open_api(kubeconfig: Path | None, context: str | None, environ: Mapping[str,
     access = read_kubeconfig(paths, context) if paths else in_cluster(environ)
     if access is None:
         return None
-    from provision.cluster.kubernetes.api.client import Api  # noqa: PLC0415 - start-up time: the client costs a second
-    from provision.cluster.kubernetes.api.transport import Transport  # noqa: PLC0415 - start-up time
+    from provision.cluster.kubernetes.api.client import Api
+    from provision.cluster.kubernetes.api.transport import Transport
 
     api = Api(Transport(access, key_folder=_key_folder(environ)))
     api.greet()

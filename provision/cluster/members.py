@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from provision.cluster.machine import Machine
-    from provision.cluster.schedulers.scheduler import Scheduler
+    from provision.cluster.schedulers.cluster import Scheduler
     from provision.declaration.spec.model import Scheduler as Section
     from provision.declaration.spec.model import StackSpec
     from provision.rollout.interface.cluster import Cluster

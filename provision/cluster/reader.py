@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from provision.base.regular_file import read_regular
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError, StateFileError
 from provision.cluster.kubernetes.lease import PROGRESS, pause_of, read_lease, runs_until
+from provision.cluster.kubernetes.nodes.elsewhere import Pools
 from provision.cluster.kubernetes.nodes.marks import UPGRADE
 from provision.cluster.kubernetes.nodes.names import match_nodes
 from provision.cluster.kubernetes.nodes.node_view import view_of
-from provision.cluster.kubernetes.nodes.pools import Pools
 from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of
 from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.permissions import LEADER_NAME
@@ -64,7 +64,7 @@ class KubernetesReader:
     where they are to be shown, by the labels of Nodes, and says why they cannot be read.
     """
 
-    def __init__(  # noqa: PLR0913 - what it reads, each by its name
+    def __init__(
         self,
         api: Api,
         nodes: Collection[str] | None,

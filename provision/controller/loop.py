@@ -22,15 +22,14 @@ from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher
 from provision.cluster.progress import encode_progress
 from provision.controller.decision.blockers import blockers_of
-from provision.controller.decision.choice import Order, choose
+from provision.controller.decision.choice import Order, choose, with_way_back
 from provision.controller.decision.fingerprint import of_stack
 from provision.controller.decision.leaving import leave
-from provision.controller.decision.sending_back import with_way_back
 from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
 from provision.controller.publication.board import Board
-from provision.controller.publication.counts import Counts
 from provision.controller.publication.event_writer import EventWriter
+from provision.controller.publication.metrics import Counts
 from provision.controller.publication.publisher import STATUS_S, Publisher
 from provision.controller.rounds.keeper import Keeper
 from provision.controller.rounds.lane import Lane, LaneTenure, Told
@@ -38,8 +37,7 @@ from provision.controller.rounds.reports import Reports, StackMemory
 from provision.controller.rounds.work import LOOK_S, Work
 from provision.controller.stacks.follower import STACKS, StackBook, require_served
 from provision.controller.stacks.membership import Membership, members
-from provision.controller.stacks.model import Stack
-from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.model import Stack, StackObject
 from provision.controller.stacks.secret_hosts import NOWHERE
 from provision.controller.tenants import TenancyDesk
 from provision.rollout.errors import ClusterError, HeldError, UnreachableError
@@ -64,12 +62,12 @@ STUCK_S: Final = 300.0  # without a turn, a request that waits for an API server
 class Controller:
     """One process of `grapnel controller`; `run` returns when it is stopped, or leads no more.
 
-    ``make_means`` makes what the rounds of one stack act through, of the hold on the lease that its cluster is to have.
-    ``node`` is the Node that its pod is on; whoever runs it elsewhere leaves it out. ``secret_hosts`` says with which
-    hosts Secrets of its pod may be used.
+    ``make_dependencies`` makes what the rounds of one stack act through, of the hold on the lease that its cluster is
+    to have. ``node`` is the Node that its pod is on; whoever runs it elsewhere leaves it out. ``secret_hosts`` says
+    with which hosts Secrets of its pod may be used.
     """
 
-    def __init__(  # noqa: PLR0913 - what it acts through and who it is, the rest by keyword
+    def __init__(
         self,
         api: Api,
         make_dependencies: Callable[[Held], Dependencies],

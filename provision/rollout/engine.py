@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.model import Failure, Note
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.order.domains import members_of
-from provision.rollout.decision.order.places import domains_of, waves_of
+from provision.rollout.decision.order.membership import domains_of, waves_of
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.snapshot import (
     Decision,
@@ -34,9 +34,8 @@ from provision.rollout.interface.cluster import NodeWrite
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
 from provision.rollout.interface.standing import Standing
 from provision.rollout.model import Phase
-from provision.rollout.pace import Pace, pauses
 from provision.rollout.states import entered, seen, stepped
-from provision.rollout.steps.executor import StepEnded
+from provision.rollout.steps.executor import Pace, StepEnded, pauses
 
 if TYPE_CHECKING:
     import threading

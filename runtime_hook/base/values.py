@@ -42,11 +42,11 @@ def _initialiser(name: str, fields: "tuple[str, ...]", defaults: "dict[str, obje
     def __init__(self: object, *positional: object, **named: object) -> None:  # noqa: N807 - it becomes the method
         content = self.__dict__
         if len(positional) == len(fields) and not named:
-            content.update(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=
+            content.update(zip(fields, positional))
             return
         # An inventory is 200 values: whole dictionaries at a time, not field by field.
         content.update(blank)
-        given = dict(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=, the length is checked below
+        given = dict(zip(fields, positional))
         content.update(given)
         content.update(named)
         if len(positional) > len(fields):

@@ -35,6 +35,16 @@ def replace_file(path: str, text: str, error: type[HookError], mode: int = 0o644
         raise error(f"cannot write {path}: {describe_error(reason)}") from reason
 
 
+def remove_file(path: str, error: type[HookError]) -> None:
+    """Remove a file that may be gone already."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as reason:
+        raise error(f"cannot remove {path}: {describe_error(reason)}") from reason
+
+
 def _create(path: str, mode: int) -> int:
     try:
         return os.open(path, _FLAGS, mode)

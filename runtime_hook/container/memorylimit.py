@@ -91,7 +91,7 @@ def _ask(path: str, request: Mapping[str, object], until: float) -> dict[str, ob
     finally:
         connection.close()
     if not isinstance(answer, dict):
-        raise ValueError("the answer is not an object")  # noqa: TRY004 - one kind of error for every wrong answer
+        raise ValueError("the answer is not an object")
     if answer.get("error") == _BUSY:
         raise OSError(errno.EBUSY, _BUSY)
     return answer

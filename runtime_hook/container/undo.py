@@ -164,10 +164,15 @@ class UndoLog:
         """Make a link; undone by the link that was there, or by removing it."""
         calls = self._syscalls
         before = calls.lstat(folder, name)
-        undo = lambda: calls.remove(folder, name)  # noqa: E731 - one of two, chosen below
-        if before is not None and stat.S_ISLNK(before.mode):
-            old = calls.read_link(folder, name)
-            undo = lambda: calls.put_link(folder, name, old)  # noqa: E731 - one of two
+        is_link = before is not None and stat.S_ISLNK(before.mode)
+        old = calls.read_link(folder, name) if is_link else None
+
+        def undo() -> None:
+            if old is None:
+                calls.remove(folder, name)
+            else:
+                calls.put_link(folder, name, old)
+
         self._change(name, lambda: calls.put_link(folder, name, target), undo)
 
     def put_file(self, folder: int, name: str, data: bytes) -> None:
@@ -176,10 +181,13 @@ class UndoLog:
         old = self._read.get((folder, name))
         if old is None and calls.lstat(folder, name) is not None:
             old = calls.read_file(folder, name, CACHE_LIMIT_BYTES)
-        undo = lambda: calls.remove(folder, name)  # noqa: E731 - one of two, chosen below
-        if old is not None:
-            content = old
-            undo = lambda: calls.put_file(folder, name, content)  # noqa: E731 - one of two
+
+        def undo() -> None:
+            if old is None:
+                calls.remove(folder, name)
+            else:
+                calls.put_file(folder, name, old)
+
         self._change(name, lambda: calls.put_file(folder, name, data), undo)
 
     def remove(self, folder: int, name: str) -> None:

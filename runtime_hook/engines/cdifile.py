@@ -7,7 +7,7 @@ import os
 from runtime_hook.base.errors import HookError, InventoryError
 from runtime_hook.base.jsonfast import dumps, loads
 from runtime_hook.base.reading import read_regular
-from runtime_hook.base.writing import replace_file
+from runtime_hook.base.writing import remove_file, replace_file
 from runtime_hook.engines.cdi import KIND, render_cdi
 from runtime_hook.engines.entry import HOOK_PATH
 
@@ -45,7 +45,7 @@ def write_cdi(
         )
     replace_file(os.path.abspath(path), dumps(document), CdiError)
     devices = document["devices"]
-    assert isinstance(devices, list)  # noqa: S101 - as rendered
+    assert isinstance(devices, list)  # as rendered
     return len(devices)
 
 
@@ -59,7 +59,7 @@ def remake_cdi(path: str, inventory: Inventory | None, tree: HostTree) -> None:
             return
     except InventoryError:
         pass
-    _remove(path)
+    remove_file(path, CdiError)
 
 
 def options_for(tree: HostTree, config_path: str = "") -> tuple[str, ...]:
@@ -98,12 +98,3 @@ def _kind_of_yaml(data: bytes) -> str:
         if key.strip("\"'") == "kind":
             return text.partition("#")[0].strip().strip("\"'")
     return ""
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-    except OSError as reason:
-        raise CdiError(f"cannot remove {path}: {(reason.strerror or '').lower()}") from reason

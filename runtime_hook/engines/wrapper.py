@@ -131,7 +131,7 @@ def _become(runtime: str, arguments: Sequence[str]) -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
-        os.execve(runtime, [runtime, *arguments], _first_environment())  # noqa: S606 - no shell wanted
+        os.execve(runtime, [runtime, *arguments], _first_environment())
     except OSError as reason:
         raise WrapperError(f"cannot start the runtime {runtime}: {(reason.strerror or '').lower()}") from reason
 

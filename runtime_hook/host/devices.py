@@ -29,6 +29,7 @@ _CAPS_FOLDER = "/dev/nvidia-caps"
 _MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 _DRM_NAMES = ("card", "renderD")
 _LIMIT_BYTES = 1 << 16
+_PAIR = 2  # words: a name and a number
 _MIG_MINORS_LIMIT_BYTES = 1 << 20
 
 
@@ -211,4 +212,4 @@ def _read_mig_minors(tree: HostTree) -> dict[str, int]:
     """Return capability → number of its node: ``config``, ``monitor``, ``gpu0/gi1/access``, ``gpu0/gi1/ci0/access``."""
     text = (tree.read(_MIG_MINORS, _MIG_MINORS_LIMIT_BYTES) or b"").decode("ascii", "replace")
     pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and is_number(pair[1])}  # noqa: PLR2004 - name and number
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == _PAIR and is_number(pair[1])}

@@ -145,7 +145,7 @@ SERVICE_SOCKETS = (
     ("/run/nvidia-persistenced/socket", "utility"),
     ("/run/nvidia-fabricmanager/socket", "utility"),
 )
-MPS_FOLDER, MPS_CAPABILITY = "/tmp/nvidia-mps", "compute"  # noqa: S108 - NVIDIA's own place for it
+MPS_FOLDER, MPS_CAPABILITY = "/tmp/nvidia-mps", "compute"  # NVIDIA's own place for it
 
 # Without these a capability is useless: (SONAME, the distribution's usual package).
 REQUIRED_SONAMES = {

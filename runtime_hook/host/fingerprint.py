@@ -34,6 +34,7 @@ _PROC_DEVICES = "/proc/devices"
 _CAPABILITIES = "/proc/driver/nvidia/capabilities"
 _LIMIT_BYTES = 1 << 16
 _MAX_DIGITS = 9
+_PAIR = 2  # words: a major and a name
 
 
 def module_version(tree: HostTree) -> str:
@@ -51,7 +52,7 @@ def read_majors(tree: HostTree) -> tuple[tuple[str, int], ...]:
     data = tree.read(_PROC_DEVICES, _LIMIT_BYTES) or b""
     lines = data.partition(b"Block devices:")[0].decode("ascii", "replace").splitlines()
     pairs = (line.split() for line in lines if any(word in line for word in LISTED_WORDS))
-    return tuple({pair[1]: int(pair[0]) for pair in pairs if len(pair) == 2 and is_number(pair[0])}.items())  # noqa: PLR2004 - major and name
+    return tuple({pair[1]: int(pair[0]) for pair in pairs if len(pair) == _PAIR and is_number(pair[0])}.items())
 
 
 def is_number(text: str) -> bool:

@@ -6,8 +6,8 @@ import os
 
 from runtime_hook.base.errors import InventoryError
 from runtime_hook.base.jsonfast import dumps, loads
-from runtime_hook.base.reading import describe_error, read_regular, read_trusted
-from runtime_hook.base.writing import replace_file
+from runtime_hook.base.reading import read_regular, read_trusted
+from runtime_hook.base.writing import remove_file, replace_file
 from runtime_hook.host.fingerprint import is_fresh
 from runtime_hook.host.inventory import parse_inventory, render_inventory
 
@@ -52,7 +52,7 @@ def refresh(path: str, tree: HostTree) -> Inventory:
     try:
         inventory = _discover(tree, path)
     except InventoryError:
-        _remove(path)
+        remove_file(path, InventoryError)
         raise
     write_inventory(inventory, path)
     return inventory
@@ -68,15 +68,6 @@ def _store_if_possible(inventory: Inventory, path: str) -> None:
         write_inventory(inventory, path)
     except InventoryError:
         return  # the inventory in memory is as good; the next start tries again
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-    except OSError as reason:
-        raise InventoryError(f"cannot remove {path}: {describe_error(reason)}") from reason
 
 
 def _discover(tree: HostTree, path: str) -> Inventory:

@@ -40,7 +40,7 @@ class PackImporter:
         return ModuleSpec(name, self, is_package=is_package)  # type: ignore[arg-type] # a loader by its methods
 
     def _run(self, offset: int, size: int) -> None:
-        for name, is_package, code in loads(pread(self._pack, size, offset)):  # noqa: S302 - root's own, as a .pyc is
+        for name, is_package, code in loads(pread(self._pack, size, offset)):
             module = sys.modules[name] = type(sys)(name)
             if is_package:
                 module.__path__ = []
@@ -48,7 +48,7 @@ class PackImporter:
             module.__package__ = name if is_package else package
             if package:
                 setattr(sys.modules[package], last, module)
-            exec(code, vars(module))  # noqa: S102 - what an import is
+            exec(code, vars(module))
 
     def create_module(self, spec: ModuleSpec) -> "ModuleType":
         """Return the module, which is there already."""

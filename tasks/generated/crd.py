@@ -20,7 +20,7 @@ _HEAD: Final = (
 class _Indented(yaml.SafeDumper):
     """Indents lists below their keys, as yamllint wants them."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - PyYAML's
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002 - PyYAML's
         super().increase_indent(flow, indentless=False)
 
 

@@ -29,7 +29,7 @@ LEVEL: Final = 6
 __all__ = ["CONTAINERFILE", "build"]
 
 
-def build(  # noqa: PLR0913 - what an image is made of, and how it is written
+def build(
     wheel: Path,
     uv: Path,
     archive: Path,

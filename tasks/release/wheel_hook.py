@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class PayloadHook(BuildHookInterface):  # type: ignore[type-arg]  # of a configuration that is not used here
     """Adds the payload and the manual pages, which ``supply.payload`` and ``parsers.man`` have made."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # hatchling's signature
         folder = os.environ.get("GRAPNEL_WHEEL_PAYLOAD")
         if folder:
             build_data["force_include"][folder] = "provision/_payload/archives"

@@ -48,12 +48,12 @@ def _set(answer: Any, path: list[str | int], value: Any) -> None:
 
 def main() -> None:
     """Be Python for Ansible."""
-    with open(f"{__file__}.json") as file:  # noqa: PTH123 - standard library of any Python, loaded at each call
+    with open(f"{__file__}.json") as file:  # standard library of any Python, loaded at each call
         attack = json.load(file)
     argv = sys.argv[1:]
     is_piped = argv[:1] == ["-c"] and "sys.stdin.buffer.read()" in argv[1]  # a module, see quick_modules
     if argv and not is_piped and "AnsiballZ" not in argv[0]:
-        os.execv(attack["real"], [attack["real"], *argv])  # noqa: S606 - somebody else's Python program
+        os.execv(attack["real"], [attack["real"], *argv])
     program = _read([] if is_piped else argv)
     module = _found(MODULE, program).rpartition(".")[2]
     _note(attack, module, program)
@@ -73,7 +73,7 @@ def main() -> None:
 
 def _read(argv: list[str]) -> bytes:
     if argv:
-        with open(argv[0], "rb") as file:  # noqa: PTH123 - see above
+        with open(argv[0], "rb") as file:
             return file.read()
     return sys.stdin.buffer.read()
 
@@ -95,7 +95,7 @@ def _note(attack: dict[str, Any], module: str, program: bytes) -> None:
     """Write down what the node was asked to do, so that a test sees what reached it."""
     if attack.get("asked"):
         parameters = _found(PARAMETERS, program)
-        with open(attack["asked"], "a") as file:  # noqa: PTH123 - see above
+        with open(attack["asked"], "a") as file:
             file.write(json.dumps([module, ast.literal_eval(parameters) if parameters else ""]) + "\n")
 
 

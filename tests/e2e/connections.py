@@ -36,7 +36,9 @@ def _accepted(pid: int, path_contains: str) -> list[int]:
 
 
 def _descriptors(pid: int) -> dict[int, str]:
-    return {int(path.name): os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}  # noqa: PTH115 - what a link says, "socket:[7]", is no path
+    return {
+        int(path.name): os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()
+    }  # what a link says, "socket:[7]", is no path
 
 
 def count_descriptors(pid: int) -> int:

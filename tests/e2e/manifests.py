@@ -32,7 +32,7 @@ if command -v nvidia-smi >/dev/null; then echo "tool nvidia-smi"; nvidia-smi -L;
 STAY = f"{LOOK}\necho looked\ntrap 'exit 0' TERM\nwhile :; do sleep 3600 & wait; done\n"
 
 
-def container(  # noqa: PLR0913 - what a test says of a container, all but two by keyword
+def container(
     name: str = "main",
     script: str = LOOK,
     *,

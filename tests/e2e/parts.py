@@ -31,7 +31,7 @@ def sharing(way: str, replicas: int, *devices: str) -> dict[str, Any]:
     return {"version": "v1", "sharing": {way: shares}}
 
 
-def asks(  # noqa: PLR0913 - who asks for what, and by keyword what it does then
+def asks(
     name: str, node: LabNode | None, resource: str, count: int = 1, *, script: str = STAY, image: str = SHELL
 ) -> Manifest:
     """Return a pod that asks for some of a resource; without a node the scheduler chooses."""

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from provision.apply.planner_process.errors import PlanningError
+from provision.apply.errors import PlanningError
 from provision.apply.planner_process.wire import decode_answer
 from provision.apply.runner import RunFinished, TaskDone
-from provision.apply.runner.frames import Decoder, FrameError
+from provision.apply.runner.channel import Decoder, FrameError
 from provision.apply.runner.translate import Translator
 from provision.cluster.errors import RecordError, StateFileError
 from provision.cluster.local.state_file import read_state

@@ -14,8 +14,9 @@ from runtime_hook.base.errors import CacheError, HookError, RequestError, Requir
 from runtime_hook.base.jsonfast import c_scanner, loads, public_scanner
 from runtime_hook.container.devicerules import is_allowed
 from runtime_hook.container.devicerules.hierarchy import Group, locate_group, own_folders
-from runtime_hook.container.devicerules.program import extend, has_references
+from runtime_hook.container.devicerules.v2 import extend, has_references
 from runtime_hook.container.mounttable import is_mounted_outside
+from runtime_hook.container.operations.loaderpaths import add_folder
 from runtime_hook.decision import Refused, decide
 from runtime_hook.host.devices import find_devices
 from runtime_hook.host.fingerprint import module_version
@@ -29,7 +30,6 @@ from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge
 from runtime_hook.loader.compat import HostDriver, examine, parse_compat_note, read_compat_note
 from runtime_hook.loader.elf import identify
 from runtime_hook.loader.layout import COMPAT_FOLDER, choose_layout
-from runtime_hook.loader.muslpath import add_folder
 from runtime_hook.loader.platforms import PLATFORMS
 from runtime_hook.request.claim import Nothing
 from runtime_hook.request.requirements import check_findings, evaluate
@@ -271,13 +271,13 @@ class _Tree:
         self._data = data
         self._names = ["0000:07:00.0", *data[:200].decode("utf-8", "surrogateescape").split("\0")]
 
-    def read(self, path: str, limit_bytes: int) -> bytes | None:  # noqa: ARG002 - the interface's
+    def read(self, path: str, limit_bytes: int) -> bytes | None:
         return self._data[:limit_bytes]
 
-    def names(self, folder: str) -> list[str]:  # noqa: ARG002 - the interface's
+    def names(self, folder: str) -> list[str]:
         return self._names
 
-    def status(self, path: str) -> os.stat_result | None:  # noqa: ARG002 - the interface's
+    def status(self, path: str) -> os.stat_result | None:
         return None
 
 

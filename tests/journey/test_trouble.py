@@ -88,7 +88,7 @@ def connect(site: Site, controller: Controller, known_hosts: Path, **variables: 
         pytest.param("right", "as declared", 0, id="right"),
     ],
 )
-def test_what_is_wrong_with_a_password_is_said(  # noqa: PLR0913, PLR0917 - three of them are a case
+def test_what_is_wrong_with_a_password_is_said(  # noqa: PLR0917 - three of them are a case
     password: str | None, said: str, code: int, site: Site, controller: Controller, person: str
 ) -> None:
     become = {"ansible_become": True, "ansible_become_password": password} if password else {"ansible_become": True}

@@ -55,7 +55,7 @@ PLAY = """\
 """
 
 
-def prepare_driver(  # noqa: PLR0913 - what a play is given
+def prepare_driver(
     folder: Path,
     inventory: str,
     change: DriverChange,

@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings i
 )
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import LAUNCHER
 
-from provision.declaration.fleet.facts.gpu_settings import GpuSettingsState
+from provision.declaration.fleet.facts.mig import GpuSettingsState
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine

@@ -91,7 +91,7 @@ def test_an_expectation_is_handed_over_as_a_file(machine: Machine) -> None:
     seen: list[object] = []
 
     def read() -> Finished:
-        with open(machine.calls[-1].split()[-1], encoding="utf-8") as file:  # noqa: PTH123 - one read
+        with open(machine.calls[-1].split()[-1], encoding="utf-8") as file:
             seen.append(json.load(file))
         return Finished(0, '{"ok": true, "checks": []}')
 

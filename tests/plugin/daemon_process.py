@@ -115,17 +115,17 @@ class DaemonProcess:
         )
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - names only, of a process that changes
+        return len(os.listdir(f"/proc/{self.pid}/fd"))  # names only, of a process that changes
 
     def connections(self, socket: str) -> int:
         """Return how many peers are connected to a socket of the daemon's, by the name of its file."""
         own = set()
         for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
             with suppress(FileNotFoundError):  # closed meanwhile
-                own.add(os.readlink(descriptor))  # noqa: PTH115 - no path: socket:[NUMBER]
+                own.add(os.readlink(descriptor))  # no path: socket:[NUMBER]
         rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
         connected = [row[6:] for row in rows[1:] if row[5] == _CONNECTED]
         return sum(f"socket:[{number}]" in own and "".join(path).endswith(f"/{socket}") for number, *path in connected)
 
     def threads(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/task"))  # noqa: PTH208 - names only, of a process that changes
+        return len(os.listdir(f"/proc/{self.pid}/task"))  # names only, of a process that changes

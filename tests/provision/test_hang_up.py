@@ -7,14 +7,14 @@ import os
 import re
 import socket
 import ssl
-import subprocess
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.base.hang_up import HangUp
+from provision.base.asking import HangUp
+from tests import peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +28,8 @@ TIMES = 20
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file with a certificate for 127.0.0.1 and its key."""
     folder = tmp_path_factory.mktemp("tls")
-    key, path = folder / "key.pem", folder / "both.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    subject = ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *subject, "-keyout", str(key), "-out", str(path)], check=True, capture_output=True)
-    path.write_bytes(path.read_bytes() + key.read_bytes())
+    path = folder / "both.pem"
+    path.write_bytes(b"".join(Path(each).read_bytes() for each in peers.certificate(folder)))
     return path
 
 
@@ -130,6 +127,6 @@ def test_sockets_of_other_threads_are_shut_down_below_tls() -> None:
         for path in (ROOT / package).rglob("*.py")
         if its_own.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"provision/base/hang_up.py", "plugin/publication/node_object/api/wire.py"}, (
+    assert found == {"provision/base/asking.py", "plugin/publication/node_object/api/wire.py"}, (
         "those two have plain sockets"
     )

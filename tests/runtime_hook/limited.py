@@ -19,9 +19,9 @@ from plugin.base.log import Logger
 from plugin.devices.inventory import HostTree
 from plugin.devices.observer import Observer, ObserverThread, Pace
 from plugin.driver.nvml.loading.library import NvmlSource
-from plugin.sharing.memory_limits.annotation import GivenMemory, render_annotation
 from plugin.sharing.memory_limits.keeper import LimitKeeper
 from plugin.sharing.memory_limits.ledger import MemoryLedger
+from plugin.sharing.memory_limits.request import GivenMemory, render_annotation
 from plugin.system.thread_calls import ThreadCalls
 from tests.control_groups import hierarchy
 from tests.runtime_hook.drivertree import uuid

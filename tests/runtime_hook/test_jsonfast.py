@@ -30,7 +30,7 @@ def test_a_document_is_read_as_the_public_module_reads_it() -> None:
 
 @pytest.mark.slow
 def test_damaged_documents_have_the_same_outcome_with_both_scanners() -> None:
-    source = random.Random(7)  # noqa: S311 - a fixed series of damages
+    source = random.Random(7)
     for _ in range(3000):
         data = bytearray(SAMPLE)
         for _ in range(source.randint(1, 3)):

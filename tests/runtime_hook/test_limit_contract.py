@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from plugin.base.log import Logger
-from plugin.driver.memory_limit import GroupMemory
+from plugin.driver.telemetry import GroupMemory
 from plugin.sharing.memory_limits.keeper import LimitKeeper
 from plugin.system.thread_calls import ThreadCalls
 from runtime_hook.base.errors import LimitError

@@ -51,7 +51,7 @@ class ActionModule(ControllerAction):
         return {"changed": False, **decided}
 
 
-def _decide(  # noqa: PLR0913 - what was registered, and what a play says of its hosts
+def _decide(
     arguments: Mapping[str, Any],
     facts: Mapping[str, dict[str, Any]],
     drivers: Mapping[str, Any],

@@ -41,7 +41,7 @@ class ActionModule(ControllerAction):
 
 def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan or a failure: what is wrong with the facts of one node ends no other node's plan."""
-    from provision.apply.planner_process.errors import LimitError
+    from provision.apply.errors import LimitError
     from provision.apply.planner_process.limits import limit_this_process
     from provision.base.bug import describe_bug
 

@@ -75,7 +75,7 @@ class CheckedAction(ActionBase):  # type: ignore[misc] # Ansible ships no types
             cmd = read_at_once(cmd)
         return super()._low_level_execute_command(cmd, *arguments, **named)
 
-    def tell(self, answer: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for actions that add something
+    def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return what the action adds of its own, such as warnings made from the checked answer."""
         return {}
 
@@ -93,7 +93,7 @@ def refuse_planted_facts(task_vars: Mapping[str, Any]) -> None:
 
 def limit_memory(beyond_bytes: int = MEMORY_BYTES) -> None:
     """Limit this process to its present memory and ``beyond_bytes``, so that an endless answer ends here."""
-    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - in a fork of a process with many threads
+    with open("/proc/self/statm", encoding="ascii") as statm:  # in a fork of a process with many threads
         data_bytes = int(statm.read().split()[5]) * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = data_bytes + beyond_bytes

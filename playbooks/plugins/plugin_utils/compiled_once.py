@@ -75,7 +75,7 @@ def _is_usable(home: str, folder: str, owner: int) -> bool:
             os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib would be one more import on the node
         if not _is_of(owner, folder):
             return False
-        names = os.listdir(folder)  # noqa: PTH208 - see above
+        names = os.listdir(folder)
         for name in names if len(names) > MOST else ():
             os.unlink(f"{folder}/{name}")  # noqa: PTH108 - see above
     except OSError:
@@ -90,7 +90,7 @@ def _is_of(owner: int, path: str) -> bool:
 
 
 def _read(path: str) -> CodeType:
-    with open(path, "rb") as stream:  # noqa: PTH123 - see above
+    with open(path, "rb") as stream:
         kept = stream.read()
     if hashlib.sha256(kept[_DIGEST_LENGTH:]).digest() != kept[:_DIGEST_LENGTH]:
         raise ValueError(path)
@@ -101,7 +101,7 @@ def _read(path: str) -> CodeType:
 def _write(path: str, code: CodeType) -> None:
     content, beside = marshal.dumps(code), f"{path}.{os.getpid()}"
     try:
-        with open(beside, "xb") as stream:  # noqa: PTH123 - see above
+        with open(beside, "xb") as stream:
             stream.write(hashlib.sha256(content).digest() + content)
         os.replace(beside, path)  # noqa: PTH105 - see above
     except OSError:

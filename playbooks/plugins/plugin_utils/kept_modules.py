@@ -82,7 +82,7 @@ def _open_folder(environment: os._Environ[str]) -> Path:
 def _named(folder: Path, start: str) -> list[Path]:
     """Return the files whose names begin so, but for those that are being written."""
     ends = (".lock", "-part", ".new")
-    names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names are enough
+    names = os.listdir(folder) if folder.is_dir() else []
     return [folder / name for name in names if name.startswith(start) and not name.endswith(ends)]
 
 

@@ -24,7 +24,7 @@ BASIC = "ansible.module_utils.basic"
 _LOGGED = 4000  # characters
 
 
-class NotPlain(Exception):  # noqa: N818 - no error
+class NotPlain(Exception):
     """Ansible's base class is needed."""
 
 

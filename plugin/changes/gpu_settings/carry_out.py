@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from plugin.base.errors import GpuSettingsError
 from plugin.changes.gpu_settings.plan import plan_settings
-from plugin.changes.gpu_settings.record import record_of, with_former
+from plugin.changes.gpu_settings.store import record_of, with_former
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plugin.changes.gpu_settings.model import Entry, GpuPlan, SettingChange
-    from plugin.changes.gpu_settings.record import Record
+    from plugin.changes.gpu_settings.store import Record
     from plugin.driver.gpu_settings import SettableGpu, Setting, Value
 
 

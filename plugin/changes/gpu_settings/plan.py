@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.changes.gpu_settings.model import GpuPlan, SettingChange, shown
-from plugin.changes.gpu_settings.record import GpuRecord
+from plugin.changes.gpu_settings.store import GpuRecord
 from plugin.driver.gpu_settings import DEFAULT_MODE, EXCLUSIVE_PROCESS, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from plugin.changes.gpu_settings.model import Entry
-    from plugin.changes.gpu_settings.record import Record
+    from plugin.changes.gpu_settings.store import Record
     from plugin.driver.gpu_settings import SettableGpu, Value, Values
 
 _CLOCKS = frozenset({Setting.GRAPHICS, Setting.MEMORY})

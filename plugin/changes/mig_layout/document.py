@@ -9,11 +9,10 @@ import re
 from typing import TYPE_CHECKING
 
 from plugin.base.documents import list_of, member, members, read_object, text, truth, whole
-from plugin.changes.mig_layout.model import Entry, Layout
-from plugin.changes.mig_layout.profiles import parse_profile
+from plugin.changes.mig_layout.model import Entry, Layout, parse_profile
 
 if TYPE_CHECKING:
-    from plugin.changes.mig_layout.profiles import DeviceProfile
+    from plugin.changes.mig_layout.model import DeviceProfile
 
 MAX_BYTES = 256 * 1024
 _VERSION = 1

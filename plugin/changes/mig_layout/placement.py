@@ -15,7 +15,7 @@ from plugin.changes.mig_layout.model import Instance
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from plugin.changes.mig_layout.profiles import DeviceProfile
+    from plugin.changes.mig_layout.model import DeviceProfile
     from plugin.driver.mig_instances import InstanceProfile
 
 _KEPT, _COMPLETED, _MADE = 0, 1, 2  # what an instance costs

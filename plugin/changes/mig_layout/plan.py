@@ -138,12 +138,13 @@ def plan_return(
 ) -> tuple[GpuPlan, ...]:
     """Return what leads GPUs back to how they were cut: whether mig mode was on, and each instance in its place."""
     there = {gpu.uuid: gpu for gpu in gpus}
-    plans = [_back(*before[uuid], gpu) for uuid, gpu in there.items() if uuid in before]
+    plans = [_back(before[uuid], gpu) for uuid, gpu in there.items() if uuid in before]
     lost = [GpuPlan(-1, uuid, refusal="it does not answer, or is gone") for uuid in before if uuid not in there]
     return (*plans, *lost)
 
 
-def _back(is_cut: bool, instances: tuple[Instance, ...], gpu: GpuLayout) -> GpuPlan:  # noqa: FBT001 - as it was
+def _back(was: tuple[bool, tuple[Instance, ...]], gpu: GpuLayout) -> GpuPlan:
+    is_cut, instances = was
     if not is_cut:
         return _plan_whole(gpu)
     if gpu.is_cut is None:

@@ -17,10 +17,10 @@ from plugin.changes.driver_change.release.store import sole_change
 from plugin.changes.mig_layout.change.store import forget, read_change
 from plugin.changes.mig_layout.holders import with_users
 from plugin.changes.mig_layout.plan import plan_layout, plan_return
-from plugin.changes.mig_layout.record import Before, cuts_of
-from plugin.changes.mig_layout.store import BEFORE_FILE, read_before, read_layout, write_before
-from plugin.cli.mig.show import DEFAULT_LAYOUT, Session, config_of, declared, plan_mig, plan_to_json, show_mig
+from plugin.changes.mig_layout.store import BEFORE_FILE, Before, cuts_of, read_before, read_layout, write_before
+from plugin.cli.mig.show import DEFAULT_LAYOUT, Session, declared, plan_mig, plan_to_json, show_mig
 from plugin.cli.mig.steps import NodeChange
+from plugin.cli.session import config_of
 
 if TYPE_CHECKING:
     import argparse

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +11,12 @@ from plugin.changes.mig_layout.holders import names_of, with_users
 from plugin.changes.mig_layout.plan import plan_layout
 from plugin.changes.mig_layout.store import read_layout
 from plugin.cli.holders import named_now
+from plugin.cli.session import DriverSession, config_of
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.nvml.changes import mig_instances
-from plugin.driver.nvml.loading.library import NvmlSource
-from plugin.settings.load import Invocation, load
-from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from typing_extensions import Self
 
     from plugin.changes.mig_layout.carry_out import Cutter
     from plugin.changes.mig_layout.holders import Users
@@ -33,35 +28,14 @@ DEFAULT_LAYOUT = Path("/etc/grapnel/mig-layout.json")
 _MODES = {None: "not supported", True: "on", False: "off"}
 
 
-class Session:
-    """The driver, open for as long as a verb takes; raises DriverNotReady, and NoAnswer where it hangs."""
+class Session(DriverSession):
+    """Reads how GPUs are cut, and cuts them."""
 
     cutter: Cutter = mig_instances
 
-    def __init__(self, config: NodeConfig, timeout_s: float) -> None:
-        self._source = NvmlSource(config.settings.driver_root)
-        self._timeout_s = timeout_s
-
-    def __enter__(self) -> Self:
-        call_within(self._timeout_s, self._source.open, "nvml")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._source.close()
-
-    def reopen(self) -> None:
-        """Begin again, after a change of the mode: that may have reset a GPU."""
-        self._source.close()
-        call_within(self._timeout_s, self._source.open, "nvml")
-
     def read(self) -> tuple[CuttableGpu, ...]:
         """Return the GPUs, with the reason of one that does not answer."""
-        return call_within(self._timeout_s, self.cutter.read_gpus, "nvml")
-
-
-def config_of(path: Path | None) -> NodeConfig:
-    """Return the node's configuration; raises ConfigError."""
-    return load(Invocation(path, {}, os.environ)).config
+        return self.ask(self.cutter.read_gpus)
 
 
 def declared(path: Path) -> Layout:

@@ -14,8 +14,7 @@ from plugin.admin.client import ask
 from plugin.base.errors import AdminError, KubeletError, MigError, NodeDaemonError
 from plugin.changes.driver_change.release.record import utc
 from plugin.changes.mig_layout.carry_out import carry_out
-from plugin.changes.mig_layout.change.record import OpenMigChange
-from plugin.changes.mig_layout.change.store import CHANGE_FILE, forget, read_change, write_change
+from plugin.changes.mig_layout.change.store import CHANGE_FILE, OpenMigChange, forget, read_change, write_change
 from plugin.changes.mig_layout.holders import Users, names_of, with_users
 from plugin.changes.mig_layout.nodes import make_nodes
 from plugin.cli.holders import list_now, named_now, problems_of

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.base.log import Logger
-    from plugin.driver.memory_limit import GroupMemory
+    from plugin.driver.telemetry import GroupMemory
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.sharing.memory_limits.keeper import LimitedGroup, LimitKeeper
     from plugin.sharing.memory_limits.units import UnitBytes
@@ -26,7 +26,7 @@ class MemoryLimits:
     of a device's units of memory (None: it is not offered in such).
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only: all of the daemon that it needs
+    def __init__(
         self,
         *,
         ask: Ask,

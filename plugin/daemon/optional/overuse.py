@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from plugin.settings.node_config import NodeConfig
     from plugin.sharing.memory_limits.units import UnitBytes
     from plugin.sharing.overuse.keeper import Cluster, EvictionRule, OveruseKeeper, Pod
-    from plugin.sharing.overuse.measure import Owner
-    from plugin.sharing.overuse.owners import OwnerReader
+    from plugin.sharing.overuse.measure import Owner, OwnerReader
 
     Ask = Callable[[Callable[[], None]], None]
     ListAssignments = Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]]
@@ -32,7 +31,7 @@ _FILES_S = 2.0
 class Overuse:
     """Begins to measure with the first units that are offered. `config` is the one at the moment."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: all of the daemon that it needs
+    def __init__(
         self,
         *,
         ask: Ask,
@@ -127,13 +126,13 @@ class _Questions:
     def _reader(self) -> OwnerReader:
         from plugin.holdings.holders.pod_names import PodNames
         from plugin.holdings.holders.processes import ProcessTable
-        from plugin.sharing.overuse.owners import OwnerReader
+        from plugin.sharing.overuse.measure import OwnerReader
 
         return OwnerReader(ProcessTable(self._dependencies.proc_folder), PodNames(self._dependencies.log_folder))
 
 
 def _nvml() -> Callable[[], tuple[GpuTelemetry, ...] | None]:
-    from plugin.driver.nvml.occupancy import read_occupancy
+    from plugin.driver.nvml.instances import read_occupancy
 
     return read_occupancy
 

@@ -131,7 +131,7 @@ class FoundDevice:
     def link(self, name: str) -> str:
         """Return where a link leads."""
         try:
-            return os.readlink(os.path.join(self.path, name)).rstrip("/").rpartition("/")[2]  # noqa: PTH115, PTH118 - as above
+            return os.readlink(os.path.join(self.path, name)).rstrip("/").rpartition("/")[2]  # noqa: PTH118 - as above
         except OSError:
             return ""
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
-from plugin.driver.nvml.asking import ask
-from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid
+from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES, ask, gpu_count, gpu_uuid
 from plugin.driver.nvml.telemetry import value_of
 from plugin.driver.reading import Counters, Reading
 

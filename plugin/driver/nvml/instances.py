@@ -1,19 +1,18 @@
-"""What NVML says of a GPU that is cut by MIG: memory and processes of each GPU instance.
+"""What NVML says of who has a GPU: its memory and processes, or those of each GPU instance that MIG cuts it into.
 
-Utilisation is not measured there (NVML answers "not supported"). Compute instances of one GPU instance share its
+Utilisation is not measured of instances (NVML answers "not supported"). Compute instances of one GPU instance share its
 memory, so they are one row.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pynvml
 
-from plugin.driver.nvml.asking import ask
-from plugin.driver.nvml.loading.trust import MAX_MIG_DEVICES
-from plugin.driver.nvml.memory import read_memory
+from plugin.driver.nvml.loading.trust import MAX_MIG_DEVICES, ask, gpu_count, gpu_uuid
 from plugin.driver.nvml.processes import read_processes
 from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 
@@ -57,3 +56,43 @@ def _together(one: GpuInstance, other: GpuInstance) -> GpuInstance:
     return one._replace(
         device_uuids=(*one.device_uuids, *other.device_uuids), measured=one.measured._replace(processes=processes)
     )
+
+
+def read_memory(handle: Any) -> dict[str, int]:
+    """Return sizes by their fields of `GpuTelemetry`; before driver 510 what the driver reserves counts as used."""
+    memory = ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
+    if memory is not None:
+        sizes = {"memory_reserved_bytes": int(memory.reserved)}
+    else:
+        memory, sizes = ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle)), {}
+    if memory is None:
+        return {}
+    return {
+        **sizes,
+        "memory_total_bytes": int(memory.total),
+        "memory_used_bytes": int(memory.used),
+        "memory_free_bytes": int(memory.free),
+    }
+
+
+# Who works on which GPU, and nothing else: asked more often than a page of metrics, and without its samples.
+
+
+def read_occupancy() -> tuple[GpuTelemetry, ...] | None:
+    """Return the processes of every GPU that answers, within the session that is open; None without one."""
+    count = ask(gpu_count)
+    if count is None:
+        return None
+    handles = (ask(lambda index=index: pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))  # type: ignore[misc] # bound at once
+    answers = (_occupancy(handle) for handle in handles if handle is not None)
+    return tuple(answer for answer in answers if answer is not None)
+
+
+def _occupancy(handle: Any) -> GpuTelemetry | None:
+    uuid = ask(lambda: gpu_uuid(handle))
+    if uuid is None:
+        return None
+    asked_at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    instances = read_instances(handle, uuid)
+    processes = None if instances else read_processes(handle)
+    return GpuTelemetry(uuid, processes=processes, instances=instances, asked_at_s=asked_at_s)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from plugin.driver.nvml.loading.address import sysfs_address
+from plugin.driver.gpu_state import COMPLETED
 from plugin.driver.nvml.loading.trust import FAULTS
+from plugin.driver.nvml.state import read_fabric
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Remote
 
 if TYPE_CHECKING:
@@ -123,15 +124,13 @@ def _nvlink(handle: Any, number: int, gpus: set[str]) -> NvLink:
 
 def _fabric(handle: Any) -> str | None:
     """Return cluster and clique as NVIDIA's `gpu.clique` label does, "" while the fabric is not ready."""
-    info = pynvml.c_nvmlGpuFabricInfoV_t()
-    try:
-        pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(info))
-    except FAULTS:
+    found = read_fabric(handle)
+    if found is None:
         return None
-    if info.state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
-        return None
-    if info.state != pynvml.NVML_GPU_FABRIC_STATE_COMPLETED or info.status != pynvml.NVML_SUCCESS:
-        return ""
-    cluster = bytes(info.clusterUuid).hex()
-    parts = (cluster[:8], cluster[8:12], cluster[12:16], cluster[16:20], cluster[20:])
-    return f"{'-'.join(parts)}.{info.cliqueId}"
+    return str(found) if found.state == COMPLETED else ""
+
+
+def sysfs_address(bus_id: str) -> str:
+    """Return a PCI address as sysfs writes it; NVML writes eight digits of domain and capitals."""
+    domain, _, rest = bus_id.partition(":")
+    return f"{int(domain, 16):04x}:{rest.lower()}"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from plugin.driver.nvml.asking import ask
-from plugin.driver.nvml.loading.trust import FAULTS
+from plugin.driver.nvml.loading.trust import FAULTS, ask
 from plugin.driver.telemetry import GpuProcess
 
 if TYPE_CHECKING:

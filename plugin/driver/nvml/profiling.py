@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pynvml
 
-from plugin.driver.nvml.asking import ask
-from plugin.driver.nvml.loading.trust import FAULTS
+from plugin.driver.nvml.loading.trust import FAULTS, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

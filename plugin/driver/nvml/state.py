@@ -57,7 +57,7 @@ def _read(handle: _Handle) -> GpuState:
     ecc_mode = _known(lambda: pynvml.nvmlDeviceGetEccMode(handle))
     return GpuState(
         mig=_read_mig(handle),
-        fabric=_read_fabric(handle),
+        fabric=read_fabric(handle),
         links_active=reading.links_active,
         ecc_enabled=None if ecc_mode is None else bool(ecc_mode[0]),
         uncorrected=reading.aggregate_uncorrected,
@@ -92,7 +92,8 @@ def _placement(handle: _Handle, device: _Handle) -> tuple[int | None, int | None
     return int(placement.start), int(placement.size)
 
 
-def _read_fabric(handle: _Handle) -> Fabric | None:
+def read_fabric(handle: _Handle) -> Fabric | None:
+    """Return the NVLink fabric of a GPU, None where there is none or the driver does not say."""
     info = pynvml.c_nvmlGpuFabricInfoV_t()
     try:
         pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(info))

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from plugin.driver.nvml.asking import ask
-from plugin.driver.nvml.instances import read_instances
-from plugin.driver.nvml.loading.trust import gpu_count, gpu_uuid
-from plugin.driver.nvml.memory import read_memory
+from plugin.driver.nvml.instances import read_instances, read_memory
+from plugin.driver.nvml.loading.trust import ask, gpu_count, gpu_uuid
 from plugin.driver.nvml.processes import read_processes
 from plugin.driver.nvml.profiling import LONGEST_S, Profiler
 from plugin.driver.telemetry import GpuInstance, GpuTelemetry

@@ -42,7 +42,7 @@ def read_place(sys_root: Path, address: str) -> Place:
 def read_nics(sys_root: Path) -> tuple[Nic, ...]:
     """Return the machine's RDMA devices by name; virtual ones, which are on no bus, are left out."""
     try:
-        names = sorted(os.listdir(sys_root / "class/infiniband"))  # noqa: PTH208 - names only
+        names = sorted(os.listdir(sys_root / "class/infiniband"))
     except OSError:
         return ()
     found = []

@@ -22,6 +22,7 @@ ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"  # nanoseconds since the epoch
 ASSIGN_TIME = "ALIYUN_COM_GPU_MEM_ASSIGN_TIME"
 ALLOCATION = "scheduler.framework.gpushare.allocation"  # container → card → units, for pods on several cards
 ROOM_SINCE = "grapnel.dev/has-room-since"  # nanoseconds since the epoch; gpushare has no such key
+_MAX_DIGITS = 4  # 10,000 cards
 OURS = (INDEX, OF_CARD, OF_POD, ASSIGNED, ASSUME_TIME, ASSIGN_TIME, ALLOCATION)
 
 
@@ -39,7 +40,7 @@ def assumed(pod: Pod, card: Card, now_ns: int) -> dict[str, str]:
 def assumed_index(pod: Pod) -> int | None:
     """Return the index of the card that a pod's annotations name, None where they name none."""
     text = pod.annotations.get(INDEX, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None  # noqa: PLR2004 - 10,000 cards
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def correction(pod: Pod, holdings: tuple[Holding, ...], cards: Mapping[str, Card], at_ns: int) -> dict[str, str | None]:

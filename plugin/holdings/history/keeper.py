@@ -150,7 +150,7 @@ class HistoryKeeper:
             self._observed(observation, at)
 
     def _read(self, folder: Path) -> list[Event]:
-        from plugin.holdings.history.store import read_history, set_damaged_aside  # noqa: PLC0415 - after the first list
+        from plugin.holdings.history.store import read_history, set_damaged_aside
 
         try:
             return read_history(folder)
@@ -164,7 +164,7 @@ class HistoryKeeper:
 
     async def _write(self) -> bool:
         """Return whether everything is in the file."""
-        from plugin.holdings.history.store import append_history  # noqa: PLC0415 - after the first list
+        from plugin.holdings.history.store import append_history
 
         async with self._lock:
             if not self.ledger.has_fresh:
@@ -180,7 +180,7 @@ class HistoryKeeper:
             return await self._write_all()
 
     async def _write_all(self) -> bool:
-        from plugin.holdings.history.store import write_history  # noqa: PLC0415 - after the first list
+        from plugin.holdings.history.store import write_history
 
         events = self.ledger.everything()
         try:

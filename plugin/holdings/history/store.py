@@ -61,7 +61,7 @@ def append_history(folder: Path, events: Iterable[Event], length: int) -> int:
     """
     path, lines = folder / HISTORY_FILE, _Counted(render_events(events))
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe waits for nobody
-    with open(descriptor, "a", encoding="ascii") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(descriptor, "a", encoding="ascii") as file:
         if os.fstat(descriptor).st_size != length:
             raise OSError(errno.ESTALE, "somebody else wrote to it", str(path))
         file.writelines(lines)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PROCESS = re.compile(r"[0-9]{1,9}")
 _LIBRARY = re.compile(rb"/lib(?:cuda|nvidia)[^/ ]*\.so")  # in a mount point, proc_pid_mountinfo(5): no blanks in it
+_MOUNT_POINT = 4  # which of the fields
 
 
 def without_libraries(proc: Path, logs: Path, wanted: Collection[PodContainer]) -> tuple[PodContainer, ...]:
@@ -39,7 +40,7 @@ def without_libraries(proc: Path, logs: Path, wanted: Collection[PodContainer]) 
 
 def _by_place(proc: Path) -> dict[Place, list[str]]:
     found: dict[Place, list[str]] = {}
-    for pid in os.listdir(proc):  # noqa: PTH208 - names only
+    for pid in os.listdir(proc):
         if _PROCESS.fullmatch(pid):
             for text in _read(proc / pid / "cgroup"):
                 found.setdefault(parse_cgroup(text.decode(errors="replace")), []).append(pid)
@@ -50,7 +51,7 @@ def _may_have_libraries(process: Path) -> bool:
     """Tell whether a process sees a library of the driver by a mount; also where that cannot be read."""
     read = _read(process / "mountinfo")
     lines = [line.split(b" ", 5) for text in read for line in text.split(b"\n")]
-    return not read or any(_LIBRARY.search(fields[4]) for fields in lines if len(fields) > 4)  # noqa: PLR2004 - the fifth is the mount point
+    return not read or any(_LIBRARY.search(fields[_MOUNT_POINT]) for fields in lines if len(fields) > _MOUNT_POINT)
 
 
 def _read(path: Path) -> tuple[bytes, ...]:

@@ -62,7 +62,7 @@ class PodNames:
         if place.pod_uid is None:
             return True
         try:
-            target = os.readlink(f"{self._links}/{link}")  # noqa: PTH115 - where it leads, not what is there
+            target = os.readlink(f"{self._links}/{link}")  # where it leads, not what is there
         except OSError:
             return False
         folders = (_POD_FOLDER.fullmatch(part) for part in target.split("/"))

@@ -31,7 +31,7 @@ class ProcessTable:
     def has_the_machines_ids(self) -> bool:
         """Whether ids here are those of the machine's own process namespace; False where that cannot be told."""
         try:
-            return os.readlink(f"{self._proc}/self/ns/pid") == _FIRST_NAMESPACE  # noqa: PTH115 - no file, a name
+            return os.readlink(f"{self._proc}/self/ns/pid") == _FIRST_NAMESPACE
         except OSError:
             return False
 

@@ -27,6 +27,7 @@ _NVIDIA = "0x10de"
 _DRI_NODE = re.compile(r"(card|renderD)[0-9]+")
 _PROCESS = re.compile(r"[0-9]{1,9}")
 _DELETED = " (deleted)"
+_PATH = 5  # which of the fields of a mapping, proc_pid_maps(5)
 _MAX_DEVICES = 64  # that are told of one process
 MAX_SHOWN = 256  # characters: more than a unit's name may have
 
@@ -66,7 +67,7 @@ def read_dri_nodes(sys_root: Path) -> frozenset[str]:
     """Return the nodes of `/dev/dri` that belong to NVIDIA GPUs; others are of no interest."""
     folder = sys_root / "class/drm"
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - names only
+        names = os.listdir(folder)
     except OSError:
         return frozenset()
     nodes = (name for name in names if _DRI_NODE.fullmatch(name))
@@ -80,7 +81,7 @@ def list_holders(proc: Path, own_pid: int = -1, *, dri_nodes: frozenset[str] = f
     kernel still refuses to unload the module.
     """
     holders, hidden = [], []
-    for pid in sorted(int(name) for name in os.listdir(proc) if _PROCESS.fullmatch(name)):  # noqa: PTH208 - names only
+    for pid in sorted(int(name) for name in os.listdir(proc) if _PROCESS.fullmatch(name)):
         if pid == own_pid:
             continue
         process = proc / str(pid)
@@ -97,9 +98,9 @@ def list_holders(proc: Path, own_pid: int = -1, *, dri_nodes: frozenset[str] = f
 
 
 def _open_nodes(folder: Path, dri_nodes: frozenset[str]) -> Iterator[str]:
-    for name in os.listdir(folder):  # noqa: PTH208 - names only
+    for name in os.listdir(folder):
         with suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
-            target = os.readlink(folder / name).removesuffix(_DELETED)  # noqa: PTH115 - the name, not the file
+            target = os.readlink(folder / name).removesuffix(_DELETED)  # the name, not the file
             if target in dri_nodes or _is_node(target, folder / name):
                 yield target
 
@@ -116,7 +117,7 @@ def _mapped_nodes(process: Path, dri_nodes: frozenset[str]) -> Iterator[str]:
     """Return nodes that are mapped, with or without a descriptor: a mapping keeps the module as well."""
     for line in _text(process / "maps").split("\n"):
         fields = line.split(maxsplit=5)
-        path = fields[5].removesuffix(_DELETED) if len(fields) > 5 else ""  # noqa: PLR2004 - proc_pid_maps(5): the sixth is the path
+        path = fields[_PATH].removesuffix(_DELETED) if len(fields) > _PATH else ""
         if path.startswith(_DEVICE) or path in dri_nodes:
             yield path
 

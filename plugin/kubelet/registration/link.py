@@ -70,7 +70,7 @@ async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
 class Link:
     """One resource: its device list, its server, its registration."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: the parts of a link, and what tests replace
+    def __init__(
         self,
         *,
         resource: str,

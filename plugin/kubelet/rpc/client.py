@@ -46,14 +46,14 @@ class _ClientConnection(Connection):
         self._messages: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
 
-    def on_headers(self, stream_id: int, headers: Iterable[tuple[bytes, bytes]]) -> None:  # noqa: ARG002 - there is one
+    def on_headers(self, stream_id: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep headers and trailers; an answer that is not gRPC is an error."""
         self._headers.update(headers)
         status = self._headers.get(b":status", b"")
         if status != b"200":
             self._fail(_CODE_OF_HTTP.get(status, Code.UNKNOWN), f"http status {status.decode('latin-1')!a}")
 
-    def on_data(self, stream_id: int, data: bytes) -> None:  # noqa: ARG002 - there is one
+    def on_data(self, stream_id: int, data: bytes) -> None:
         """Collect the answer: one message, so that no peer makes a call hold more than that."""
         if self.answer.done():
             return
@@ -64,7 +64,7 @@ class _ClientConnection(Connection):
         except CallError as error:
             self._fail(error.code, error.detail)
 
-    def on_stream_end(self, stream_id: int) -> None:  # noqa: ARG002 - there is one
+    def on_stream_end(self, stream_id: int) -> None:
         """Take the status."""
         code = parse_code(self._headers.get(b"grpc-status"))
         if code is not Code.OK:
@@ -74,7 +74,7 @@ class _ClientConnection(Connection):
         elif not self.answer.done():
             self.answer.set_result(self._messages[0])
 
-    def on_reset(self, stream_id: int, code: int) -> None:  # noqa: ARG002 - there is one
+    def on_reset(self, stream_id: int, code: int) -> None:
         """Fail with what the reset means."""
         self._fail(_CODE_OF_RESET.get(code, Code.INTERNAL), f"stream reset with error code {code}")
 
@@ -118,7 +118,7 @@ async def call_bytes(
         raise CallError(Code.UNAVAILABLE, (error.strerror or str(error)).lower()) from error
 
 
-async def call_unary(  # noqa: PLR0913 - keyword-only: the parts of a call
+async def call_unary(
     path: str,
     method: str,
     request: Message,

@@ -9,7 +9,7 @@ PREFACE_BYTES = 24
 _HEADER_BYTES = 9
 
 
-class FrameTooLong(Exception):  # noqa: N818 - the name of the error in RFC 9113 is FRAME_SIZE_ERROR
+class FrameTooLong(Exception):
     """A frame longer than the limit that was announced."""
 
 

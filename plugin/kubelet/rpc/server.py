@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from plugin.kubelet.rpc.connection import Limits
 from plugin.kubelet.rpc.serving import Owner, ServerConnection
-from plugin.system.peer import peer_of
+from plugin.system.sockets import peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -176,7 +176,7 @@ class ServerConnection(Connection):
             self._has_streamed = True
             self._owner.stream_begun(self)
 
-    def on_reset(self, stream_id: int, code: int) -> None:  # noqa: ARG002 - why does not matter
+    def on_reset(self, stream_id: int, code: int) -> None:  # why does not matter
         """Forget a call that the client gave up."""
         call = self._calls.get(stream_id)
         if call is not None:

@@ -98,7 +98,7 @@ class LabelKeeper:
         while True:
             self._changed.clear()
             wanted = self._wanted
-            assert wanted is not None  # noqa: S101 - set before the event
+            assert wanted is not None  # set before the event
             labels, features = await asyncio.to_thread(self._show, wanted)
             self.current = labels
             self._tell(labels, features, wanted.config.settings.labels)
@@ -128,10 +128,10 @@ class LabelKeeper:
 
     def _make(self, wanted: _Wanted) -> tuple[Mapping[str, str], Features | None]:
         """Return labels and features; the same labels keep the time at which they were made."""
-        from plugin.publication.labels.features import make_features  # noqa: PLC0415 - after the first device list
-        from plugin.publication.labels.host import read_host  # noqa: PLC0415 - after the first device list
-        from plugin.publication.labels.node_labels import label_notes, make_labels  # noqa: PLC0415 - after the first device list
-        from plugin.sharing.mps.plan import refusals_of_node  # noqa: PLC0415 - after the first device list
+        from plugin.publication.labels.features import make_features
+        from plugin.publication.labels.host import read_host
+        from plugin.publication.labels.node_labels import label_notes, make_labels
+        from plugin.sharing.mps.plan import refusals_of_node
 
         inventory, settings = wanted.inventory, wanted.config.settings.labels
         if inventory is None:
@@ -151,7 +151,7 @@ class LabelKeeper:
         return made_at(self._made_at), make_features(inventory, host)
 
     def _write(self, labels: Mapping[str, str], wanted: _Wanted) -> None:
-        from plugin.publication.labels.file import write_labels  # noqa: PLC0415 - after the first device list
+        from plugin.publication.labels.file import write_labels
 
         settings = wanted.config.settings.labels
         path = settings.file
@@ -170,7 +170,7 @@ class LabelKeeper:
         self._log.standing(f"{_TOPIC} file", problem, **({"hint": _HINT} if problem else {}))
 
     def _remove(self) -> None:
-        from plugin.publication.labels.file import remove_labels  # noqa: PLC0415 - after the first device list
+        from plugin.publication.labels.file import remove_labels
 
         path, self._written = self._written, None
         if path is None:

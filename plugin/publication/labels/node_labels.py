@@ -14,9 +14,7 @@ from plugin.devices.naming import NamePattern
 from plugin.devices.resources import UNDIVIDED, Division, OfferRules, find_divisions
 from plugin.devices.sharing import Strategy
 from plugin.kubelet.list_size import plan_that_fits
-from plugin.publication.labels.gpus import GPU, label_gpus, products
-from plugin.publication.labels.mig import label_mig
-from plugin.publication.labels.values import fit
+from plugin.publication.labels.gpus import GPU, fit, label_gpus, label_mig, products
 from plugin.publication.labels.vgpu import HostDriver
 
 if TYPE_CHECKING:
@@ -63,8 +61,8 @@ def make_labels(
         **_clique(inventory.topology.facts.gpus),
         f"{GPU}.machine": fit(host.machine) or UNKNOWN,
         f"{GPU}.mode": _mode(host.classes),
-        "nvidia.com/mig.capable": _word(any(gpu.is_cut is not None for gpu in gpus)),
-        "nvidia.com/mps.capable": _word(any(each.strategy is Strategy.MPS for each in divisions.values())),
+        "nvidia.com/mig.capable": _word(is_so=any(gpu.is_cut is not None for gpu in gpus)),
+        "nvidia.com/mps.capable": _word(is_so=any(each.strategy is Strategy.MPS for each in divisions.values())),
     }
     if timestamp is not None:
         labels["nvidia.com/gfd.timestamp"] = str(timestamp)
@@ -103,7 +101,7 @@ def _divisions(inventory: Inventory, rules: OfferRules, refused: Collection[str]
     return {device: division for device, division in found.items() if device not in cut}
 
 
-def _word(is_so: bool) -> str:  # noqa: FBT001 - one value, one word
+def _word(*, is_so: bool) -> str:
     return "true" if is_so else "false"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.publication.metrics.container_catalogue import CONTAINER_MEMORY
-from plugin.publication.metrics.metric import POD_LABELS, Metric
+from plugin.publication.metrics.exposition import POD_LABELS, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plugin.publication.metrics.metric import POD_LABELS, Metric
+from plugin.publication.metrics.exposition import POD_LABELS, Metric
 
 _LABELS = ("gpu", "UUID", "Hostname", *POD_LABELS)
 CONTAINER_MEMORY_ALLOCATED = Metric(

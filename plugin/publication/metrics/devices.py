@@ -1,31 +1,34 @@
-"""Families of a node's GPUs: what the driver measures, by its names in Prometheus. Pure."""
+"""Families of a node's devices: what the driver measures of GPUs, by its names in Prometheus; other ones. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plugin.driver.telemetry import GpuTelemetry
+from plugin.kubelet.pod_resources.attribution import name_of
 from plugin.publication.metrics.catalogue import (
     ACCELERATOR_METRICS,
     DEVICE_HEALTHY,
     GPU_METRICS,
     INSTANCE_LABELS,
+    OTHER_UNITS,
     PROCESS_MEMORY,
     PROCESSES,
     UNGIVEN_PROCESSES,
 )
 from plugin.publication.metrics.exposition import Sample
-from plugin.publication.metrics.units import units_of
+from plugin.publication.metrics.sharing import Share, shares, usages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from plugin.devices.inventory import Device, Inventory
-    from plugin.driver.telemetry import GpuTelemetry
+    from plugin.devices.other.offered import OtherResource
     from plugin.kubelet.pod_resources.attribution import PodContainer
     from plugin.publication.metrics.catalogue import Reading
     from plugin.publication.metrics.exposition import Family, Labels
-    from plugin.publication.metrics.units import Unit
+    from plugin.publication.metrics.sharing import OwnerUsage
 
 _MAKE = "nvidia"
 
@@ -143,3 +146,92 @@ def health_family(inventory: Inventory, hostname: str) -> Family:
         )
         for device in inventory.devices
     )
+
+
+def other_family(resources: Mapping[str, OtherResource]) -> Family:
+    """Return how many units of each resource are healthy, and how many are not."""
+    return OTHER_UNITS.family(_samples(resources))
+
+
+def _samples(resources: Mapping[str, OtherResource]) -> Iterator[Sample]:
+    for name, resource in resources.items():
+        healthy = sum(offer.is_healthy for offer in resource.offers)
+        for state, count in (("healthy", healthy), ("unhealthy", len(resource.offers) - healthy)):
+            yield Sample(count, (("resource", name), ("class", resource.class_name), ("state", state)))
+
+
+# What is measured as one: a GPU, or a part of one that is cut by MIG, and which values of it are shown for whom.
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A GPU or a GPU instance: its own labels, its measurements, who was given it, and who is found on it."""
+
+    labels: Labels
+    accelerator_id: str  # empty where no single device has this memory
+    measured: GpuTelemetry
+    holders: tuple[PodContainer, ...]
+    shares: tuple[Share, ...]
+    usages: tuple[OwnerUsage, ...]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a value of the whole unit says nothing of a single container."""
+        pods = {(holder.namespace, holder.pod) for holder in self.holders}
+        users = {share.holder for share in self.shares if share.holder.container or _pod(share.holder) not in pods}
+        return len(users | set(self.holders)) > len(self.holders) or len(self.holders) > 1
+
+    def measurements(self) -> Iterator[tuple[GpuTelemetry, PodContainer | None]]:
+        """Yield what is shown, and of whom: None for nobody in particular.
+
+        As DCGM-exporter does it for virtual GPUs: memory and utilisation of a shared GPU are told for the whole of it,
+        and for each container its own; everything else for each container that has it, with the whole one's value.
+        """
+        if not self.is_shared:
+            for holder in self.holders or (None,):
+                yield self.measured, holder
+            return
+        rest = self.measured._replace(gpu_utilization_percent=None, memory_used_bytes=None)
+        for holder in self.holders or (None,):
+            yield rest, holder
+        yield self._only(self.measured.gpu_utilization_percent, self.measured.memory_used_bytes), None
+        for share in self.shares:
+            yield self._only(share.gpu_utilization_percent, share.memory_used_bytes), share.holder
+
+    def _only(self, busy: int | None, memory: int | None) -> GpuTelemetry:
+        return GpuTelemetry(self.measured.uuid, gpu_utilization_percent=busy, memory_used_bytes=memory)
+
+    def ungiven(self, given: Iterable[PodContainer]) -> tuple[Share, ...]:
+        """Return what pods use that were given the unit in none of their containers.
+
+        By pod, as the kubelet does not list containers that ran before the others and had the same GPU.
+        """
+        pods = {_pod(holder) for holder in given}
+        return tuple(share for share in self.shares if share.processes and _pod(share.holder) not in pods)
+
+
+def _pod(holder: PodContainer) -> tuple[str, str]:
+    return holder.namespace, holder.pod
+
+
+def units_of(
+    measured: GpuTelemetry,
+    labels: Labels,
+    holders: Mapping[str, tuple[PodContainer, ...]],
+    owners: Mapping[int, PodContainer],
+) -> Iterator[Unit]:
+    """Yield the GPU, and each instance that it is cut into. Who was given the GPU was given every one of them."""
+    of_gpu = holders.get(measured.uuid, ())
+    yield Unit(labels, measured.uuid, measured, of_gpu, shares(measured, of_gpu, owners), usages(measured, owners))
+    for instance in measured.instances:
+        given = {holder for uuid in instance.device_uuids for holder in holders.get(uuid, ())}
+        of_instance = tuple(sorted({*of_gpu, *given}, key=name_of))
+        profile = (("GPU_I_PROFILE", instance.profile),) if instance.profile else ()
+        yield Unit(
+            (*labels, *profile, ("GPU_I_ID", str(instance.number))),
+            instance.device_uuids[0] if len(instance.device_uuids) == 1 else "",
+            instance.measured,
+            of_instance,
+            shares(instance.measured, of_instance, owners),
+            usages(instance.measured, owners),
+        )

@@ -1,4 +1,4 @@
-"""Families of samples as text: the Prometheus text format 0.0.4.
+"""Metrics, their families of samples, and these as text: the Prometheus text format 0.0.4.
 
 Source: Prometheus' "Exposition formats". Pure. Not here: which families there are.
 """
@@ -85,3 +85,20 @@ def render(families: Iterable[Family]) -> bytes:
         parts.append(f"# HELP {family.name} {family.help.translate(_IN_HELP)}\n# TYPE {family.name} {family.kind}\n")
         parts.extend(_sample_lines(family, texts))
     return "".join(parts).encode("utf-8", errors="replace")
+
+
+POD_LABELS = ("container", "namespace", "pod")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A name that may be on the page. `labels` are all that a sample of it can have."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def family(self, samples: Iterable[Sample]) -> Family:
+        """Return the family of these samples."""
+        return Family(self.name, self.kind, self.help, tuple(samples))

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from plugin.devices.inventory import Inventory
-    from plugin.driver.memory_limit import GroupMemory
-    from plugin.driver.telemetry import GpuTelemetry
+    from plugin.driver.telemetry import GpuTelemetry, GroupMemory
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-    from plugin.publication.metrics.exposition import Family, Labels
-    from plugin.publication.metrics.metric import Metric
+    from plugin.publication.metrics.exposition import Family, Labels, Metric
     from plugin.sharing.memory_limits.units import UnitBytes
 
     OnGpu = tuple[PodContainer, str]  # a container on a GPU, by its UUID

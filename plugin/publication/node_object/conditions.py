@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugin.drift.result import Verdict
 from plugin.publication.node_object.model import FALSE, TRUE, UNKNOWN, Condition
 
 if TYPE_CHECKING:
     from plugin.devices.observer import Observation
+    from plugin.drift.model import Difference
+    from plugin.drift.result import Result
 
 GPUS_HEALTHY = "GPUsHealthy"
 DRIVER_READY = "GPUDriverReady"
@@ -73,3 +76,24 @@ def transition_time(wanted: Condition, there: Condition | None, utc: str) -> str
         return wanted.since
     is_same = there is not None and there.status == wanted.status
     return there.since if is_same and there is not None and there.since else utc
+
+
+def drift_condition(result: Result) -> Condition:
+    """Return the condition: which differences there are, and what mends them."""
+    if result.verdict is Verdict.NOT_COMPARED:
+        return Condition(AS_DECLARED, UNKNOWN, "NotCompared", bounded(result.reason))
+    if result.verdict is Verdict.AS_DECLARED:
+        return Condition(AS_DECLARED, TRUE, "AsDeclared", "nothing differs from what grapnel apply brought about")
+    count = len(result.differences)
+    noun = "difference" if count == 1 else "differences"
+    mends = "; ".join(dict.fromkeys(f"`{each.mend}`" for each in result.differences))
+    return Condition(
+        AS_DECLARED,
+        FALSE,
+        "Drifted",
+        bounded(f"{count} {noun}, to be mended by {mends}: {_listed(result.differences)}"),
+    )
+
+
+def _listed(differences: tuple[Difference, ...]) -> str:
+    return "; ".join(f"{each.kind.value} {each.name} is {each.found}, declared {each.declared}" for each in differences)

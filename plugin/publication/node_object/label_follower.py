@@ -54,7 +54,7 @@ def chance() -> float:
 class LabelFollower:
     """`hear` gets the label's value, "" where the Node has no such label, in this thread; also what did not change."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it speaks of and with
+    def __init__(  # noqa: PLR0917 - what it speaks of and with
         self,
         node: str,
         label: str,
@@ -113,8 +113,8 @@ class LabelFollower:
 
     def _connect(self) -> Connection:
         allow_openssl()
-        from plugin.publication.node_object.api.connection import Connection, Limits  # noqa: PLC0415 - OpenSSL: when it is needed
-        from plugin.publication.node_object.api.credentials import Credentials  # noqa: PLC0415 - the same
+        from plugin.publication.node_object.api.connection import Connection, Limits
+        from plugin.publication.node_object.api.credentials import Credentials
 
         if self._credentials is None:
             self._credentials = Credentials(self._source, self._environment)

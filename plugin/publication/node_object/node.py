@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.publication.node_object.conditions import bounded, conditions_of, with_changes
-from plugin.publication.node_object.drift import drift_condition
+from plugin.publication.node_object.conditions import bounded, conditions_of, drift_condition, with_changes
 from plugin.publication.node_object.labels import PREFIX, usable_labels
 from plugin.publication.node_object.model import Eviction, NodeFeature, Note
 from plugin.publication.node_object.notes import notes_of
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from plugin.devices.observer import Observation
     from plugin.drift.result import Result
     from plugin.publication.node_object.model import Condition
+    from plugin.sharing.overuse.keeper import Pod
 
 
 class FeatureSets(Protocol):
@@ -35,26 +35,6 @@ class FeatureSets(Protocol):
     @property
     def instances(self) -> Mapping[str, tuple[Mapping[str, str], ...]]:
         """The same for each instance of a feature."""
-
-
-class Going(Protocol):
-    """A pod that is to go."""
-
-    @property
-    def namespace(self) -> str:
-        """Where it is."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def uid(self) -> str:
-        """Which one of that name it is."""
-
-    @property
-    def why(self) -> str:
-        """What it did, for people."""
 
 
 class ClusterNode:
@@ -113,7 +93,7 @@ class ClusterNode:
         """Make an event of the Node."""
         self._reporter.note((Note(is_warning, reason, bounded(message), subject),))
 
-    def evict(self, pods: tuple[Going, ...]) -> None:
+    def evict(self, pods: tuple[Pod, ...]) -> None:
         """Have these pods evicted, each once, and no others any more."""
         self._reporter.evict(tuple(Eviction(each.namespace, each.name, each.uid, each.why) for each in pods))
 

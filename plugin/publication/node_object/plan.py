@@ -6,6 +6,7 @@ no step, and the time at which something will be.
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from plugin.publication.node_object.labels import still_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from plugin.publication.node_object.model import Condition, Eviction, Known, NodeFeature, Wanted
     from plugin.publication.node_object.series import EventBook, Series
@@ -121,10 +122,10 @@ def next_step(
     for (step, due_s), kind in zip(candidates, _kinds(known), strict=True):
         if due_s is None:
             continue
-        due_s = max(due_s, waits.get(kind, float("-inf")))  # noqa: PLW2901 - a candidate that waits is due later
-        if step is not None and due_s <= now_s:
+        time_s = max(due_s, waits.get(kind, float("-inf")))
+        if step is not None and time_s <= now_s:
             return step, now_s
-        times.append(due_s)
+        times.append(time_s)
     return None, min(times, default=None)
 
 
@@ -210,3 +211,33 @@ def after_metadata(
         return known._replace(refused=refused)
     kept = {key: value for key, value in known.labels.items() if labels.get(key) == value}
     return known._replace(labels=kept, refused=refused)
+
+
+# Whose turn it is to be evicted, of the pods that are to go: each until the API took it, and never again.
+
+_REMEMBERED = 4096
+
+
+class EvictionBook:
+    """Remembers by uid: another pod of the same name is another one."""
+
+    def __init__(self) -> None:
+        self._taken: OrderedDict[str, None] = OrderedDict()
+        self._refusals: Counter[str] = Counter()
+
+    def due(self, wanted: Iterable[Eviction]) -> tuple[Eviction, ...]:
+        """Return those of the pods that did not go so far, the one that was refused least often first."""
+        left = [each for each in wanted if each.uid not in self._taken]
+        self._refusals = Counter({each.uid: self._refusals[each.uid] for each in left})
+        return tuple(sorted(left, key=lambda each: self._refusals[each.uid]))
+
+    def taken(self, uid: str) -> None:
+        """Hear that a pod goes, or is gone."""
+        self._refusals.pop(uid, None)
+        self._taken[uid] = None
+        if len(self._taken) > _REMEMBERED:
+            self._taken.popitem(last=False)
+
+    def refused(self, uid: str) -> None:
+        """Hear that a pod may not go now: the next one has its turn."""
+        self._refusals[uid] += 1

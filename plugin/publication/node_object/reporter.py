@@ -34,7 +34,7 @@ class Reporter:
     make. The connection is closed whenever nothing is due.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it speaks of and with, and what tests replace
+    def __init__(  # noqa: PLR0917 - what it speaks of and with, and what tests replace
         self,
         node: str,
         source: str,
@@ -131,8 +131,8 @@ class Reporter:
 
     def _connect(self) -> Connection:
         allow_openssl()
-        from plugin.publication.node_object.api.connection import Connection  # noqa: PLC0415 - OpenSSL: not before it is needed
-        from plugin.publication.node_object.api.credentials import Credentials  # noqa: PLC0415 - the same
+        from plugin.publication.node_object.api.connection import Connection
+        from plugin.publication.node_object.api.credentials import Credentials
 
         if self._credentials is None:
             self._credentials = Credentials(self._source, self._environment)

@@ -26,11 +26,11 @@ from plugin.publication.node_object.answers import (
 )
 from plugin.publication.node_object.api.budget import FIRST_WAIT_S, Backoff, Bucket
 from plugin.publication.node_object.conditions import bounded
-from plugin.publication.node_object.evictions import EvictionBook
 from plugin.publication.node_object.model import Known, Note, Wanted
 from plugin.publication.node_object.plan import (
     ApplyFeature,
     ApplyLabels,
+    EvictionBook,
     EvictPod,
     PatchAnnotations,
     PatchConditions,

@@ -46,7 +46,7 @@ def _boolean_text(text: str) -> bool:
 
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004 - every wrong value is one kind of error here
+        raise ValueError("must be true or false")
     return value
 
 
@@ -119,7 +119,7 @@ def choices(*words: str) -> ValueKind:
 def _texts(value: object) -> tuple[str, ...]:
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list):
-        raise ValueError("must be a list of texts")  # noqa: TRY004 - every wrong value is one kind of error here
+        raise ValueError("must be a list of texts")
     return tuple(_text(item) for item in items)
 
 

@@ -6,22 +6,22 @@ taken away, and what a killed daemon knew is lost only to the page of metrics.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plugin.base.errors import LimitError, LimitUnsupported, NoAnswer, NodeDaemonError
 from plugin.holdings.holders.cgroup import parse_cgroup
 from plugin.settings.node_config import LIMITS_OFF, LIMITS_REQUIRED
-from plugin.sharing.memory_limits.hierarchy import ROOT, full_path, is_there
 from plugin.sharing.memory_limits.request import check_group, parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from plugin.base.log import Logger
-    from plugin.driver.memory_limit import GroupMemory
-    from plugin.sharing.memory_limits.ledger import Allocations
+    from plugin.driver.telemetry import GroupMemory
+    from plugin.sharing.memory_limits.ledger import MemoryLedger
     from plugin.sharing.memory_limits.request import LimitRequest
     from plugin.system.thread_calls import ThreadCalls
 
@@ -58,13 +58,34 @@ class LimitedGroup:
     memory: Mapping[str, int]
 
 
+ROOT = Path("/sys/fs/cgroup")  # where NVIDIA's driver wants it
+_PROCESSES = "cgroup.procs"
+_CONTROLLERS = "cgroup.controllers"  # every group of v2 has it, and none of v1
+
+
+def full_path(root: Path, group: str) -> str:
+    """Return the full path of a group that is there; raises LimitError. `group` has been checked (`request`)."""
+    if not (root / _CONTROLLERS).exists():
+        raise LimitError(f"{root} is not cgroup v2", "memory limits take cgroup v2 alone (unified)")
+    path = f"{root}{group}"
+    # Links and mounts inside of the hierarchy would lead elsewhere; the kernel makes none.
+    if os.path.realpath(path) != path or not Path(path, _PROCESSES).exists():
+        raise LimitError(f"{path} is not there", "does the daemon see the node's control groups?")
+    return path
+
+
+def is_there(path: str) -> bool:
+    """Whether a group still exists."""
+    return Path(path, _PROCESSES).exists()
+
+
 class LimitKeeper:
     """`policy` is the node's `memoryLimits` at the moment, which counts, whatever it was at the allocation."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what it stands between, and what tests replace
+    def __init__(
         self,
         *,
-        allocations: Allocations,
+        allocations: MemoryLedger,
         calls: ThreadCalls,
         policy: Callable[[], str],
         logger: Logger,

@@ -7,7 +7,7 @@ knows what was given before.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from plugin.base.errors import NodeDaemonError
 from plugin.sharing.memory_limits.units import memory_of_units
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 1024
 _ASK_S = 1.0
-
-
-class Allocations(Protocol):
-    """Who knows what containers were given."""
-
-    async def find(self, memory: Mapping[str, int]) -> Mapping[str, int] | None:
-        """Return the bytes of each GPU of an allocation that is this one, or None like it."""
 
 
 class MemoryLedger:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from plugin.sharing.mps.plan import MpsDaemon
 
-_SHM = "/dev/shm"  # noqa: S108 - where CUDA looks
+_SHM = "/dev/shm"  # where CUDA looks
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Keeps a shared GPU for its MPS server alone, and gives it its earlier compute mode back.
+"""Keeps a shared GPU for its MPS server alone, and gives it its earlier compute mode back, in the driver's thread.
 
 In mode EXCLUSIVE_PROCESS a process that leaves MPS, by another CUDA_MPS_PIPE_DIRECTORY, gets no context at all: without
 that it would have the whole GPU, without any ceiling.
@@ -6,11 +6,14 @@ that it would have the whole GPU, without any ceiling.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.errors import MpsError
+from plugin.driver.nvml.changes.compute_mode import read_compute_mode, write_compute_mode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from plugin.sharing.mps.plan import MpsDaemon
@@ -19,17 +22,7 @@ DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS = range(4)  # nvmlCompu
 _REFUSED = {EXCLUSIVE_THREAD: "EXCLUSIVE_THREAD", PROHIBITED: "PROHIBITED"}
 
 
-class ComputeModes(Protocol):
-    """Who asks the driver. Both raise MpsError, also when the driver does not answer in time."""
-
-    async def read(self, uuid: str) -> int:
-        """Return the mode of a GPU."""
-
-    async def write(self, uuid: str, mode: int) -> None:
-        """Set the mode of a GPU."""
-
-
-async def take(modes: ComputeModes, daemon: MpsDaemon) -> bool:
+async def take(modes: DriverModes, daemon: MpsDaemon) -> bool:
     """Set EXCLUSIVE_PROCESS, after what was there before has been noted; returns whether it was another mode.
 
     Raises MpsError, also for a mode that somebody has chosen against sharing.
@@ -47,7 +40,7 @@ async def take(modes: ComputeModes, daemon: MpsDaemon) -> bool:
     return found != EXCLUSIVE_PROCESS
 
 
-async def give_back(modes: ComputeModes, daemon: MpsDaemon) -> None:
+async def give_back(modes: DriverModes, daemon: MpsDaemon) -> None:
     """Set what was noted, unless somebody has set another mode meanwhile; raises MpsError."""
     earlier = _noted(daemon.earlier_mode)
     if earlier is not None and await modes.read(daemon.uuid) == EXCLUSIVE_PROCESS != earlier:
@@ -71,3 +64,71 @@ def _noted(path: Path) -> int | None:
     except (OSError, ValueError):
         return DEFAULT
     return int(text) if text in {str(DEFAULT), str(EXCLUSIVE_PROCESS)} else DEFAULT
+
+
+_Answer = TypeVar("_Answer")
+_TIMEOUT_S = 10.0
+
+
+class DriverModes:
+    """`DriverModes`, one question at a time; `hand_over` has a function called in the driver's thread.
+
+    A question that was not answered in time is put no second time: while it waits, every other one fails.
+    """
+
+    def __init__(
+        self,
+        hand_over: Callable[[Callable[[], None]], None],
+        timeout_s: float = _TIMEOUT_S,
+        calls: tuple[Callable[[str], int], Callable[[str, int], None]] = (read_compute_mode, write_compute_mode),
+    ) -> None:
+        self._hand_over = hand_over
+        self._timeout_s = timeout_s
+        self._read, self._write = calls
+        self._turn = asyncio.Lock()
+        self._pending: asyncio.Future[object] | None = None
+
+    async def read(self, uuid: str) -> int:
+        """Return the mode of a GPU; raises MpsError."""
+        return await self._ask(lambda: self._read(uuid))
+
+    async def write(self, uuid: str, mode: int) -> None:
+        """Set the mode of a GPU; raises MpsError."""
+        await self._ask(lambda: self._write(uuid, mode))
+
+    async def _ask(self, question: Callable[[], _Answer]) -> _Answer:
+        async with self._turn:
+            if self._pending is None or self._pending.done():
+                self._pending = self._put(question)
+                done, _ = await asyncio.wait({self._pending}, timeout=self._timeout_s)
+                if done:
+                    answer: _Answer = self._pending.result()  # type: ignore[assignment] # of this very question
+                    return answer
+            raise MpsError(
+                f"the driver has not told its compute mode within {self._timeout_s:g} s", "see `dmesg | grep -i nvrm`"
+            )
+
+    def _put(self, question: Callable[[], object]) -> asyncio.Future[object]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+
+        def settle(answer: object, error: Exception | None) -> None:
+            if error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(error)
+                future.exception()  # nobody may be waiting any more
+
+        def run() -> None:
+            answer, failed = None, None
+            try:
+                answer = question()
+            except Exception as error:  # noqa: BLE001 - handed on to who asked
+                failed = error
+            try:
+                loop.call_soon_threadsafe(settle, answer, failed)
+            except RuntimeError:
+                return  # the loop has ended: nobody is interested any more
+
+        self._hand_over(run)
+        return future

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import MpsError
-from plugin.sharing.mps.compute_mode import ComputeModes, give_back, take
-from plugin.sharing.mps.exit_watch import ExitWatch
-from plugin.sharing.mps.folders import prepare_folders
-from plugin.sharing.mps.logs import trim_logs
+from plugin.sharing.mps.compute_mode import DriverModes, give_back, take
+from plugin.sharing.mps.folders import prepare_folders, trim_logs
 from plugin.sharing.mps.pace import Pace, Retries
+from plugin.sharing.mps.programs import ExitWatch
 from plugin.sharing.mps.units import Units, UnitState
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Tools:
 
     control: Control
     units: Units
-    modes: ComputeModes
+    modes: DriverModes
     logger: Logger
     pace: Pace = field(default_factory=Pace)
 

@@ -1,4 +1,4 @@
-"""Runs a program within a time limit: argument list, explicit environment, and nothing of it left behind.
+"""Runs a program within a time limit, with nothing of it left behind; tells at once when another process ends.
 
 Each in a thread, so that a program that was begun comes to its end, or to its limit, whatever becomes of the task that
 asked for it. No thread keeps the daemon from ending.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from plugin.base.errors import MpsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _MAX_SHOWN = 512
@@ -96,3 +96,44 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _pasted(command: Sequence[str], said: str) -> str:
     words = shlex.join(command)
     return f"echo {shlex.quote(said.strip())} | {words}" if said else words
+
+
+class ExitWatch:
+    """Watches one process at a time, in the event loop. Kernels before 5.3 cannot: what looks regularly has to do."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._pid = 0
+        self._gone = 0  # systemd may name it a moment longer
+        self._descriptor = -1
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the process that was named last runs, as far as the kernel tells."""
+        return self._descriptor >= 0
+
+    def watch(self, pid: int) -> None:
+        """Watch this process from now on, instead of another one; 0 is none."""
+        if pid in {self._pid, self._gone}:
+            return
+        self.close()
+        self._pid = pid
+        try:
+            self._descriptor = os.pidfd_open(pid) if pid else -1
+        except OSError:  # it has ended, or the kernel is too old
+            return
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().add_reader(self._descriptor, self._on_end)
+
+    def close(self) -> None:
+        """Watch nothing."""
+        self._pid = 0
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _on_end(self) -> None:
+        self._gone = self._pid
+        self.close()
+        self._ended()

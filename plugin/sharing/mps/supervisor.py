@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from plugin.base.errors import DeviceNotReady, InvalidRequest, MpsError
 from plugin.driver.uuid import is_gpu_uuid
 from plugin.sharing.mps.answer import ShareAnswer, answer_share
+from plugin.sharing.mps.compute_mode import DriverModes
 from plugin.sharing.mps.control import PROGRAM, Control
-from plugin.sharing.mps.driver_modes import DriverModes
 from plugin.sharing.mps.keeper import DaemonKeeper, Tools
 from plugin.sharing.mps.pace import Pace
 from plugin.sharing.mps.plan import MpsDaemon, MpsPlan

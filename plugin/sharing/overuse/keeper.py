@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from plugin.base.errors import NodeDaemonError
-from plugin.sharing.overuse.judgement import Judge
-from plugin.sharing.overuse.measure import allowed_memory, measure, pids_of
+from plugin.sharing.overuse.measure import Judge, allowed_memory, measure, pids_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -75,7 +74,7 @@ class Questions(Protocol):
 class OveruseKeeper:
     """`answer` is what follows at the moment; None while nothing is to be measured (a release, no units)."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what it stands between, and what tests replace
+    def __init__(
         self,
         *,
         questions: Questions,

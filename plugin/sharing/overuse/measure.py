@@ -1,4 +1,4 @@
-"""What containers use of the GPUs whose memory they have units of. Pure.
+"""What containers use of the GPUs whose memory they have units of, and when that is told and acted on. Pure.
 
 What is not certain counts for nobody: a process whose container is not known, or whose memory the driver does not tell,
 is left out, so that a use is never more than there is. Two pods of one name at a time (one of them is ending) are left
@@ -7,6 +7,7 @@ out, too: the kubelet tells what was given by names, without uids.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.sharing.memory_limits.units import memory_of_units
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from plugin.driver.telemetry import GpuProcess, GpuTelemetry
+    from plugin.holdings.holders.cgroup import Place
+    from plugin.holdings.holders.pod_names import PodNames
+    from plugin.holdings.holders.processes import ProcessTable
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.sharing.memory_limits.units import UnitBytes
 
+    Key = tuple[str, str, str]  # uid of the pod, id of the container, UUID of the device
     Allowed = Mapping[tuple[PodContainer, str], int]  # bytes by container and device
 
 
@@ -100,3 +105,78 @@ def _names_of_several(owners: Iterable[Owner]) -> set[tuple[str, str]]:
     for owner in owners:
         uids.setdefault(_pod(owner), set()).add(owner.pod_uid)
     return {name for name, found in uids.items() if len(found) > 1}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a measurement leads to. `due`: those that were over for all of the grace, with each measurement again."""
+
+    began: tuple[Use, ...] = ()
+    ended: tuple[Use, ...] = ()
+    due: tuple[Use, ...] = ()
+
+
+class Judge:
+    """Hears of every measurement, at monotonic seconds. `pace_s` is the time from one to the next.
+
+    Over-use is told from the second measurement in a row on: a program may free what it allocates.
+    """
+
+    def __init__(self, pace_s: float) -> None:
+        self._pace_s = pace_s
+        self._since: dict[Key, float] = {}
+        self._told: dict[Key, Use] = {}
+        self._measured_s = float("-inf")
+
+    def measured(self, uses: Iterable[Use], now_s: float, grace_s: float) -> Verdict:
+        """Take a measurement."""
+        if now_s - self._measured_s > 2 * self._pace_s:
+            self._since.clear()
+        self._measured_s = now_s
+        over = {_key(use): use for use in uses if use.is_over}
+        self._since = {key: self._since.get(key, now_s) for key in over}
+        began = {key: use for key, use in over.items() if key not in self._told and self._since[key] < now_s}
+        ended = {key: use for key, use in self._told.items() if key not in over}
+        self._told = {key: use for key, use in (self._told | began).items() if key in over}
+        due = tuple(use for key, use in over.items() if now_s - self._since[key] >= grace_s)
+        return Verdict(tuple(began.values()), tuple(ended.values()), due)
+
+    def missed(self) -> None:
+        """Take note that a measurement failed."""
+        self._since.clear()
+
+
+def _key(use: Use) -> Key:
+    return use.owner.pod_uid, use.owner.container_id, use.uuid
+
+
+# Whose the processes on GPUs are, with the uids that the control groups name: /proc and the kubelet's folders.
+
+_MAX_PROCESSES = 4096
+
+
+class OwnerReader:
+    """Used in one thread at a time; may hang on a broken disk."""
+
+    def __init__(self, processes: ProcessTable, names: PodNames) -> None:
+        self._processes = processes
+        self._names = names
+
+    def read(self, pids: Mapping[int, float]) -> dict[int, Owner] | None:
+        """Return owners by process, of those that had their ids at a time (CLOCK_BOOTTIME) and have them still.
+
+        None where process ids are not the machine's own, so that none of them means anything.
+        """
+        if not self._processes.has_the_machines_ids():
+            return None
+        places: dict[int, Place] = {}
+        for pid, before_s in list(pids.items())[:_MAX_PROCESSES]:
+            place = self._processes.place(pid, before_s)
+            if place is not None and place.pod_uid and place.container_id:
+                places[pid] = place
+        names = self._names.look_up(places.values())
+        return {
+            pid: Owner(names[place], place.pod_uid or "", place.container_id or "")
+            for pid, place in places.items()
+            if place in names and names[place].container
+        }

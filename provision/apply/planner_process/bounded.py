@@ -7,8 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from provision.apply.errors import CanceledError
-from provision.apply.planner_process.errors import PlanningError
+from provision.apply.errors import CanceledError, PlanningError
 from provision.apply.planner_process.limits import DEFAULT
 from provision.apply.planner_process.process import (
     POLL_S,

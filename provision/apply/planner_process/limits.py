@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
-from provision.apply.planner_process.errors import LimitError
+from provision.apply.errors import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -56,8 +56,8 @@ class WorkerProcess:
             env=environment,
             start_new_session=True,  # an interrupt at the keyboard is the controller's alone
         )
-        assert self._process.stdin is not None  # noqa: S101 - for type checkers: both are pipes
-        assert self._process.stdout is not None  # noqa: S101 - the same
+        assert self._process.stdin is not None  # for type checkers: both are pipes
+        assert self._process.stdout is not None  # the same
         self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._input, False)
         self._finalizer = weakref.finalize(self, _end, self._process)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from provision.apply.planner_process.errors import PlanningError
+from provision.apply.errors import PlanningError
 from provision.apply.planner_process.limits import Limits
 from provision.base import strict_json
 from provision.base.strict_json import MalformedError

@@ -10,7 +10,7 @@ import sys
 import traceback
 from typing import BinaryIO
 
-from provision.apply.planner_process.errors import LimitError
+from provision.apply.errors import LimitError
 from provision.apply.planner_process.limits import limit_this_process
 from provision.apply.planner_process.wire import LENGTH, PlanAnswer, Question, Setup, encode_frame
 from provision.base.bug import describe_bug

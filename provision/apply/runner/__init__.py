@@ -5,8 +5,7 @@ says about a node's state is decided by the caller; nothing here knows about pla
 """
 
 from provision.apply.runner.ailments import UNREAD
-from provision.apply.runner.ansible import AnsibleRunner
-from provision.apply.runner.collection import find_collection
+from provision.apply.runner.ansible import AnsibleRunner, find_collection
 from provision.apply.runner.early import EarlyAnsible
 from provision.apply.runner.model import (
     CutOff,

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provision.apply.runner.channel import KEYS_VARIABLE, VARIABLE, open_channel
+from provision.apply.runner.channel import KEYS_VARIABLE, VARIABLE, FrameError, open_channel
 from provision.apply.runner.environment import MARKER, build_environment, callback_variables, forced_by_ansible_runner
-from provision.apply.runner.frames import FrameError
 from provision.apply.runner.model import Event, NodeStats, RunFinished, RunRequest, RunStatus
 from provision.apply.runner.processes import end_processes
 from provision.apply.runner.translate import Translator, condense
@@ -233,4 +232,18 @@ def _keep(request: RunRequest, workspace: Workspace, runner: AnsibleRunner, *, i
     with contextlib.suppress(OSError):
         if not is_good or runner.most is None or count_artifacts(runner.keep) < runner.most:
             return keep_artifacts(workspace, runner.keep, f"{request.playbook.stem}-{where}")
+    return None
+
+
+INSTALLED = Path("_collection", "ansible_collections", "grapnel", "node")
+
+
+def find_collection(package: Path) -> Path | None:
+    """Return the collection's root for the ``provision`` package at ``package``; None if there is none.
+
+    A wheel carries the collection inside the package; a checkout has it in ``playbooks`` beside the package.
+    """
+    for candidate in (package / INSTALLED, package.parent / "playbooks"):
+        if (candidate / "galaxy.yml").is_file() or (candidate / "facts.yml").is_file():
+            return candidate.resolve()
     return None

@@ -107,9 +107,9 @@ class EarlyProcess:
 
     def read_inventory(self, deadline: float) -> subprocess.CompletedProcess[str] | None:
         """Return what ansible-inventory printed and its status, None where it has not ended in time."""
-        assert self._process.stdout is not None  # noqa: S101 - for type checkers: they are pipes
-        assert self._process.stderr is not None  # noqa: S101 - the same
-        with open(self._ended, "rb", buffering=0) as ended:  # noqa: PTH123 - a descriptor
+        assert self._process.stdout is not None  # for type checkers: they are pipes
+        assert self._process.stderr is not None  # the same
+        with open(self._ended, "rb", buffering=0) as ended:
             read = read_all((self._process.stdout, self._process.stderr, ended), deadline)
         if read is None:
             return None
@@ -140,7 +140,7 @@ class EarlyProcess:
         asked = {"command": list(command), "environment": dict(environment), "output": str(output)}
         try:
             told.start()
-            assert self._process.stdin is not None  # noqa: S101 - for type checkers: it is a pipe
+            assert self._process.stdin is not None  # for type checkers: it is a pipe
             with contextlib.suppress(BrokenPipeError):  # it has died: its status tells
                 self._process.stdin.write(json.dumps(asked).encode() + b"\n")
                 self._process.stdin.flush()

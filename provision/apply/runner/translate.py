@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.runner.ailments import recognize
-from provision.apply.runner.frames import BROKEN, TaskAnswer, decode_answer, decode_counts
+from provision.apply.runner.channel import BROKEN, TaskAnswer, decode_answer, decode_counts
 from provision.apply.runner.model import NodeStats, TaskDone, TaskOutcome, TaskStarted
 from provision.base.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from provision.apply.runner.frames import Frame, Header
+    from provision.apply.runner.channel import Frame, Header
 
 TAIL_LINES: Final = 12
 _LINE_LENGTH: Final = 1000

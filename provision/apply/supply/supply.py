@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,30 +13,92 @@ from provision.apply.model import Assessment
 from provision.declaration.spec.model import DriverSource
 from provision.planning.node_plan import Roles
 from provision.planning.planner.bundled import compare_with_bundle, declared_bundle, find_handover, refuse_bundle
-from provision.planning.planner.drivers.runfile import as_problem
+from provision.planning.planner.drivers.runfile import as_problem, choose_packages
 from provision.planning.supply.builds.needs import needed_builds
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.bundle.handover import HandedFile, Handover
 from provision.planning.supply.bundle.model import BundleList
 from provision.planning.supply.bundle.offer import with_offer
+from provision.planning.supply.bundle.read import open_place
 from provision.planning.supply.runfile.errors import RunfileError
+from provision.planning.supply.runfile.store import RunfileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from provision.apply.declarations import Declarations
-    from provision.apply.supply.bundles import Bundles
-    from provision.apply.supply.runfiles import Runfiles
     from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.spec.model import Driver, Runfile
+    from provision.planning.driver_change import DriverChange
     from provision.planning.node_plan import NodePlan
     from provision.planning.supply.builds.model import BuiltModule, ModuleBuild
     from provision.planning.supply.builds.shelf import Shelf
     from provision.planning.supply.bundle.read import Bundle
+    from provision.planning.supply.runfile.store import Converted
 
 
 def drawn(nodes: Sequence[str]) -> Sequence[str]:
     """Return the nodes in an order by chance."""
     return secrets.SystemRandom().sample(nodes, len(nodes))
+
+
+@dataclass(frozen=True)
+class Bundles:
+    """The declared bundles of a command; what is wrong with one is found once, and said for each node.
+
+    With ``signers``, a file of allowed signers, each has to be signed by one of them.
+    """
+
+    cache: Path
+    signers: Path | None = None
+    _known: dict[Path, Bundle | BundleError] = field(default_factory=dict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def open(self, place: Path) -> Bundle:
+        """Return a bundle, checked; raises `BundleError`. May be called on any thread."""
+        with self._turn:
+            if place not in self._known:
+                try:
+                    self._known[place] = open_place(place, self.cache, self.signers)
+                except BundleError as error:
+                    self._known[place] = error
+            known = self._known[place]
+        if isinstance(known, BundleError):
+            raise BundleError(known.message, hint=known.hint)
+        return known
+
+
+@dataclass(frozen=True)
+class Runfiles:
+    """The runfiles of a command; what is wrong with one is found once, and said for each node."""
+
+    cache: Path
+    _known: dict[Runfile, Converted | RunfileError] = field(default_factory=dict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def files(self, change: DriverChange, declared: Driver) -> tuple[HandedFile, ...]:
+        """Return the files that a node is handed for a change; raises `RunfileError`. May be called on any thread."""
+        if declared.runfile is None:
+            return ()
+
+        converted = self._converted(declared.runfile)
+        return tuple(
+            HandedFile(converted.path(package), f"packages/{package.file}", package.sha256)
+            for package in choose_packages(change, declared, converted)
+        )
+
+    def _converted(self, runfile: Runfile) -> Converted:
+        with self._turn:
+            if runfile not in self._known:
+                try:
+                    self._known[runfile] = RunfileStore(self.cache).convert(runfile)
+                except RunfileError as error:
+                    self._known[runfile] = error
+            known = self._known[runfile]
+        if isinstance(known, RunfileError):
+            raise RunfileError(known.message, hint=known.hint)
+        return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     return change_fleet(args, fleet, "apply", work, build=build, check=args.check)
 
 
-def apply_nodes(  # noqa: PLR0913 - what a command line says
+def apply_nodes(
     context: ApplyContext,
     scope: Scope,
     *,

@@ -108,7 +108,7 @@ def plan_document(plan: RebootPlan, cluster: str) -> dict[str, object]:
     }
 
 
-def reboot_nodes(  # noqa: PLR0913 - what a command line says
+def reboot_nodes(
     context: ApplyContext,
     scope: Scope,
     request: RebootRequest,

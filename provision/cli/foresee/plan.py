@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     return show_plans(context, scope, **words, last=last, save=save)
 
 
-def show_plans(  # noqa: PLR0913 - what a command line says; all but two by keyword
+def show_plans(
     context: ApplyContext,
     scope: Scope,
     *,

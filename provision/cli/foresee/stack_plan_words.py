@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.controller.decision.outlook import NodeOutlook, Outlook
-    from provision.controller.decision.stack_plans import StackPlan
-    from provision.controller.stacks.differences import Difference
+    from provision.controller.decision.stack_plans import Difference, StackPlan
     from provision.rollout.interface.pause import Pause
     from provision.rollout.status.model import Tenant
 

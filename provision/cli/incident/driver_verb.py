@@ -127,7 +127,7 @@ def _ways_back(context: ApplyContext, plan: VerbPlan, cancel: threading.Event) -
         return gather_removals(context.runner, context.playbooks.foresee_back(names), view, cancel)
 
 
-def change_drivers(  # noqa: PLR0913 - what a command line says
+def change_drivers(
     context: ApplyContext,
     scope: Scope,
     verb: AnyVerb,

@@ -12,9 +12,9 @@ from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import say
 from provision.declaration.fleet.sources import inventory_key
 from provision.report.console import make_console
-from provision.report.documents.run import report_document
 from provision.report.history import render_runs
 from provision.report.runs.digest import digest
+from provision.report.runs.model import report_document
 from provision.report.runs.store import Shelf, runs_folder
 from provision.report.terminal import show
 

@@ -12,8 +12,7 @@ from provision.apply.declarations import Declarations
 from provision.apply.planner_process.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import AnsibleRunner, find_collection
-from provision.apply.supply.bundles import Bundles
-from provision.apply.supply.runfiles import Runfiles
+from provision.apply.supply.supply import Bundles, Runfiles
 from provision.base.errors import GrapnelError
 from provision.declaration.fleet.endpoint import network_endpoints
 from provision.declaration.fleet.sources import inventory_key

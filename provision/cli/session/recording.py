@@ -14,17 +14,15 @@ from provision.base.errors import ExitCode, GrapnelError
 from provision.cli.terminal import person, say
 from provision.declaration.fleet.sources import inventory_key
 from provision.report.console import make_console
-from provision.report.documents.run import report_document
 from provision.report.progress.live import open_view
 from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
 from provision.report.runs.digest import digest
 from provision.report.runs.durations import Durations
-from provision.report.runs.errors import RunsError
 from provision.report.runs.events import SCHEMA, Began
-from provision.report.runs.model import State
+from provision.report.runs.model import State, report_document
 from provision.report.runs.record import RunRecord, Unrecorded, utc_now
-from provision.report.runs.store import Shelf, runs_folder
+from provision.report.runs.store import RunsError, Shelf, runs_folder
 from provision.report.terminal import show
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def require_consent(args: argparse.Namespace, verb: str) -> None:
         )
 
 
-def change_fleet(  # noqa: PLR0913 - what verbs differ in, by keyword
+def change_fleet(
     args: argparse.Namespace,
     fleet: Fleet,
     verb: str,

@@ -13,7 +13,7 @@ from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, Stat
 from provision.cluster.kubernetes.api.parallel import each
 from provision.cluster.kubernetes.lease import Tenure, hold, holder_now, pause_of, read_lease
 from provision.cluster.kubernetes.mark_keeper import MarkKeeper
-from provision.cluster.kubernetes.nodes.elsewhere import Elsewhere
+from provision.cluster.kubernetes.nodes.elsewhere import Elsewhere, Pools
 from provision.cluster.kubernetes.nodes.maintenances import Maintenances, needs_withdrawal
 from provision.cluster.kubernetes.nodes.marks import AS_DECLARED, UPGRADE, render_patch, render_withdrawal
 from provision.cluster.kubernetes.nodes.node_view import view_of
@@ -21,7 +21,6 @@ from provision.cluster.kubernetes.nodes.others import (
     EVERYTHING,
     Asked,
 )
-from provision.cluster.kubernetes.nodes.pools import Pools
 from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.permissions import LEADER_NAME
@@ -85,7 +84,7 @@ class KubernetesCluster:
     `lease` does not take it, and machines are called what their Nodes are called.
     """
 
-    def __init__(  # noqa: PLR0913 - what a cluster is asked for, and by whom; all but one by keyword
+    def __init__(
         self,
         api: Api,
         *,

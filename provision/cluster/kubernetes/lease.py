@@ -20,7 +20,6 @@ from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.objects.core import Lease, LeaseSpec
 from provision.cluster.kubernetes.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
-from provision.cluster.kubernetes.uninstall_mark import is_uninstalling
 from provision.cluster.pause import PAUSE, decode_pause
 from provision.rollout.errors import ClusterError, HeldError, LeaseLostError
 
@@ -278,3 +277,15 @@ def _keep(tenure: Tenure, stop: threading.Event, renew_s: float) -> None:
 def _micro_time(moment: datetime) -> str:
     """Return Kubernetes' MicroTime: exactly six digits of a second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+UNINSTALLING: Final = "grapnel.dev/uninstalling-until"  # annotation of the lease: RFC 3339, by the API server's clock
+
+
+def is_uninstalling(annotations: Mapping[str, str], now: datetime) -> bool:
+    """Tell whether a lease asks its holder to begin nothing further; what is no time asks for nothing."""
+    try:
+        until = datetime.fromisoformat(annotations.get(UNINSTALLING, ""))
+    except ValueError:
+        return False
+    return now < (until if until.tzinfo is not None else until.replace(tzinfo=UTC))

@@ -51,7 +51,7 @@ _EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 class NodeReporter:
     """Reports what nodes enter. ``find`` returns the Node of a name of the inventory, as it was last seen."""
 
-    def __init__(  # noqa: PLR0913 - what to write, and the world's ways; all but two by keyword
+    def __init__(
         self,
         api: Api,
         find: Callable[[str], Node | None],

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.kubernetes.lease import LEASES
+from provision.cluster.kubernetes.lease import LEASES, UNINSTALLING
 from provision.cluster.kubernetes.objects.core import Lease
 from provision.cluster.kubernetes.permissions import LEADER_NAME, LEASE_NAMESPACE
-from provision.cluster.kubernetes.uninstall_mark import UNINSTALLING
 from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -89,15 +89,15 @@ class LocalCluster(OneByOne):
             write_state(self._path, found.nodes | {node: entry}, found.pause)
             self._seen[node] = entry
 
-    def evict(self, pod: GpuPod) -> Eviction:  # noqa: ARG002 - there are no pods
+    def evict(self, pod: GpuPod) -> Eviction:  # there are no pods
         """Return that the pod is gone: there are none."""
         return Eviction(outcome=EvictionOutcome.GONE)
 
-    def has_runtime_class(self, name: str, handler: str) -> bool:  # noqa: ARG002 - nobody would read it
+    def has_runtime_class(self, name: str, handler: str) -> bool:  # nobody would read it
         """Return that none is needed: a RuntimeClass belongs to Kubernetes."""
         return True
 
-    def ensure_runtime_class(self, name: str, handler: str) -> bool:  # noqa: ARG002 - nobody would read it
+    def ensure_runtime_class(self, name: str, handler: str) -> bool:  # nobody would read it
         """Return that nothing was created: a RuntimeClass belongs to Kubernetes."""
         return False
 

@@ -12,23 +12,22 @@ the machine. Nothing tells whether it will: after `REGISTERS`, nothing on it was
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from provision.rollout.errors import ConflictError
 from provision.rollout.interface.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.model import ChangeKind, NodeView, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
     from provision.cluster.local.cluster import LocalCluster
-    from provision.cluster.schedulers.scheduler import Scheduler, SchedulerNode
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.standing import Standing
-    from provision.rollout.model import GpuPod, Record
+    from provision.rollout.model import GpuPod, Job, Record
 
 MAINTENANCE: Final = "maintenance"
 REGISTERS: Final = timedelta(minutes=2)  # for slurmd to register after a boot: ssh answers before it has started
@@ -86,7 +85,7 @@ class ScheduledCluster(OneByOne):
                 if seen.is_ours and record is not None and record.phase is Phase.FAILED:
                     self._scheduler.drain(node, reason_of(record))
 
-    def evict(self, pod: GpuPod) -> Eviction:  # noqa: ARG002 - there are no pods
+    def evict(self, pod: GpuPod) -> Eviction:  # there are no pods
         """Return that the pod is gone: there are none, and jobs are waited for."""
         return Eviction(outcome=EvictionOutcome.GONE)
 
@@ -203,3 +202,39 @@ def reason_of(record: Record) -> str:
     if record.kind is not ChangeKind.DRIVER:
         return record.kind.value
     return f"driver-{record.target}" if record.target else MAINTENANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerNode:
+    """What a scheduler says of a node.
+
+    ``is_drained``: it gets no new work; ``is_ours``: because grapnel said so. ``jobs`` are what still runs on it.
+    ``why_not_ready`` is empty for a node that could work. ``held_by`` is why others hold it, with what ends it.
+    ``is_remembered``: that it is drained is only known from the state file, which knows of a drain before it is done.
+    ``registered`` is another text whenever the node has registered after a start; empty where nodes do not register.
+    """
+
+    is_drained: bool = False
+    is_ours: bool = False
+    jobs: tuple[Job, ...] = ()
+    why_not_ready: str = ""
+    held_by: str = ""
+    is_remembered: bool = False
+    registered: str = ""
+
+
+class Scheduler(Protocol):
+    """What gives work to nodes. Errors of all methods: ``provision.cluster.errors``, UnreachableError."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def look(self, views: Mapping[str, NodeView]) -> Mapping[str, SchedulerNode | NodeProblem]:
+        """Return what is true of each node now; ``views`` are what the state file has on them."""
+
+    def drain(self, node: str, reason: str) -> None:
+        """Have a node that was looked at take no new work; doing it again does no harm."""
+
+    def resume(self, node: str) -> None:
+        """Have a node that was looked at take work again; doing it again does no harm."""

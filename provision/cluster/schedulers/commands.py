@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.base.printable import printable
 from provision.cluster.errors import SchedulerError
-from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import SchedulerNode
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Job, Phase
 
@@ -55,7 +55,7 @@ class CommandScheduler:
             for name, view in views.items()
         }
 
-    def drain(self, node: str, reason: str) -> None:  # noqa: ARG002 - the program is told the node alone
+    def drain(self, node: str, reason: str) -> None:  # the program is told the node alone
         """Run the program that drains."""
         self._change("drain", self._commands.drain, node)
 

@@ -1,4 +1,4 @@
-"""Chooses which nodes of a stack a round is about. Pure."""
+"""Chooses which nodes of a stack a round is about, and which of them get their former driver again. Pure."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Order:
         return self.without([name for name in self.due if not self.members[name].is_in_flight])
 
 
-def choose(  # noqa: PLR0913 - what a choice depends on
+def choose(
     stack: Stack,
     fingerprint: str,
     members: Mapping[str, SeenNode],
@@ -172,3 +172,33 @@ def is_barred(node: SeenNode, bar: str, spec: StackSpec) -> bool:
         return node.failed == bar
     version = spec.driver.version if spec.driver.enabled else None
     return version is None or node.record.target == version
+
+
+def with_way_back(order: Order, attempts: Attempts, now_s: float) -> Order:
+    """Return the order with the nodes that go back; what they are due for otherwise waits for that."""
+    wanted = {name: node for name, node in order.members.items() if is_wanted(node)}
+    if not wanted:
+        return order
+    targets = {name: _back_target(order.targets[name], node) for name, node in wanted.items()}
+    back = frozenset(
+        name
+        for name, node in wanted.items()
+        if not is_out_of_reach(node) and attempts.is_due(name, targets[name].key, now_s)
+    )
+    rest = order.without(wanted)
+    return replace(rest, targets={**order.targets, **targets}, due=rest.due | back, back=back)
+
+
+def is_wanted(node: SeenNode) -> bool:
+    """Tell whether somebody wants a node to have its former driver again."""
+    return node.record is not None and bool(node.record.back_for)
+
+
+def _back_target(target: Target, node: SeenNode) -> Target:
+    """Return what follows for a node that goes back: its tries are others than those of its declaration.
+
+    What was asked before the record changed the last time is not what is asked now.
+    """
+    assert node.record is not None  # of those that are wanted
+    wanted = f"back for {node.record.back_for} from {node.record.since.isoformat()}"
+    return replace(target, wanted=wanted, key=key_of(node, wanted), is_outstanding=True, is_barred=False)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 from provision.controller.decision.choice import is_barred, is_unclaimed
 from provision.controller.decision.claim import contradiction
 from provision.controller.decision.fingerprint import Part, differences, of_node, of_try, part
-from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.order.together import with_domains
-from provision.rollout.decision.policy import Policy, strictest
+from provision.rollout.decision.policy import Policy, drain_policy, strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import NodeProblem

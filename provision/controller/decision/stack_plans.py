@@ -3,29 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.controller.decision.fingerprint import Part, of_spec, part
 from provision.controller.decision.outlook import Comes, outlook_of
 from provision.controller.nodes import see
-from provision.controller.stacks.differences import differences_of
 from provision.controller.stacks.membership import members
 from provision.controller.stacks.model import Stack, Unreadable
 from provision.controller.stacks.status import StackStatus
+from provision.declaration.spec.text.findings import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from provision.cluster.kubernetes.objects.nodes import Node
     from provision.controller.decision.outlook import Moment, Outlook
     from provision.controller.nodes import SeenNode
-    from provision.controller.stacks.differences import Difference
     from provision.controller.stacks.follower import Followed
     from provision.controller.stacks.membership import Membership
+    from provision.declaration.spec.model import StackSpec
+    from provision.declaration.spec.text.findings import KeyPath
 
 _TODO: Final = frozenset({Comes.DUE, Comes.BUSY})
 _STUCK: Final = frozenset({Comes.LEFT_FAILED, Comes.UNCLEAR})
+
+
+ABOUT_THE_WAY: Final = frozenset({"rollout", "scheduler"})  # how nodes are changed: no node is due for these
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key below ``spec`` with its values, as they would be written; None where it has none."""
+
+    key: str
+    before: object
+    after: object
+    is_about_machines: bool
+
+
+def differences_of(before: StackSpec, after: StackSpec) -> tuple[Difference, ...]:
+    """Return the keys that differ, in the order of the model; what stands nowhere has its default in both."""
+    found = _walk(msgspec.to_builtins(before), msgspec.to_builtins(after), ())
+    return tuple(
+        Difference(f"spec.{dotted(path)}", one, other, str(path[0]) not in ABOUT_THE_WAY) for path, one, other in found
+    )
+
+
+def _walk(before: Any, after: Any, path: KeyPath) -> Iterator[tuple[KeyPath, object, object]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in (*before, *(key for key in after if key not in before)):
+            yield from _walk(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))
+    elif before != after:
+        yield path, None if before is _ABSENT else before, None if after is _ABSENT else after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

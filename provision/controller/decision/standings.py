@@ -46,7 +46,7 @@ def _leaves(name: str, order: Order, busy: Collection[str], standing: Standing |
     return _as_tried(name, order, attempts)
 
 
-def _stands(  # noqa: PLR0913, PLR0917 - what `stands` knows
+def _stands(  # noqa: PLR0917 - what `stands` knows
     name: str,
     order: Order,
     busy: Collection[str],

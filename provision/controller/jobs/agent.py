@@ -91,7 +91,7 @@ def refuse(error: GrapnelError, log: Log) -> None:
     log.tell(RunFinished(RunStatus.ERROR, message=f"{error.message}{hint}"))
 
 
-def run_request(  # noqa: PLR0913 - what a run needs
+def run_request(
     job: JobRequest,
     runner: PlaybookRunner,
     collection: Path,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 REQUEST: Final = "request.json.gz"
 NODE: Final = "grapnel.dev/node"  # annotation: the Node, for people
-_SCRATCH: Final = "/tmp"  # noqa: S108 - of the pod alone
+_SCRATCH: Final = "/tmp"  # of the pod alone
 FOLDER: Final = "/run/grapnel-job"
 CONTAINER: Final = "agent"
 GRACE_S: Final = 30

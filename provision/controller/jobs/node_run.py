@@ -23,9 +23,8 @@ from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.objects.core import Page
 from provision.cluster.kubernetes.pods.gpu_pods import NODE_JOB
-from provision.controller.jobs.errors import JobError
 from provision.controller.jobs.manifest import CONTAINER, GRACE_S, label_of, render_job, render_secret
-from provision.controller.jobs.objects import AgentPod, Event, Job, is_on, newest_pod
+from provision.controller.jobs.objects import AgentPod, Event, Job, JobError, is_on, newest_pod
 from provision.controller.jobs.seal import Seal
 from provision.controller.jobs.wire import MAX_LINE_BYTES, LineReader, LogError, request_of, words_in
 from provision.rollout.errors import ClusterError, UnreachableError

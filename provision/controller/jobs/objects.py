@@ -13,6 +13,7 @@ import msgspec
 
 from provision.cluster.kubernetes.objects.core import Metadata
 from provision.cluster.kubernetes.pods.gpu_pods import MIRROR
+from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -158,3 +159,7 @@ class Event(_Part, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     type: str = ""
+
+
+class JobError(ClusterError):
+    """A Job did not start, or did not come to its end; the message says why, in the words of who refused."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.runner import NodeStats, RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.base.printable import printable
-from provision.controller.jobs.errors import JobError
 from provision.controller.jobs.node_run import NodeRun
+from provision.controller.jobs.objects import JobError
 from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -41,6 +41,8 @@ MAX_LINE_BYTES: Final = 64 << 10  # of a log; the agent's own are shorter
 MAX_LOG_BYTES: Final = 1 << 30  # of a run, what is read again after a broken connection included
 MAX_STARTS: Final = 64  # of the agent in one run: a Job restarts it less often
 _LONGEST_RUN: Final = 64
+_WORDS: Final = 5  # of a line
+_MAX_DIGITS: Final = 9  # of its number
 _LONGEST_WORD: Final = 100
 _MORE, _END = "+", "."
 _Name = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -214,11 +216,11 @@ class LineReader:
             if self._bytes > MAX_LOG_BYTES:
                 raise LogError(f"it is longer than {MAX_LOG_BYTES} bytes")
             words = line.rstrip(b"\r\n").split(b" ")
-            if len(words) == 5 and words[0] == MARK.encode():  # noqa: PLR2004 - the words of a line
+            if len(words) == _WORDS and words[0] == MARK.encode():
                 yield from self._take(*words[1:])
 
     def _take(self, run: bytes, number: bytes, end: bytes, text: bytes) -> Iterator[Event]:
-        if not number.isdigit() or len(number) > 9:  # noqa: PLR2004 - digits
+        if not number.isdigit() or len(number) > _MAX_DIGITS:
             raise LogError("a line has no number")
         if not run.isalnum() or len(run) > _LONGEST_RUN:
             raise LogError("a line does not name the start of its agent")

@@ -1,4 +1,4 @@
-"""Says how the controller stands as metrics, in the Prometheus text format. Pure.
+"""Counts what the controller does, and says it as metrics in the Prometheus text format. Pure.
 
 ``METRICS`` has every name; docs/metrics.md shows it, and board and rules are held to it.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from provision.controller.stacks.derive import NodeIs
@@ -14,14 +14,57 @@ from provision.controller.stacks.status import StackState
 from provision.rollout.status.metrics import Family, reason_class, render_families
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from provision.controller.publication.counts import Counts, StackCounts
+    from provision.controller.stacks.derive import Observed
+    from provision.rollout.interface.standing import Standing
 
     Labels = tuple[tuple[str, str], ...]
-    Values = Callable[[Counts], Iterator[tuple[Labels, float]]]
+    Values = Callable[["Counts"], Iterator[tuple[Labels, float]]]
 
 PREFIX: Final = "grapnel_controller_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackCounts:
+    """How one stack stands: its ``state``, its nodes by how they stand, and its rollout, None where none goes on.
+
+    ``claimed`` nodes belong to another stack as well, ``drifted`` have found so by themselves, ``joining`` have the
+    start-up taint, and on ``hosting``, one at most, runs this controller. ``done`` and ``failures`` count, since this
+    process leads, how often a node was brought to its declaration, and how often a try failed.
+    """
+
+    state: str = ""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    claimed: int = 0
+    drifted: int = 0
+    joining: int = 0
+    hosting: int = 0
+    done: int = 0
+    failures: int = 0
+    rollout: Standing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What probes and metrics tell: whether this process leads, and how each stack stands.
+
+    ``turn`` is the last look at everything, in seconds since 1970.
+    """
+
+    is_leader: bool = False
+    stacks: Mapping[str, StackCounts] = field(default_factory=dict)
+    rounds: int = 0
+    turns: int = 0
+    turn: float = 0.0
+
+
+def nodes_by_stand(observed: Observed) -> dict[str, int]:
+    """Return how many nodes stand how."""
+    found: dict[str, int] = {}
+    for stand in observed.nodes.values():
+        found[stand.how.value] = found.get(stand.how.value, 0) + 1
+    return found
 
 
 @dataclass(frozen=True, slots=True)

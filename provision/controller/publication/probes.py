@@ -56,7 +56,7 @@ class _Server(BoundedServer):
 class _Handler(BoundedHandler):
     server: _Server
 
-    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+    def do_GET(self) -> None:
         """Answer one of three paths."""
         self.server.understood(self.connection)
         controller = self.server.controller

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.controller.decision.standings import stands
-from provision.controller.publication.counts import StackCounts, nodes_by_stand
+from provision.controller.publication.metrics import StackCounts, nodes_by_stand
 from provision.controller.publication.news import known_before, known_now, news
 from provision.controller.stacks.derive import NodeIs, Observed, status_of
 from provision.controller.stacks.writer import write_status

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from provision.apply.context import Planner
     from provision.apply.model import PlaybookRunner
     from provision.apply.runner import Event, RunRequest
-    from provision.apply.supply.bundles import Bundles
+    from provision.apply.supply.supply import Bundles
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.decision.choice import Order
     from provision.controller.nodes import SeenNode
@@ -71,6 +71,26 @@ def usual_adapters(cluster: Cluster, steps: Steps, gates: GateKeeper) -> Adapter
     return Adapters(cluster=cluster, steps=steps, gates=gates)
 
 
+class RuntimeClasses:
+    """Makes the RuntimeClasses that are declared; what is there is not looked at again."""
+
+    def __init__(self) -> None:
+        self._there: set[str] = set()
+
+    def missing(self, spec: StackSpec) -> list[str]:
+        """Return the names of those that are not known to be there."""
+        return [name for name in runtime_classes([spec]) if name not in self._there]
+
+    def ensure(self, cluster: KubernetesCluster, names: Collection[str]) -> Iterator[ClusterError]:
+        """Make them, each with the handler of its name; yield why one cannot be."""
+        for name in names:
+            try:
+                cluster.ensure_runtime_class(name, name)
+                self._there.add(name)
+            except ClusterError as error:
+                yield error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
     """What rounds act through.
@@ -80,7 +100,6 @@ class Dependencies:
     acts through; benches have their own. ``listen`` opens those who are told of a rollout. ``keep`` is called before
     nodes are taken out of service, and keeps the stack until they are back; it raises ClusterError where that cannot
     be. ``withdraw`` takes back that a node is as declared, before something is changed on it; it raises ClusterError.
-    ``introduced`` are the RuntimeClasses that are there.
     """
 
     runner: PlaybookRunner
@@ -96,7 +115,7 @@ class Dependencies:
     listen: Callable[[KubernetesCluster, Mapping[str, StackSpec]], Listeners] = lambda _cluster, _stacks: Listeners(())
     keep: Callable[[Order], None] = lambda _order: None
     withdraw: Callable[[str], None] = lambda _node: None
-    introduced: set[str] = field(default_factory=set)
+    runtime_classes: RuntimeClasses = field(default_factory=RuntimeClasses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +166,7 @@ class RoundResult:
     pause: Pause | None = None
 
 
-def carry_out(  # noqa: PLR0913 - what a round is about, and how it is ended; two by keyword
+def carry_out(
     dependencies: Dependencies,
     order: Order,
     observe: RolloutObserver,
@@ -308,20 +327,13 @@ class _Round:
     def _introduce(self, nodes: Collection[str]) -> tuple[GrapnelError, ...]:
         """Make what the cluster needs for nodes that are as declared: RuntimeClasses; labels and taints of Nodes."""
         spec, members = self.order.stack.spec, self.order.members
-        missing = (
-            [name for name in runtime_classes([spec]) if name not in self.dependencies.introduced] if nodes else []
-        )
+        classes = self.dependencies.runtime_classes
+        missing = classes.missing(spec) if nodes else []
         marked = [name for name in nodes if declared_marks(spec) or members[name].has_marks]
         if not missing and not marked:
             return ()
-        complaints: list[GrapnelError] = []
         cluster = self.dependencies.open_cluster(dict.fromkeys(nodes, spec))
-        for name in missing:
-            try:
-                cluster.ensure_runtime_class(name, name)
-                self.dependencies.introduced.add(name)
-            except ClusterError as error:  # the nodes are done, and their results have to be seen
-                complaints.append(error)
+        complaints = tuple(classes.ensure(cluster, missing))  # the nodes are done, and their results have to be seen
         try:
             cluster.observe(marked)
             failed = cluster.set_marks({name: declared_marks(spec) for name in marked}) if marked else {}

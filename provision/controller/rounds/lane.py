@@ -16,8 +16,7 @@ from provision.apply.errors import CanceledError
 from provision.apply.model import NodeFinished, NodeResult, Note, Status
 from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import RoundResult, carry_out
-from provision.controller.rounds.removal import take_off
-from provision.controller.rounds.rollback import roll_back
+from provision.controller.rounds.verbs import roll_back, take_off
 from provision.declaration.spec.text.excerpt import few
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.progress import PhaseEntered
@@ -228,7 +227,7 @@ class Lane:
 
         Until then its rollout stands as it did: nobody is told that it has ended before it is known how.
         """
-        assert told.outcome is not None  # noqa: S101 - it is the last word
+        assert told.outcome is not None  # it is the last word
         if self._main is not None and told.order is self._main.order:
             self._leave_board(self._main)
             self._main = None
@@ -259,12 +258,16 @@ class Lane:
         if order.stack.is_going and not order.stack.is_removing:
             running.call_off(order.members, "its GpuStack was deleted")
         running.thread = threading.Thread(
-            target=self._run, args=(running, only_in_place), name=f"round {self.name}", daemon=True
+            target=self._run,
+            args=(running,),
+            kwargs={"only_in_place": only_in_place},
+            name=f"round {self.name}",
+            daemon=True,
         )
         running.thread.start()
         return running
 
-    def _run(self, running: _Running, only_in_place: bool) -> None:  # noqa: FBT001 - a thread's argument
+    def _run(self, running: _Running, *, only_in_place: bool) -> None:
         outcome = RoundResult(())
         try:
             outcome = self._carry_out(running, only_in_place=only_in_place)

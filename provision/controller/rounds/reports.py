@@ -11,7 +11,7 @@ from provision.controller.decision.blockers import blockers_of
 from provision.controller.decision.claim import has_ended
 from provision.controller.decision.fingerprint import of_node
 from provision.controller.marker import Mark, Word
-from provision.controller.publication.counts import StackCounts
+from provision.controller.publication.metrics import StackCounts
 from provision.rollout.errors import ClusterError
 
 if TYPE_CHECKING:

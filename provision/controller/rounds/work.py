@@ -30,7 +30,7 @@ class Work:
     ``clock`` counts seconds.
     """
 
-    def __init__(  # noqa: PLR0913 - what it acts through, all but two by keyword
+    def __init__(
         self,
         api: Api,
         holder: str,

@@ -207,7 +207,7 @@ class _Writer:
     former: StackStatus
     now: datetime
 
-    def status(  # noqa: PLR0913 - the fields of a status, by keyword
+    def status(
         self,
         state: StackState,
         message: str,

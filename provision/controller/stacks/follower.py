@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.controller.stacks.model import Stack
-    from provision.controller.stacks.objects import StackObject
+    from provision.controller.stacks.model import Stack, StackObject
     from provision.controller.stacks.secret_hosts import SecretHosts
 
 STACKS: Final = "/apis/grapnel.dev/v1alpha1/gpustacks"
@@ -96,7 +95,7 @@ class StackBook:
             self._listed.add(thing.metadata.name)
         self.put(thing)
 
-    def settle(self, version: str) -> None:  # noqa: ARG002 - one watch at a time: what is not listed has gone
+    def settle(self, version: str) -> None:  # one watch at a time: what is not listed has gone
         """Drop those that are not in the list."""
         listed, self._listed = self._listed or set(), None
         with self._mutex:

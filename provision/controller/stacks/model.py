@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from provision.declaration.spec.model import StackSpec
@@ -56,3 +58,24 @@ class Unreadable:
     reasons: tuple[str, ...]
     selector: LabelSelector | None = None
     is_going: bool = False
+
+
+class StackMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tolerant: what is not named is ignored."""
+
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+class StackObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A GpuStack; ``decode`` judges its spec, and its status may be what a later version has written."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: StackMetadata = StackMetadata()
+    spec: Any = None
+    status: Any = None

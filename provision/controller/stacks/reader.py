@@ -12,8 +12,7 @@ from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.controller.stacks.decode import decode_stack
 from provision.controller.stacks.follower import STACKS, Followed, read_status
 from provision.controller.stacks.membership import members
-from provision.controller.stacks.model import Stack
-from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.model import Stack, StackObject
 from provision.controller.stacks.status import ConditionType
 from provision.rollout.status.model import StackSeen, StackTrouble
 

@@ -10,7 +10,7 @@ import msgspec
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.controller.stacks.follower import STACKS
-from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.model import StackObject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def read_stack(api: Api, name: str) -> StackObject | None:
         return None
 
 
-def write_finalizer(  # noqa: PLR0913 - an object and what becomes of it, the last by keyword
+def write_finalizer(
     api: Api, name: str, uid: str, version: str, finalizers: Sequence[str], *, wanted: bool
 ) -> StackObject | None:
     """Put our finalizer on a stack of that version, or take it off; None where it has changed meanwhile.

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.kubernetes import uninstalling
 from provision.cluster.kubernetes.lease import is_free, read_lease
@@ -23,7 +23,7 @@ from provision.cluster.kubernetes.watch.watcher import Source, Watcher
 from provision.controller.nodes import NodeBook
 from provision.controller.stacks.derive import without_controller
 from provision.controller.stacks.follower import STACKS, StackBook, require_served
-from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.model import StackObject
 from provision.controller.stacks.writer import read_stack, write_finalizer, write_status
 from provision.controller.uninstall.obstacles import Sight, at_work, farewell, is_kept, obstacles, refusal
 from provision.rollout.errors import ClusterError, UnreachableError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.client import Api
     from provision.controller.stacks.follower import Followed
-    from provision.controller.uninstall.workload import Deployment, Pod
+    from provision.controller.uninstall.workload import Deployment, Workload
 
 LOOK_S: Final = 2.0
 ASK_S: Final = 15.0  # between two renewals of the request
@@ -41,26 +41,6 @@ CALM_S: Final = 4.0  # without anything in flight: what had begun before the con
 ALONE_S: Final = 60.0  # without a controller at work, where something is in flight
 GONE_S: Final = 60.0  # for the pods of the controller to end
 _ATTEMPTS: Final = 5
-
-
-class Workload(Protocol):
-    """What the controller runs as; each call may raise ClusterError."""
-
-    @property
-    def name(self) -> str:
-        """What its Deployment is called."""
-
-    def find(self) -> Deployment | None:
-        """Return its Deployment, or None."""
-
-    def pods(self, deployment: Deployment) -> list[Pod]:
-        """Return the pods that it still has."""
-
-    def busy_nodes(self) -> list[str]:
-        """Return the nodes on which its Jobs run."""
-
-    def end(self) -> None:
-        """Have it keep no pod."""
 
 
 @dataclass(slots=True)

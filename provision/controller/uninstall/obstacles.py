@@ -73,7 +73,7 @@ def _goes(followed: Followed) -> str:
 
 def _flies(node: SeenNode, reason: str) -> str:
     record = node.record
-    assert record is not None  # noqa: S101 - it is in flight
+    assert record is not None  # it is in flight
     why = record.complaint or reason
     return f"is in {record.phase}{f': {why}' if why else ''}"
 

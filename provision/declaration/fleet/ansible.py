@@ -75,7 +75,7 @@ def run_program(
     )
 
 
-def export_inventory(  # noqa: PLR0913 - by name
+def export_inventory(
     sources: Sequence[str],
     *,
     limit: str,

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from provision.base.regular_file import read_beginning
 from provision.declaration.fleet.ansible import export_inventory, run_program
-from provision.declaration.fleet.domains import judge_domain, members_by_group
 from provision.declaration.fleet.endpoint import Endpoint
 from provision.declaration.fleet.errors import InventoryError
 from provision.declaration.fleet.inventory import VARIABLE, Host, Inventory, parse_inventory
 from provision.declaration.fleet.levels import Variable, merge_known, merge_node, said
 from provision.declaration.fleet.model import Fleet, FleetNode, Level, Origin
-from provision.declaration.fleet.waves import judge_selected, judge_shared
+from provision.declaration.fleet.waves import judge_domain, judge_selected, judge_shared, members_by_group
 from provision.declaration.spec.beside import Beside
 from provision.declaration.spec.known_part import as_far_as_known
 from provision.declaration.spec.load import KEYS, SPEC, Declaration, failed, read_and_examine
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 _PREFIX: KeyPath = (VARIABLE,)
 
 
-def load(  # noqa: PLR0913 - by name
+def load(
     file: Path,
     inventories: Sequence[str],
     *,

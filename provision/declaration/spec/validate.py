@@ -196,7 +196,7 @@ class _Walk:
             how, example = f"'+' is written as '.': {dotted_name}", ""
         self._report_value(value, kind, path, f"is not {what}", f"{how}{example}", place=place)
 
-    def _report_value(  # noqa: PLR0913 - what a finding is made of
+    def _report_value(
         self, value: str, kind: PlainType, path: KeyPath, message: str, hint: str, *, place: Place | None = None
     ) -> None:
         """Report a text together with itself, unless it could be a secret: then neither it nor its line is shown."""

@@ -170,7 +170,7 @@ def _is_reloaded(target: str) -> bool:
     return target in _RELOADED or target.startswith((f"{DEVICE_CLASSES}/", f"{NAMED_CONFIGS}/"))
 
 
-def _variables(  # noqa: PLR0913 - each is a part of what the role is told
+def _variables(
     items: Sequence[Item],
     artifact: Artifact,
     python: str,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _TAKES_IN = (Action.RELOAD, Action.RESTART, Action.START)
 
 
-def plan_node(  # noqa: PLR0913 - what is known of a node, and what is asked
+def plan_node(
     facts: NodeFacts,
     stack: StackSpec,
     payload: Payload,

@@ -47,7 +47,7 @@ _SCRIPT: Final = "dkms.conf"  # dkms sources it as shell: it is never read
 _BROKEN: Final = (tarfile.TarError, RecursionError, *BROKEN)
 
 
-class UnfitArchive(Exception):  # noqa: N818 - it says what the archive is; the callers' errors say for whom
+class UnfitArchive(Exception):
     """An archive was refused; its text says why, and can be printed."""
 
 

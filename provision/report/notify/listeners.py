@@ -45,7 +45,7 @@ class Webhooks:
             for webhook in self._webhooks:
                 webhook.tell(message)
 
-    def see(self, standing: Standing, nodes: Sequence[NodeState]) -> None:  # noqa: ARG002 - steps are heard of
+    def see(self, standing: Standing, nodes: Sequence[NodeState]) -> None:
         """Tell what is news of how the rollout stands."""
         for message in self._newsroom.see(standing, self._clock()):
             for webhook in self._webhooks:

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from provision.base.errors import GrapnelError
 from provision.base.regular_file import read_regular
-from provision.report.notify.signature import parse_secret
-from provision.report.notify.webhook import Receiver
+from provision.report.notify.webhook import Receiver, parse_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,17 +6,24 @@ counted, and told at the end.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
+import http.client
 import queue
 import random
 import secrets
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
+from provision.base.asking import Question, ask
 from provision.report.notify.news import encode, headers_of
-from provision.report.notify.post import PostError, place_of, post
-from provision.report.notify.signature import sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +48,75 @@ class Receiver:
 class _Letter:
     ident: str
     body: bytes
+
+
+DEADLINE_S: Final = 10.0
+_LATE: Final = "no answer in time"
+
+
+class PostError(Exception):
+    """There was no answer; the message says why, and names no path of the receiver: it may be a secret."""
+
+
+def place_of(url: str) -> str:
+    """Return the part of a URL that may be shown: not its path, which is the whole secret of some receivers."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    deadline_s: float = DEADLINE_S,
+    tls: ssl.SSLContext | None = None,
+) -> int:
+    """Send ``body`` as JSON and return the status of the answer. Raises PostError."""
+    sent = {"Content-Type": "application/json", "User-Agent": "grapnel", **headers}
+    question = Question(
+        method="POST", url=url, headers=sent, body=body, deadline_s=deadline_s, tls=tls, uses_proxy=True
+    )
+    try:
+        return ask(question).status
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise PostError(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, TimeoutError):
+        return _LATE
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return (
+        "it does not answer as an HTTP server does"
+        if isinstance(error, http.client.HTTPException)
+        else type(error).__name__
+    )
+
+
+PREFIX: Final = "whsec_"
+MIN_BYTES: Final = 24  # the specification: between 24 and 64 bytes
+MAX_BYTES: Final = 64
+
+
+def parse_secret(text: str) -> bytes:
+    """Return the key of ``whsec_`` and base64. Raises ValueError, which does not repeat it."""
+    try:
+        key = base64.b64decode(text.strip().removeprefix(PREFIX).encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise ValueError("it is not base64") from None
+    if not MIN_BYTES <= len(key) <= MAX_BYTES:
+        raise ValueError(f"it has {len(key)} bytes, and needs {MIN_BYTES} to {MAX_BYTES}")
+    return key
+
+
+def sign(key: bytes, ident: str, timestamp: int, body: bytes) -> str:
+    """Return the value of the header ``webhook-signature``; ``timestamp`` is in seconds since 1970."""
+    signed = f"{ident}.{timestamp}.".encode() + body
+    return f"v1,{base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()}"
 
 
 class Webhook:
@@ -104,7 +180,7 @@ class Webhook:
                 return True
             if self._is_gone or is_last or pause_s is None:
                 return False
-            self._closing.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311 - so that receivers are not called in step
+            self._closing.wait(pause_s * random.uniform(0.8, 1.2))
         return False
 
     def _attempt(self, letter: _Letter) -> bool:
@@ -115,10 +191,10 @@ class Webhook:
         except PostError as error:
             self._trouble = str(error)
             return False
-        if 200 <= code < 300:  # noqa: PLR2004 - the class of status codes
+        if HTTPStatus.OK <= code < HTTPStatus.MULTIPLE_CHOICES:
             return True
         self._is_gone = code == GONE
         self._trouble = f"it answers {code}"
-        if 300 <= code < 400:  # noqa: PLR2004 - the class of status codes
+        if HTTPStatus.MULTIPLE_CHOICES <= code < HTTPStatus.BAD_REQUEST:
             self._trouble = f"it answers {code}, and redirects are not followed"
         return False

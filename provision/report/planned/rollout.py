@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import WavePolicy
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.interface.forecast import Forecast
+    from provision.rollout.interface.standing import Forecast
     from provision.rollout.model import GpuPod
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from provision.report.runs.model import RunReport
 
 _MINUTE_S: Final = 60
+_TENTHS_S: Final = 10  # from here on a tenth does not matter
 _HOUR_S: Final = 3600
 NAMES: Final = 60
 _DIGEST: Final = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
@@ -89,7 +90,7 @@ def clock(seconds: float | None) -> str:
     """Return ``0.4s``, ``12s``, ``2m05s`` or ``3h07m``; a dash where nothing is known."""
     if seconds is None:
         return "\u2013"
-    if seconds < 10:  # noqa: PLR2004 - from here on a tenth does not matter
+    if seconds < _TENTHS_S:
         return f"{seconds:.1f}s"
     whole = int(seconds)
     if whole < _MINUTE_S:

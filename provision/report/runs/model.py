@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from provision.base.printable import printable_json
 from provision.planning.node_plan import Derived, Item
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -135,3 +136,8 @@ class RunReport(_Document, frozen=True, kw_only=True):
     nodes: tuple[NodeReport, ...]
     steps: tuple[StepTotal, ...]
     notes: tuple[Note, ...]
+
+
+def report_document(report: RunReport) -> str:
+    """Return it as JSON of ASCII characters alone."""
+    return printable_json(msgspec.to_builtins(report))

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from provision.report.runs.errors import RunsError
+from provision.base.errors import GrapnelError
 from provision.report.runs.events import STEPS, decode
 
 if TYPE_CHECKING:
@@ -167,3 +167,7 @@ def runs_folder(environment: Mapping[str, str], project: str) -> Path:
     home = Path(environment.get("HOME") or "~").expanduser()
     state = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state")
     return state / "grapnel" / "runs" / project
+
+
+class RunsError(GrapnelError):
+    """There is no such run, or it cannot be read."""

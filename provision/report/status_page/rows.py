@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from provision.base.printable import printable
 from provision.declaration.spec.text.excerpt import few
 from provision.report.runs.remedies import BARE
-from provision.report.status_page.looks import look_of
 from provision.report.status_page.machines import Machines, machines_document, machines_of, seconds
 from provision.rollout.interface.pause import RESUME
+from provision.rollout.status import situations
 from provision.rollout.status.advice import led
 from provision.rollout.status.situations import SITUATIONS
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from provision.report.runs.remedies import Invocation
     from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, StackSeen
+    from provision.rollout.status.situations import Situation
     from provision.rollout.status.words import Last
 
 _STACK_TONES: Final = {  # as in `Look`
@@ -211,3 +212,57 @@ def _notices(status: FleetStatus, invocation: Invocation) -> list[Notice]:
         found.append(Notice("wait", "The engine prepares, or has not published anything yet"))
     found += [Notice("warn", printable(complaint)) for complaint in seen.complaints]
     return found
+
+
+# Says how each state looks: a tone, which becomes a colour and a shape, and a mark, so that no colour is needed.
+# States that have no mark here get one from their title, so that a state that is added needs no change of the page.
+
+_MARKS: Final = {
+    "done": "✓",
+    "waiting": "·",
+    "idle": "-",
+    "cordoned": "/",
+    "not-ready": "!",
+    "unclear": "?",
+    "not-begun": "‖",
+    "resume": "U",  # uncordoned next; R is release
+    "wait-for-jobs": "J",
+    "rollback": "B",
+    "returned": "↩",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``tone`` is one of ok, wait, work, warn, bad, off; ``mark`` one character."""
+
+    tone: str
+    mark: str
+
+
+def look_of(situation: Situation) -> Look:
+    """Return how a state looks."""
+    return Look(_tone(situation), _mark(situation))
+
+
+def _tone(situation: Situation) -> str:
+    if situation is situations.DONE:
+        return "ok"
+    if situation.key.startswith(("failed", "returned")):
+        return "bad"
+    if situation.needs_somebody:
+        return "warn"
+    if situation in situations.AT_WORK:
+        return "work"
+    return "off" if situation in (situations.IDLE, situations.CORDONED) else "wait"
+
+
+def _mark(situation: Situation) -> str:
+    key = situation.key
+    if key in _MARKS:
+        return _MARKS[key]
+    if key.startswith("failed"):
+        return "✕"
+    if key.startswith("left-in-"):
+        return _MARKS.get(key.removeprefix("left-in-"), key.removeprefix("left-in-")[0].upper())
+    return situation.title[0].upper()

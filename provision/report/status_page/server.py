@@ -94,7 +94,7 @@ class _Handler(BoundedHandler):
     server: PageServer
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+    def do_GET(self) -> None:
         """Answer with a file, a node, or the events."""
         self.server.understood(self.connection)
         path = urlsplit(self.path).path
@@ -113,9 +113,9 @@ class _Handler(BoundedHandler):
         else:
             self._send_file("/index.html" if path == "/" else path)
 
-    do_HEAD = do_GET  # noqa: N815 - the base class's name
+    do_HEAD = do_GET
 
-    def do_POST(self) -> None:  # noqa: N802 - the base class's name
+    def do_POST(self) -> None:
         """Log in or out."""
         form = self._form()
         if form is None:

@@ -93,7 +93,7 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime, dom
     return (None if isinstance(action, RunStep) and _why_lost(node, record) else action), reason
 
 
-def _turn_elsewhere(  # noqa: PLR0913, PLR0917 - what `advance` knows
+def _turn_elsewhere(  # noqa: PLR0917 - what `advance` knows
     node: NodeState,
     record: Record,
     step: StepResult | None,

@@ -8,11 +8,10 @@ reason: nobody has to wait without knowing why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.admission import Admission
 from provision.rollout.decision.advance import advance, begin, give_up
-from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
 from provision.rollout.decision.hours import opening_hours, outside_hours
 from provision.rollout.decision.order.domains import Domains
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.decision.advance import Move
+    from provision.rollout.decision.census import Census
     from provision.rollout.decision.hours import OpeningHours
     from provision.rollout.decision.order.domains import Domain
     from provision.rollout.decision.policy import Policy
@@ -158,3 +158,40 @@ def _is_gone(node: NodeState, now: datetime) -> bool:
     if not node.is_missing or node.is_busy or node.lost_since is None:
         return False
     return now - node.lost_since >= node.lost_timeout
+
+
+_NAMED: Final = 3
+
+
+def why_broken(census: Census, actions: Sequence[Action], policy: Policy, canary: int | None) -> str | None:
+    """Return why no further node begins: more nodes have failed than may, or do so now, or one of the canary has.
+
+    ``canary`` is the index of its wave, None where there is none. Counted are failures of this process, as what failed
+    before is tried again first, and of those the ones that the change may have caused. A node on its way back counts
+    from the beginning of that.
+    """
+    failed = _failed(census, actions)
+    if not failed:
+        return None
+    first = next((node for node, _record in failed if canary is not None and node.wave == canary), None)
+    if first is not None:
+        where = next(_where(node, record) for node, record in failed if node is first)
+        return f"{where}, in {policy.waves[canary or 0].title}: no node of the first wave may fail"
+    if len(failed) <= policy.max_failures:
+        return None
+    named = ", ".join(_where(node, record) for node, record in failed[:_NAMED])
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    limit = f", and maxFailures is {policy.max_failures}" if policy.max_failures else ""
+    return f"{named}{more}{limit}"
+
+
+def _failed(census: Census, actions: Sequence[Action]) -> list[tuple[NodeState, Record]]:
+    known = [*census.failed, *census.returned, *census.flying]
+    found = [(node, node.record) for node in known if node.record is not None and node.is_blamed]
+    records = {a.node: a.record for a in actions if isinstance(a, Write) and a.record.is_blamed}
+    now = [(node, records[node.name]) for node in census.flying if node.name in records and not node.is_blamed]
+    return found + now if records else found
+
+
+def _where(node: NodeState, record: Record) -> str:
+    return f"{node.name} failed in {record.failed_in or record.phase}"

@@ -48,7 +48,7 @@ def opening_hours(nodes: Iterable[NodeState], policy: Policy, now: datetime) -> 
     return OpeningHours(is_open=calendar.closes(now) is not None, closed=calendar.why_closed(now, needed))
 
 
-def outside_hours(  # noqa: PLR0913, PLR0917 - what a move is, and what it depends on
+def outside_hours(  # noqa: PLR0917 - what a move is, and what it depends on
     node: NodeState, record: Record, action: Action | None, held: str, closed: str, domain: Domain | None = None
 ) -> tuple[Action | None, str]:
     """Return what is done to a node in flight instead of ``action``, and what keeps it in its phase.

@@ -11,11 +11,10 @@ from provision.apply.model import Assessment, Failure, Status
 from provision.declaration.spec.model import Entitlement, Order, Rollout
 from provision.planning.node_plan import Action, Role
 from provision.rollout.decision.census import in_order
-from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.order.together import why_apart, with_domains
-from provision.rollout.decision.order.topology import with_places
-from provision.rollout.decision.policy import Policy, strictest
+from provision.rollout.decision.order.zones import with_places
+from provision.rollout.decision.policy import Policy, drain_policy, strictest
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.tenancy import TenancyChange
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     from provision.apply.supply.kinds import Handing
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import NodePlan
-    from provision.rollout.decision.drain_policy import DrainPolicy
-    from provision.rollout.interface.forecast import Forecast
+    from provision.rollout.decision.policy import DrainPolicy
     from provision.rollout.interface.gates import GateState
     from provision.rollout.interface.node_marks import MarkChange
     from provision.rollout.interface.pause import Pause
+    from provision.rollout.interface.standing import Forecast
     from provision.rollout.model import NodeView, Record
 
 _NOT_OF_DRIVERS: Final = frozenset({ChangeKind.MIG, ChangeKind.OTHER})
@@ -76,7 +75,7 @@ class Prepared:
         return bool(self.todo or self.runtime_classes or marks or self.tenancy.changes)
 
 
-def prepare(  # noqa: PLR0913 - what an apply knows of its nodes, the last by keyword
+def prepare(
     answers: Mapping[str, Assessment | Failure],
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],

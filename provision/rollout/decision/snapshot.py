@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from provision.rollout.decision.drain_policy import DrainPolicy
+    from provision.rollout.decision.policy import DrainPolicy
     from provision.rollout.interface.gates import GateState
     from provision.rollout.interface.pause import Pause
     from provision.rollout.model import Origin

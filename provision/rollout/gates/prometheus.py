@@ -20,7 +20,6 @@ from provision.base.asking import ask as send
 from provision.base.decoding import decoder_of
 from provision.base.printable import printable
 from provision.base.regular_file import read_beginning
-from provision.rollout.gates.errors import UnansweredError
 
 if TYPE_CHECKING:
     from provision.declaration.spec.model import QueryGate
@@ -136,3 +135,7 @@ def _authorization(gate: QueryGate) -> dict[str, str]:
     if not token or not token.isprintable():
         raise UnansweredError(f"there is no token in {gate.token_file}")
     return {"Authorization": f"Bearer {token}"}
+
+
+class UnansweredError(Exception):
+    """There is no answer that says whether a gate is open; the text says why, without anything that is secret."""

@@ -26,7 +26,7 @@ class Chance:
 
     def of(self, *what: object) -> Random:
         """Return numbers that belong to one thing alone."""
-        return Random("/".join(map(str, (self.seed, *what))))  # noqa: S311 - a simulation, no secret
+        return Random("/".join(map(str, (self.seed, *what))))
 
     def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
         """Return how a step goes. A fault is the node's with the new driver, and not of one attempt."""

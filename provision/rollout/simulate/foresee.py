@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.interface.cluster import NodeProblem
-from provision.rollout.interface.forecast import Forecast, WaveForecast
+from provision.rollout.interface.standing import Forecast, WaveForecast
 from provision.rollout.model import Phase
 from provision.rollout.simulate.chance import Chance
 from provision.rollout.simulate.cluster import SimulatedCluster

@@ -9,18 +9,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.together import with_domains
-from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.policy import DrainPolicy, strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import Phase
 from provision.rollout.simulate.chance import Chance
-from provision.rollout.simulate.clock import VirtualTime
 from provision.rollout.simulate.cluster import SimulatedCluster
-from provision.rollout.simulate.executor import VirtualExecutor
+from provision.rollout.simulate.executor import VirtualExecutor, VirtualTime
 from provision.rollout.simulate.machine import Machine, Pod
 from provision.rollout.simulate.playback import Playback, Recorder, plays_of
 from provision.rollout.simulate.world import Budget, World
@@ -52,7 +50,7 @@ def play(scenario: Scenario, seed: int, told: Told = lambda _over, _at_s: None) 
     return roll_out(chance, cluster, states, policy, batch_s=resolution_s(scenario), told=told)
 
 
-def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how long it is played
+def roll_out(
     chance: Chance,
     cluster: SimulatedCluster,
     states: Sequence[NodeState],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from provision.rollout.interface.pause import Pause
     from provision.rollout.model import Origin
-    from provision.rollout.simulate.clock import VirtualTime
+    from provision.rollout.simulate.executor import VirtualTime
     from provision.rollout.simulate.machine import Machine, Pod
 
 _CHANGES: Final = (Phase.SWAP, Phase.ROLLBACK)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.interface.forecast import WaveForecast
+from provision.rollout.interface.standing import WaveForecast
 from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:

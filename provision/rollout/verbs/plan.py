@@ -11,7 +11,6 @@ from provision.apply.removal import Part
 from provision.declaration.spec.model import Rollout
 from provision.rollout.decision import undoing
 from provision.rollout.decision.census import in_order
-from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.order.together import (
     Member,
@@ -22,7 +21,7 @@ from provision.rollout.decision.order.together import (
     why_unlabelled,
     with_domains,
 )
-from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.policy import drain_policy, strictest
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import NodeProblem
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from provision.apply.removal import NodeRemoval
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Domains, StackSpec
-    from provision.rollout.decision.drain_policy import DrainPolicy
+    from provision.rollout.decision.policy import DrainPolicy
     from provision.rollout.model import NodeView, Record
 
 NO_DRIVER: Final = ""  # as a target
@@ -153,7 +152,7 @@ def plan_verb(
     )
 
 
-def _as_one(  # noqa: PLR0913, PLR0917 - what `plan_verb` knows
+def _as_one(  # noqa: PLR0917 - what `plan_verb` knows
     verb: AnyVerb,
     states: list[NodeState],
     settled: dict[str, NodeResult],

@@ -15,9 +15,8 @@ from provision.apply.playbooks import is_boot
 from provision.declaration.spec.model import Rollout
 from provision.declaration.spec.text.excerpt import few
 from provision.rollout.decision.census import in_order
-from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.order.together import with_domains
-from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.policy import drain_policy, strictest
 from provision.rollout.decision.prepare import Prepared, in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import NodeProblem

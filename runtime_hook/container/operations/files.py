@@ -137,10 +137,10 @@ class NoteAbsent:
         """Say what would be done, in one line."""
         return f"give {self.what}"
 
-    def stage(self, syscalls: Syscalls) -> None:  # noqa: ARG002 - the interface's
+    def stage(self, syscalls: Syscalls) -> None:
         """Fail: there is nothing to give."""
         raise OSError(errno.ENOENT, self.why)
 
-    def apply(self, syscalls: Syscalls) -> str:  # noqa: ARG002 - the interface's
+    def apply(self, syscalls: Syscalls) -> str:
         """Do nothing: staging has failed."""
         return ""

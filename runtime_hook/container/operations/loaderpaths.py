@@ -7,7 +7,6 @@ import stat
 
 from runtime_hook.base.values import value
 from runtime_hook.container.operations.operation import ensure_folder, name_taken
-from runtime_hook.loader.muslpath import PATH_LIMIT_BYTES, add_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,3 +84,24 @@ def _content(syscalls: Syscalls, folder: int, name: str, limit_bytes: int) -> by
     if data is None:
         raise OSError(errno.EFBIG, f"larger than {limit_bytes >> 10} KiB")
     return data
+
+
+# Edits musl's library path (``/etc/ld-musl-<arch>.path``), which it has in place of a loader cache. musl reads the
+# file's folders, divided by colons or line ends, up to its end or a NUL; without the file it searches
+# ``/lib:/usr/local/lib:/usr/lib`` (musl, ``ldso/dynlink.c``).
+
+DEFAULT_PATH = b"/lib:/usr/local/lib:/usr/lib"
+PATH_LIMIT_BYTES = 1 << 16
+
+
+def add_folder(data: bytes | None, folder: str) -> bytes | None:
+    """Return the path file with a folder added at its end, or None where the folder is searched already.
+
+    ``data`` is the image's file, None where it has none. What the image lists stays as it is.
+    """
+    wanted = folder.encode()
+    listed = (DEFAULT_PATH if data is None else data).partition(b"\0")[0]
+    if wanted in (path.rstrip(b"/") for path in listed.replace(b"\n", b":").split(b":")):
+        return None
+    separator = b"" if not listed or listed.endswith((b":", b"\n")) else b"\n"
+    return listed + separator + wanted + b"\n"

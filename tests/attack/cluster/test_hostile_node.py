@@ -85,7 +85,7 @@ def pods_of(api: Api, job: str) -> list[AgentPod]:
     return api.list_all(f"/api/v1/namespaces/{OURS}/pods", AgentPod, labels=f"job-name={job}")
 
 
-def test_a_mirror_pod_is_not_taken_for_that_of_another_node_s_job(  # noqa: PLR0913, PLR0917 - fixtures
+def test_a_mirror_pod_is_not_taken_for_that_of_another_node_s_job(  # noqa: PLR0917 - fixtures
     admin: Identity, api: Api, kubelet: Identity, evil: str, victim: str, name: str
 ) -> None:
     uid = job_of(admin, name, victim)["metadata"]["uid"]
@@ -212,7 +212,7 @@ def running_job(admin: Identity, api: Api, victim: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["its own", "another's"])
-def test_a_kubelet_has_the_pods_of_its_own_node_and_their_secrets(  # noqa: PLR0913 - fixtures
+def test_a_kubelet_has_the_pods_of_its_own_node_and_their_secrets(
     admin: Identity, kubelet: Identity, evil: str, victim: str, name: str, *, is_own: bool
 ) -> None:
     admin.make({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": OURS}})
@@ -245,7 +245,7 @@ def test_a_kubelet_has_the_pods_of_its_own_node_and_their_secrets(  # noqa: PLR0
     ],
 )
 @pytest.mark.parametrize("part", ["", "/status"])
-def test_what_no_kubelet_writes_is_refused(  # noqa: PLR0913, PLR0917 - fixtures and parameters
+def test_what_no_kubelet_writes_is_refused(  # noqa: PLR0917 - fixtures and parameters
     admin: Identity, kubelet: Identity, evil: str, victim: str, whose: str, patch: dict[str, Any], part: str
 ) -> None:
     """Through the status some of it is taken and comes to nothing: what counts is that the Node stays as it was."""
@@ -282,7 +282,7 @@ OWN = [
 
 
 @pytest.mark.parametrize(("patch", "part"), OWN)
-def test_what_a_node_says_of_itself_it_says_of_no_other(  # noqa: PLR0913, PLR0917 - fixtures and parameters
+def test_what_a_node_says_of_itself_it_says_of_no_other(  # noqa: PLR0917 - fixtures and parameters
     admin: Identity, kubelet: Identity, evil: str, victim: str, patch: dict[str, Any], part: str
 ) -> None:
     """Marks, records and cordons are a kubelet's to write on its own Node alone: a reader believes them of that one."""

@@ -45,7 +45,7 @@ for name in dir(pynvml):
     if name.startswith("nvml") and callable(function) and not isinstance(function, type):
         setattr(pynvml, name, recorded(name, function))
 
-from plugin.driver.nvml import links, occupancy, telemetry
+from plugin.driver.nvml import instances, links, telemetry
 from plugin.driver.nvml.changes import compute_mode
 from plugin.driver.nvml.changes import gpu_settings
 from plugin.driver.nvml.changes import memory_limits
@@ -72,7 +72,7 @@ take("poll_events", source.poll_events)
 take("telemetry", reader.read)
 now_s[0] += 0.2  # NVML compares samples that are 0.1 s apart
 take("telemetry_again", reader.read)
-take("occupancy", occupancy.read_occupancy)
+take("occupancy", instances.read_occupancy)
 take("settable", gpu_settings.read_settable)
 take("mig_gpus", mig_instances.read_gpus)
 handle = pynvml.nvmlDeviceGetHandleByIndex(0)

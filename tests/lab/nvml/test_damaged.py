@@ -113,7 +113,7 @@ def _mutated(chance: random.Random) -> bytes:
 
 @pytest.mark.slow
 def test_mutated_texts_do_not_confuse_the_parser(run: Callable[[str], str], tmp_path: Path) -> None:
-    chance = random.Random(20)  # noqa: S311 - repeatable, not secret
+    chance = random.Random(20)
     (tmp_path / "texts").write_bytes(b"\xff".join(_mutated(chance) for _ in range(500)))
     write(tmp_path / "state", models.machine())
     refused, total = map(int, run(PARSE).split())

@@ -269,7 +269,7 @@ class FakeMachine:
         self.interrupted = False
         return self._configure("", moment)
 
-    def _do_dpkg_query(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+    def _do_dpkg_query(self, words: list[str], moment: Callable[[], None]) -> Finished:
         return finished(0, f"{words[-1]}\t1.22.18\n")
 
     def _do_apt_mark(self, words: list[str], moment: Callable[[], None]) -> Finished:
@@ -303,7 +303,7 @@ class FakeMachine:
         self.write(f"/{DKMS_TREE}/{version}/source")
         return finished(0)
 
-    def _do_modprobe(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+    def _do_modprobe(self, words: list[str], moment: Callable[[], None]) -> Finished:
         if words[0] == "--show-depends":
             kernel = words[2] if words[1] == "--set-version" else self.kernel
             return finished(0, f"insmod /{kernel}.ko \n") if kernel in self.on_disk else finished(1, stderr="FATAL\n")
@@ -321,7 +321,7 @@ class FakeMachine:
             self.loaded[name], self.flavour_loaded = version, flavour
         return finished(0)
 
-    def _do_rmmod(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+    def _do_rmmod(self, words: list[str], moment: Callable[[], None]) -> Finished:
         is_used = any(NEEDS.get(name) == words[0] for name in self.loaded) or words[0] in self.pinned
         if is_used or (self.running and words[0] == "nvidia"):
             return finished(1, stderr=f"rmmod: ERROR: Module {words[0]} is in use\n")
@@ -330,7 +330,7 @@ class FakeMachine:
             self.mig = {}
         return finished(0)
 
-    def _do_modinfo(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+    def _do_modinfo(self, words: list[str], moment: Callable[[], None]) -> Finished:
         if self.slow_modinfo:
             return finished(124, stderr="modinfo took longer than that\n")
         version, flavour = self.on_disk[words[-1].strip("/").removesuffix(".ko")]
@@ -339,7 +339,7 @@ class FakeMachine:
         license_ = "NVIDIA" if flavour == "proprietary" else "Dual MIT/GPL"
         return finished(0, f"filename: {words[-1]}\nversion:        {version}\nlicense:        {license_}\n")
 
-    def _do_systemctl(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+    def _do_systemctl(self, words: list[str], moment: Callable[[], None]) -> Finished:
         if words[0] == "show":
             state = "active" if SERVICE in self.running else "inactive"
             return finished(0, f"Id={SERVICE}\nActiveState={state}\n")
@@ -376,21 +376,21 @@ class FakeMachine:
                 moment()
         return finished(0, f"{made} instances\n" if made else "")
 
-    def _do_nvidia_smi(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+    def _do_nvidia_smi(self, words: list[str], moment: Callable[[], None]) -> Finished:
         version = self.loaded.get("nvidia")
         if version is None or version in self.broken_smi:
             return finished(9, stderr="NVIDIA-SMI has failed because it couldn't communicate with the driver\n")
         return finished(0, "".join(f"GPU {n}: NVIDIA H100 (UUID: GPU-{n})\n" for n in range(self.gpus)))
 
-    def _do_update_initramfs(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
+    def _do_update_initramfs(self, words: list[str], moment: Callable[[], None]) -> Finished:
         if self.initramfs_error:
             return finished(1, stderr=self.initramfs_error)
         self.initramfs = self.on_disk.get(KERNEL)
         return finished(0)
 
-    def _do_uname(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
+    def _do_uname(self, words: list[str], moment: Callable[[], None]) -> Finished:
         return finished(0, f"{self.kernel}\n")
 
-    def _do_grapnel_hook(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
+    def _do_grapnel_hook(self, words: list[str], moment: Callable[[], None]) -> Finished:
         self.write("run/grapnel/inventory.json", json.dumps({"driver_version": self.loaded.get("nvidia")}))
         return finished(0)

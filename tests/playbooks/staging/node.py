@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of a seam get more than these fakes look at
 """A fake node for staging: packages, sources of packages, kernels and dkms below a folder, without a real command."""
 
 from __future__ import annotations

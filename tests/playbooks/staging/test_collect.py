@@ -146,7 +146,7 @@ def test_what_a_killed_run_left_is_gone_after_the_next_one(node: Node) -> None:
 
 def test_a_manager_that_downloads_nothing_it_has_is_told(node: Node) -> None:
     class Lazy(Source):
-        def for_any_machine(self, host: object, scratch: str) -> Source:  # noqa: ARG002 - of the protocol
+        def for_any_machine(self, host: object, scratch: str) -> Source:
             return self
 
         def resolve(self, host: Any, request: Request) -> Any:
@@ -164,7 +164,7 @@ def test_what_was_installed_to_build_with_is_collected_for_the_next_driver_too(n
     """A manager that downloads nothing it has left dkms out of every driver after the first."""
 
     class Lazy(Source):
-        def for_any_machine(self, host: object, scratch: str) -> Source:  # noqa: ARG002 - of the protocol
+        def for_any_machine(self, host: object, scratch: str) -> Source:
             return self
 
         def resolve(self, host: Any, request: Request) -> Any:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from plugin.cli.connections import connections_to_json
+from plugin.cli.devices import connections_to_json
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, Nic, NvLink, Place, Remote
 from plugin.driver.topology.machine import NO_TOPOLOGY, make_topology
 

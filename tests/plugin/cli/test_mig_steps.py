@@ -11,8 +11,7 @@ from plugin.base.errors import MigError
 from plugin.changes.mig_layout.change.store import read_change
 from plugin.changes.mig_layout.document import parse_layout
 from plugin.changes.mig_layout.plan import plan_layout, plan_return
-from plugin.changes.mig_layout.record import Before, cuts_of
-from plugin.changes.mig_layout.store import read_before, write_before
+from plugin.changes.mig_layout.store import Before, cuts_of, read_before, write_before
 from plugin.cli.mig.steps import NodeChange
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.mig_layout.driver import Killed, MemoryDriver

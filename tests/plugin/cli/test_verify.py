@@ -180,7 +180,7 @@ def test_a_gpu_that_hangs_is_named_with_the_error_it_had_meanwhile(node: Node) -
 
 def read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a file of /proc
+        with open(path, encoding="utf-8") as file:  # a file of /proc
             return file.read()
     except OSError:
         return ""

@@ -13,7 +13,7 @@ from tests.plugin.node_object.written_log import WrittenLog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.publication.metrics.serving.server import MetricsServer
+    from plugin.system.http.server import HttpServer
 
 
 async def answer(_: dict[str, Any]) -> dict[str, Any]:
@@ -69,8 +69,8 @@ class Server:
 def test_metrics_are_started_where_there_is_an_address_and_moved_with_it() -> None:
     events: list[str] = []
 
-    async def start(address: str) -> MetricsServer:
-        return cast("MetricsServer", Server(address, events))
+    async def start(address: str) -> HttpServer:
+        return cast("HttpServer", Server(address, events))
 
     async def move() -> None:
         endpoint = MetricsEndpoint(start)

@@ -18,8 +18,7 @@ from lab.kubelet import Container, Kubelet, Pod
 from lab.nvml import capabilities, state
 from lab.podresources.server import serving
 from plugin.changes.driver_change.release.store import sole_change
-from plugin.changes.mig_layout.change.record import OpenMigChange, render_change
-from plugin.changes.mig_layout.change.store import CHANGE_FILE, forget, write_change
+from plugin.changes.mig_layout.change.store import CHANGE_FILE, OpenMigChange, forget, render_change, write_change
 from tests.plugin.daemon.test_whole_daemon import Node
 from tests.plugin.daemon_process import RESOURCE
 from tests.waiting import wait_until

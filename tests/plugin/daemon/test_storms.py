@@ -23,7 +23,7 @@ __all__ = ["kubelet", "node"]  # fixtures
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DICE = random.Random(7)  # noqa: S311 - a test's dice
+DICE = random.Random(7)
 GARBAGE = (
     b"",
     b"\0" * 100,

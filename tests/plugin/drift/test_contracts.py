@@ -8,8 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from plugin.drift.declared import parse_declared
-from plugin.drift.model import Difference, DriftKind
+from plugin.drift.model import Difference, DriftKind, parse_declared
 from plugin.drift.result import Result, Verdict, parse_result, render_result
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"

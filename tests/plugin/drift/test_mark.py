@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.cli.drift import compare_now
-from plugin.drift.mark import is_edited
+from plugin.drift.host import is_edited
 from provision.planning.render.engines.mark import Origin, marked, origin_of
 from tests.plugin.drift.node import CONTENT, FILE, Node
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.base.errors import DriftError
-from plugin.drift import programs
+from plugin.drift import host
+from plugin.drift.host import ask_program
 from plugin.drift.packages import package_lock_holder
-from plugin.drift.programs import ask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,23 +26,23 @@ with open(sys.argv[1], "w") as file:
 
 
 def test_an_answer_counts_whatever_the_program_ends_with() -> None:
-    assert ask(("/bin/sh", "-c", "echo a; exit 1")) == "a\n"
+    assert ask_program(("/bin/sh", "-c", "echo a; exit 1")) == "a\n"
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
     with pytest.raises(DriftError, match="/no/such/program cannot be started: no such file"):
-        ask(("/no/such/program",))
+        ask_program(("/no/such/program",))
 
 
 def test_a_program_that_says_too_much_is_ended() -> None:
     with pytest.raises(DriftError, match="more than 1 MiB"):
-        ask(("/bin/sh", "-c", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done"))
+        ask_program(("/bin/sh", "-c", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done"))
 
 
 def test_a_program_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(host, "_TIMEOUT_S", 0.1)
     with pytest.raises(DriftError, match=r"no answer within 0\.1 s"):
-        ask(("/bin/sh", "-c", "exec sleep 60"))
+        ask_program(("/bin/sh", "-c", "exec sleep 60"))
 
 
 def test_who_changes_packages_is_known_and_not_disturbed(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def gpu(index: int = 0, **changes: object) -> SettableGpu:
     return replace(made, **changes)  # type: ignore[arg-type] # fields of a GPU
 
 
-class Killed(Exception):  # noqa: N818 - what happened, not whose fault it is
+class Killed(Exception):
     """The process ends here."""
 
 

@@ -11,7 +11,7 @@ from plugin.changes.gpu_settings.carry_out import carry_out
 from plugin.changes.gpu_settings.document import SCHEMA, parse_settings
 from plugin.changes.gpu_settings.model import watts
 from plugin.changes.gpu_settings.plan import missing_indices, plan_settings
-from plugin.changes.gpu_settings.record import Record, parse_record, render_record
+from plugin.changes.gpu_settings.store import Record, parse_record, render_record
 from plugin.driver.gpu_settings import DEFAULT_MODE, EXCLUSIVE_PROCESS, Setting
 from tests.plugin.gpu_settings.gpus import FRESH, Killed, MemoryDriver, gpu
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Choose: TypeAlias = Callable[[Sequence[tuple[int, Card]]], Card]
 
 
-class NoRoom(Exception):  # noqa: N818 - what a kubelet calls UnexpectedAdmissionError
+class NoRoom(Exception):
     """A container finds no card."""
 
 

@@ -17,7 +17,7 @@ from plugin.gpushare.books.objects import parse_pod
 from plugin.gpushare.books.report import ANNOTATION, render_report
 from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
-from plugin.gpushare.server import PREFIX, ExtenderServer
+from plugin.gpushare.server import PREFIX, extender_server
 from tests.plugin.gpushare.documents import CREATED_NS, cards, node_document, pod_document
 from tests.plugin.gpushare.kubelet import Kubelet
 
@@ -151,12 +151,12 @@ class Stage:
         """Run an extender until the end of the block, and let it read the cluster."""
         connections = Connections(self.kubeconfig, {})
         extender = Extender(connections, RESOURCE, Logger())
-        server = ExtenderServer(extender, Logger())
-        port = await server.start("127.0.0.1", 0)
+        server = extender_server(extender, Logger())
+        await server.start("127.0.0.1", 0)
         extender.start()
         try:
             await until(lambda: not extender.problem())
-            yield extender, Scheduler(port)
+            yield extender, Scheduler(server.ports[0])
         finally:
             await server.close()
             await extender.stop()

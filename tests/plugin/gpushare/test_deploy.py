@@ -11,8 +11,7 @@ from plugin.base.errors import ConfigError
 from plugin.cli.grammar.parser import build_parser
 from plugin.gpushare import requests
 from plugin.gpushare.books.model import RESOURCE
-from plugin.gpushare.run import loopback
-from plugin.gpushare.server import PREFIX
+from plugin.gpushare.server import PREFIX, loopback
 from tests.plugin.gpushare.documents import make_pod
 
 FOLDER = Path(__file__).parents[3] / "deploy/gpushare"

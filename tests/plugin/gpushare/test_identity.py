@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -14,12 +14,14 @@ from lab.cluster.certificates import API_SERVER, SCHEDULER, Certificates
 from plugin.base.errors import ConfigError
 from plugin.base.log import Logger
 from plugin.gpushare.identity import Identity
-from plugin.gpushare.server import PREFIX, ExtenderServer
+from plugin.gpushare.server import PREFIX, extender_server
 from tests.plugin.gpushare.test_server import Deaf, head
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from plugin.gpushare.extender import Extender
 
 FILTER = head(f"POST {PREFIX}/filter HTTP/1.1", "Content-Type: application/json", "Content-Length: 2") + b"{}"
 INSPECT = head(f"GET {PREFIX}/inspect HTTP/1.1")
@@ -50,9 +52,12 @@ def put(folder: Path, made: Certificates) -> Path:
 
 @contextlib.asynccontextmanager
 async def served(folder: Path, patience_s: float = 30.0) -> AsyncIterator[int]:
-    server = ExtenderServer(Deaf(), Logger(), patience_s=patience_s, identity=Identity(folder, Logger()))
+    server = extender_server(
+        cast("Extender", Deaf()), Logger(), patience_s=patience_s, identity=Identity(folder, Logger())
+    )
+    await server.start("127.0.0.1", 0)
     try:
-        yield await server.start("127.0.0.1", 0)
+        yield server.ports[0]
     finally:
         await server.close()
 

@@ -123,7 +123,7 @@ Cluster.TestCase.settings = settings(max_examples=200, stateful_step_count=30, d
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(0, 2**32))
 def test_promises_never_exceed_a_card(sizes: list[int], seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311 - of a test
+    chance = random.Random(seed)
     books = Books()
     made = cards(16, 10, 24)
     books.put_node(make_node("n1", Kubelet(made).report(CREATED_NS + 1)))

@@ -25,7 +25,7 @@ from plugin.gpushare.books.report import ANNOTATION, render_report
 from plugin.gpushare.connections import Connections
 from plugin.gpushare.extender import Extender
 from plugin.gpushare.identity import Identity
-from plugin.gpushare.server import ExtenderServer
+from plugin.gpushare.server import extender_server
 from tests.plugin.gpushare.documents import cards
 from tests.plugin.gpushare.kubelet import Kubelet
 
@@ -78,7 +78,7 @@ class Served:
         connections = HeldUp(str(self._kubeconfig), {})
         connections.hears = self.hears
         self.extender = Extender(connections, RESOURCE, Logger())
-        server = ExtenderServer(self.extender, Logger(), identity=Identity(self._tls_folder, Logger()))
+        server = extender_server(self.extender, Logger(), identity=Identity(self._tls_folder, Logger()))
         await server.start("127.0.0.1", self._port)
         self.extender.start()
         await self._stop.wait()

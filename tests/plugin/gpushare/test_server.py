@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from plugin.base.log import Logger
-from plugin.gpushare.server import PREFIX, ExtenderServer, Head, parse_head
-from plugin.publication.metrics.serving.request import PageResponse
+from plugin.gpushare.server import PREFIX, extender_server, length_of
+from plugin.system.http.messages import HttpResponse, parse_head
 from tests.plugin.gpushare.stage import Scheduler
+
+if TYPE_CHECKING:
+    from plugin.gpushare.extender import Extender
+    from plugin.system.http.server import HttpServer
 
 POST = f"POST {PREFIX}/filter HTTP/1.1"
 JSON = "Content-Type: application/json"
@@ -49,11 +53,11 @@ def head(*lines: str) -> bytes:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        pytest.param((POST, JSON, "Content-Length: 12"), Head("POST", f"{PREFIX}/filter", 12), id="filter"),
+        pytest.param((POST, JSON, "Content-Length: 12"), 12, id="filter"),
         pytest.param(
             (POST, "content-type: application/json; charset=utf-8", "content-length:3"), 3, id="small letters"
         ),
-        pytest.param((f"GET {PREFIX}/inspect/n1?x=1 HTTP/1.1",), Head("GET", f"{PREFIX}/inspect/n1", 0), id="inspect"),
+        pytest.param((f"GET {PREFIX}/inspect/n1?x=1 HTTP/1.1",), 0, id="inspect"),
         pytest.param(("hello",), HTTPStatus.BAD_REQUEST, id="not HTTP"),
         pytest.param((f"{POST}2", JSON), HTTPStatus.BAD_REQUEST, id="another version"),
         pytest.param(("GET /metrics HTTP/1.1",), HTTPStatus.NOT_FOUND, id="another path"),
@@ -75,18 +79,16 @@ def head(*lines: str) -> bytes:
         ),
     ],
 )
-def test_heads(lines: tuple[str, ...], expected: object) -> None:
-    found = parse_head(head(*lines))
-    if isinstance(expected, int) and not isinstance(expected, HTTPStatus):
-        assert isinstance(found, Head)
-        assert found.length == expected
-    else:
-        assert (found.status if isinstance(found, PageResponse) else found) == expected
+def test_heads(lines: tuple[str, ...], expected: int) -> None:
+    parsed = parse_head(head(*lines))
+    found = HTTPStatus.BAD_REQUEST if parsed is None else length_of(parsed)
+    assert (found.status if isinstance(found, HttpResponse) else found) == expected
 
 
-async def served(handler: Deaf, patience_s: float = 5.0) -> tuple[ExtenderServer, Scheduler]:
-    server = ExtenderServer(handler, Logger(), patience_s=patience_s)
-    return server, Scheduler(await server.start("127.0.0.1", 0))
+async def served(handler: Deaf, patience_s: float = 5.0) -> tuple[HttpServer, Scheduler]:
+    server = extender_server(cast("Extender", handler), Logger(), patience_s=patience_s)
+    await server.start("127.0.0.1", 0)
+    return server, Scheduler(server.ports[0])
 
 
 @pytest.mark.parametrize(

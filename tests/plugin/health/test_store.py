@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.reading import XidEvent
 from plugin.driver.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.small_disk import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,15 +88,10 @@ def test_a_writer_killed_at_any_moment_leaves_the_last_state_or_the_next(tmp_pat
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""
-    if os.geteuid() != 0:
-        pytest.skip("file systems are mounted by root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", "256k") as folder:
+        yield folder
 
 
 def fill(path: Path) -> None:
@@ -107,7 +102,7 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.functional
-def test_a_full_disk_loses_neither_what_is_written_nor_what_is_seen(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_loses_neither_what_is_written_nor_what_is_seen(disk: Path, tmp_path: Path) -> None:
     def look(keeper: HealthKeeper, *xids: int) -> list[bool]:
         inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree())
         keeper.hear(tuple(XidEvent(gpu(index).uuid, xid) for index, xid in enumerate(xids)))
@@ -115,20 +110,20 @@ def test_a_full_disk_loses_neither_what_is_written_nor_what_is_seen(small_disk: 
         return [device.is_healthy for device in judged.devices]
 
     def keeper() -> HealthKeeper:
-        return HealthKeeper(small_disk, Clock(tmp_path), Logger())
+        return HealthKeeper(disk, Clock(tmp_path), Logger())
 
     running = keeper()
     assert look(running, 48) == [False, True]
-    fill(small_disk / "other")
+    fill(disk / "other")
     assert look(running, 48, 79) == [False, False]
     assert look(keeper()) == [False, False]
-    written = (small_disk / HEALTH_FILE).read_bytes()
-    fill(small_disk / "more")
+    written = (disk / HEALTH_FILE).read_bytes()
+    fill(disk / "more")
     assert look(running, 46) == [False, False]
-    assert (small_disk / HEALTH_FILE).read_bytes() == written
+    assert (disk / HEALTH_FILE).read_bytes() == written
     with pytest.raises(HealthError, match="no space left on device"):
-        write_verdicts(small_disk, VERDICTS)
-    assert read_verdicts(small_disk) == {}
-    (small_disk / "other").unlink()
+        write_verdicts(disk, VERDICTS)
+    assert read_verdicts(disk) == {}
+    (disk / "other").unlink()
     look(running)
-    assert "xid 46" in {finding.cause for finding in read_health(small_disk).gpus[gpu(0).uuid].findings}
+    assert "xid 46" in {finding.cause for finding in read_health(disk).gpus[gpu(0).uuid].findings}

@@ -22,6 +22,7 @@ from plugin.holdings.history.model import Allocation, Place
 from plugin.holdings.history.store import HISTORY_FILE, append_history, read_history, write_history
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.small_disk import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -192,17 +193,8 @@ def test_a_log_that_grows_is_made_short_again(tmp_path: Path) -> None:
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[Path]:
     """Return a folder on a disk of 256 KiB."""
-    if os.geteuid() != 0:
-        pytest.skip("a file system is mounted by root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("this machine mounts nothing")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with small_disk(tmp_path / "small", "256k") as folder:
+        yield folder
 
 
 def test_a_full_disk_costs_nothing_that_was_written(full: Path) -> None:

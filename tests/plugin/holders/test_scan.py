@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.cli.holders import lines_of, name_pods
-from plugin.holdings.holders.advice import _COMMANDS, advise
+from plugin.cli.holders import _COMMANDS, advise, lines_of, name_pods
 from plugin.holdings.holders.scan import Holder, Listing, list_holders, read_dri_nodes
 from tests.waiting import wait_until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.sharing.memory_limits.annotation import GivenMemory, parse_annotation, render_annotation
+from plugin.sharing.memory_limits.request import GivenMemory, parse_annotation, render_annotation
 from tests.plugin.fakes import gpu
 
 FIRST, SECOND = gpu(0).uuid, gpu(1).uuid

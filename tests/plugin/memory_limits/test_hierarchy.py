@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.base.errors import LimitError
-from plugin.sharing.memory_limits.hierarchy import full_path, is_there
+from plugin.sharing.memory_limits.keeper import full_path, is_there
 from tests.control_groups import control_group, hierarchy
 
 if TYPE_CHECKING:

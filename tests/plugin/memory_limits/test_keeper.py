@@ -9,7 +9,7 @@ import pytest
 
 from plugin.base.errors import LimitError, LimitUnsupported
 from plugin.base.log import Logger
-from plugin.driver.memory_limit import GroupMemory
+from plugin.driver.telemetry import GroupMemory
 from plugin.sharing.memory_limits.keeper import LimitKeeper
 from plugin.system.thread_calls import ThreadCalls
 from tests.plugin.fakes import gpu

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from plugin.base.errors import LimitError
-from plugin.sharing.memory_limits.annotation import GivenMemory
-from plugin.sharing.memory_limits.request import LimitRequest, check_group, parse_request
+from plugin.sharing.memory_limits.request import GivenMemory, LimitRequest, check_group, parse_request
 from tests.plugin.fakes import gpu
 
 ID, OTHER = "a1" * 32, "b2" * 32
@@ -120,7 +119,7 @@ _OWN = re.compile(rf"(/[a-z0-9._@:-]+)*/(kubepods-)?pod[0-9a-f_-]{{36}}(\.slice)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_path_of_hostile_pieces_is_taken_for_the_containers_own(seed: int) -> None:
-    dice = random.Random(seed)  # noqa: S311 - to be repeated
+    dice = random.Random(seed)
     taken = 0
     for _ in range(4000):
         path = "/" + "/".join(dice.choice(_PIECES) for _ in range(dice.randint(1, 6)))

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from lab import promtool
 from plugin.publication.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS, OWN_METRICS, Metric
 from plugin.publication.metrics.counters import Counters
 from plugin.publication.metrics.exposition import Family, render
 from tests.plugin.metrics.document import PATH as DOCUMENT
 from tests.plugin.metrics.document import with_tables
-from tests.plugin.metrics.promql import metric_names
+from tests.plugin.metrics.promql import WITH_PROMTOOL, metric_names, promtool_says, read_board, read_panels, read_rules
 
 REPOSITORY = Path(__file__).parents[3]
 RULES = REPOSITORY / "deploy/prometheus/grapnel-node.rules.yml"
-RULES_TEST = Path(__file__).with_name("rules_test.yml")
 BOARD = REPOSITORY / "deploy/grafana/grapnel-gpu-nodes.json"
-PROMTOOL = promtool.find()
 EVERY_METRIC = (*(row.metric for row in (*GPU_METRICS, *ACCELERATOR_METRICS)), *OWN_METRICS)
 
 # Enabled in DCGM-exporter's etc/default-counters.csv.
@@ -65,20 +59,6 @@ def series() -> set[str]:
     return names
 
 
-def rules() -> list[dict[str, Any]]:
-    document = yaml.safe_load(RULES.read_text())
-    return [rule for group in document["groups"] for rule in group["rules"]]
-
-
-def board() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(BOARD.read_text())
-    return document
-
-
-def panels() -> list[dict[str, Any]]:
-    return [panel for panel in board()["panels"] if panel["type"] != "row"]
-
-
 def test_every_name_is_there_once() -> None:
     names = [metric.name for metric in EVERY_METRIC]
     assert sorted(names) == sorted(set(names))
@@ -107,7 +87,7 @@ def test_the_document_has_the_table() -> None:
     assert with_tables(text) == text, "write it with: python3 -m tests.plugin.metrics.document"
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+@pytest.mark.parametrize("rule", read_rules(RULES), ids=lambda rule: rule["alert"])
 def test_a_rule_asks_for_what_there_is_and_says_what_to_do(rule: dict[str, Any]) -> None:
     assert metric_names(rule["expr"])
     assert metric_names(rule["expr"]) - series() == set()
@@ -117,15 +97,20 @@ def test_a_rule_asks_for_what_there_is_and_says_what_to_do(rule: dict[str, Any])
 
 def test_alerts_and_legends_name_the_node_by_either_spelling_of_dcgm_exporters_label() -> None:
     """``Hostname`` up to 4.5.3-4.8.2, and ``hostname`` in releases after it."""
-    texts = [text for rule in rules() for text in rule["annotations"].values()]
-    legends = [target["legendFormat"] for panel in panels() for target in panel["targets"] if "legendFormat" in target]
+    texts = [text for rule in read_rules(RULES) for text in rule["annotations"].values()]
+    legends = [
+        target["legendFormat"]
+        for panel in read_panels(BOARD)
+        for target in panel["targets"]
+        if "legendFormat" in target
+    ]
     of_nodes = [text for text in (*texts, *legends) if "hostname" in text.lower()]
     assert len(of_nodes) > 20
     for text in of_nodes:
         assert "{{ or $labels.Hostname $labels.hostname }}" in text or "{{Hostname}}{{hostname}}" in text
 
 
-@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+@pytest.mark.parametrize("panel", read_panels(BOARD), ids=lambda panel: panel["title"])
 def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
     assert panel["targets"]
     for target in panel["targets"]:
@@ -136,49 +121,11 @@ def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
 
 
 def test_the_boards_variables_ask_for_what_there_is() -> None:
-    queries = [each["definition"] for each in board()["templating"]["list"] if each["type"] == "query"]
+    queries = [each["definition"] for each in read_board(BOARD)["templating"]["list"] if each["type"] == "query"]
     labels = {label for metric in EVERY_METRIC for label in metric.labels} | {"instance"}
     assert queries
     for query in queries:
         assert metric_names(query) - labels - series() == set()
-
-
-def test_panels_have_places_of_their_own() -> None:
-    taken: set[tuple[int, int]] = set()
-    ids = [panel["id"] for panel in board()["panels"]]
-    assert len(ids) == len(set(ids))
-    for panel in board()["panels"]:
-        place = panel["gridPos"]
-        cells = {(place["x"] + column, place["y"] + line) for column in range(place["w"]) for line in range(place["h"])}
-        assert max(column for column, _ in cells) < 24
-        assert not cells & taken
-        taken |= cells
-
-
-def test_every_rule_has_a_case_that_fires() -> None:
-    tests = yaml.safe_load(RULES_TEST.read_text())["tests"]
-    cases = [case for test in tests for case in test.get("promql_expr_test", ())]
-    fired = {sample["labels"] for case in cases for sample in case["exp_samples"]}
-    assert fired == {f'{{alertname="{rule["alert"]}"}}' for rule in rules()}
-
-
-WITH_PROMTOOL = pytest.mark.skipif(
-    PROMTOOL is None, reason="no promtool on PATH or in the cache: python3 -m lab.promtool fetches it; make check does"
-)
-
-
-@pytest.mark.slow
-@WITH_PROMTOOL
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(["check", "rules", str(RULES)], id="the rules can be read"),
-        pytest.param(["test", "rules", str(RULES_TEST)], id="the rules fire when they should and not otherwise"),
-    ],
-)
-def test_promtool_agrees(arguments: list[str]) -> None:
-    done = subprocess.run([str(PROMTOOL), *arguments], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @WITH_PROMTOOL
@@ -189,6 +136,4 @@ def test_promtool_finds_nothing_in_what_the_daemon_counts() -> None:
     counters.called("Allocate", "OK", 0.002)
     counters.allocated(["GPU-0"])
     counters.xid("GPU-0", 79)
-    command = [str(PROMTOOL), "check", "metrics"]
-    done = subprocess.run(command, input=render(counters.families()), capture_output=True, check=False, timeout=300)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert promtool_says("check", "metrics", page=render(counters.families())) == (0, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result
-from plugin.publication.metrics.drift import drift_families
+from plugin.publication.metrics.serving.scrape import drift_families
 
 HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply n1")
 

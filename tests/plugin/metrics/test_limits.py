@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from plugin.driver.memory_limit import GroupMemory
+from plugin.driver.telemetry import GroupMemory
 from plugin.holdings.holders.cgroup import Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
-from plugin.publication.metrics.serving.limits import LimitQuestion
+from plugin.publication.metrics.serving.owners import LimitQuestion
 from plugin.sharing.memory_limits.keeper import LimitedGroup
 from tests.plugin.fakes import gpu
 from tests.plugin.proc_folder import LogFolder

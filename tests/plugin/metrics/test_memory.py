@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.devices.inventory import Device, Inventory
-from plugin.driver.memory_limit import GroupMemory
-from plugin.driver.telemetry import GpuProcess
+from plugin.driver.telemetry import GpuProcess, GroupMemory
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, DeviceAssignment, PodContainer
 from plugin.publication.metrics.exposition import render
 from plugin.publication.metrics.memory import (

@@ -4,7 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.publication.metrics.serving.request import HTTPStatus, PageResponse, refuse
+from plugin.base.log import Logger
+from plugin.publication.metrics.serving.endpoint import MetricsService
+from plugin.system.http.messages import HttpResponse, HTTPStatus, parse_head, say
+
+
+def refuse(head: bytes) -> HttpResponse | None:
+    """Return why a request is not answered with the page, None where it is."""
+
+    async def page() -> bytes:
+        return b""
+
+    parsed = parse_head(head)
+    if parsed is None:
+        return say(HTTPStatus.BAD_REQUEST, "no request")
+    found = MetricsService(page, Logger()).expect(parsed)
+    return found if isinstance(found, HttpResponse) else None
 
 
 @pytest.mark.parametrize(
@@ -39,7 +54,7 @@ def test_bytes_of_any_kind_are_answered_or_refused(head: bytes) -> None:
 
 
 def test_an_answer_says_its_length_and_that_it_is_the_last() -> None:
-    assert PageResponse(HTTPStatus.OK, b"a 1\n", "text/x").to_bytes() == (
+    assert HttpResponse(HTTPStatus.OK, b"a 1\n", "text/x").to_bytes() == (
         b"HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nContent-Length: 4\r\nConnection: close\r\n\r\na 1\n"
     )
 

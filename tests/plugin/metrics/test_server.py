@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.base.log import Logger
-from plugin.publication.metrics.serving.server import MetricsServer
+from plugin.publication.metrics.serving.endpoint import metrics_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from plugin.system.http.server import HttpServer
 
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n"
 PAGE = b"# HELP a b\n# TYPE a gauge\na 1\n"
@@ -25,8 +27,8 @@ async def page() -> bytes:
 @asynccontextmanager
 async def serving(
     make: Callable[[], Awaitable[bytes]] = page, patience_s: float = 5.0
-) -> AsyncIterator[tuple[MetricsServer, int]]:
-    server = MetricsServer(make, Logger(), patience_s=patience_s)
+) -> AsyncIterator[tuple[HttpServer, int]]:
+    server = metrics_server(make, Logger(), patience_s=patience_s)
     await server.start("127.0.0.1", 0)
     try:
         yield server, server.ports[0]
@@ -41,7 +43,7 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def clients(server: MetricsServer, count: int) -> None:
+async def clients(server: HttpServer, count: int) -> None:
     """Wait until so many are served."""
     while len(server._clients) != count:  # noqa: ASYNC110 - the server tells nobody
         await asyncio.sleep(0.01)
@@ -211,7 +213,7 @@ def test_closing_is_not_missed_by_a_client_whose_request_comes_at_that_moment(ro
 def test_an_address_that_is_taken_is_an_error_of_the_system() -> None:
     async def scenario() -> None:
         async with serving() as (_, port):
-            await MetricsServer(page, Logger()).start("127.0.0.1", port)
+            await metrics_server(page, Logger()).start("127.0.0.1", port)
 
     with pytest.raises(OSError, match="in use"):
         asyncio.run(scenario())

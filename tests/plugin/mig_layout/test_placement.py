@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.changes.mig_layout.model import parse_profile
 from plugin.changes.mig_layout.placement import arrange, group
-from plugin.changes.mig_layout.profiles import parse_profile
 from tests.plugin.mig_layout.gpus import H100, instance
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def brute(names: tuple[str, ...]) -> bool:
 
 
 def test_there_is_an_arrangement_wherever_trying_everything_finds_one() -> None:
-    chance = random.Random(15)  # noqa: S311 - tests want the same each time
+    chance = random.Random(15)
     sizes = [profile for profile in H100 if profile.name != "1g.10gb+me"]
     for _ in range(150):
         names = tuple(chance.choice(sizes).name for _ in range(chance.randint(1, 5)))
@@ -100,7 +100,7 @@ def test_there_is_an_arrangement_wherever_trying_everything_finds_one() -> None:
 
 
 def test_no_arrangement_overlaps_and_nobody_who_works_is_moved() -> None:
-    chance = random.Random(16)  # noqa: S311 - see above
+    chance = random.Random(16)
     for _ in range(200):
         there: list[Instance] = []
         for number, profile in enumerate(chance.sample(H100, 4)):

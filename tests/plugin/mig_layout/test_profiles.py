@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.changes.mig_layout.profiles import parse_profile
+from plugin.changes.mig_layout.model import parse_profile
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,18 @@ import pytest
 
 from plugin.base.errors import MigError
 from plugin.changes.driver_change.release.store import sole_change
-from plugin.changes.mig_layout.change.record import OpenMigChange, parse_change, render_change
-from plugin.changes.mig_layout.change.store import CHANGE_FILE, forget, is_locked, read_change, write_change
+from plugin.changes.mig_layout.change.store import (
+    CHANGE_FILE,
+    OpenMigChange,
+    forget,
+    is_locked,
+    parse_change,
+    read_change,
+    render_change,
+    write_change,
+)
 from plugin.changes.mig_layout.model import Instance
-from plugin.changes.mig_layout.record import Before, cuts_of, parse_before, render_before
-from plugin.changes.mig_layout.store import read_layout
+from plugin.changes.mig_layout.store import Before, cuts_of, parse_before, read_layout, render_before
 from tests.plugin.mig_layout.gpus import gpu, instance
 
 if TYPE_CHECKING:

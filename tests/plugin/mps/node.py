@@ -161,6 +161,11 @@ class Daemon:
     crashes: list[BaseException]
     changes: list[str]
 
+    async def share(self, plan: MpsPlan, *uuids: str) -> None:
+        """Want a plan, and wait for GPUs of it."""
+        self.supervisor.want(plan)
+        await self.up(*uuids)
+
     async def up(self, *uuids: str) -> None:
         await until(lambda: not any(map(self.supervisor.problem, uuids)), lambda: str(self.supervisor.problems))
 

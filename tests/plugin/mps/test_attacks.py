@@ -115,8 +115,7 @@ def test_nobody_else_renames_replaces_or_fills_anything_of_a_daemon_that_runs(no
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         assert attack(spec, secret) == set()
         server = Path("/proc", node.connect(daemon.supervisor, FIRST, user=NOBODY).said.split()[1])
         await until(lambda: (server / "comm").read_text() == "nvidia-cuda-mps\n")  # it could connect, and open the pipe
@@ -130,8 +129,7 @@ def test_links_lead_root_nowhere_when_a_control_daemon_starts_again(node: Node, 
     before = seen(secret)
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         pid = node.pid(spec)
         attack(spec, secret)
         os.kill(pid, signal.SIGKILL)
@@ -153,8 +151,7 @@ def test_what_others_left_in_folders_of_an_earlier_version_is_gone_before_root_o
     os.chown(spec.pipe / "control_privileged", NOBODY, NOBODY)
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
 
     live(node, act)
     assert seen(secret) == before
@@ -167,12 +164,10 @@ def test_an_answer_from_somebody_else_s_socket_is_not_believed(node: Node) -> No
     (spec,) = node.plan().daemons
 
     async def before(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
 
     async def after(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         assert (spec.pipe / "control").lstat().st_uid == 0
         assert node.connect(daemon.supervisor, FIRST).said.endswith(f"threads 25 {FIRST}=20480M")
 
@@ -194,12 +189,10 @@ def test_folders_of_a_daemon_that_runs_on_are_closed(node: Node, secret: Path) -
     (spec,) = node.plan().daemons
 
     async def before(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
 
     async def after(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         assert attack(spec, secret) == set()
 
     live(node, before)
@@ -222,8 +215,7 @@ def test_a_container_connects_through_its_mount_and_changes_nothing_behind_it(no
     )
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         answer = daemon.supervisor.answer([FIRST])
         mode = "ro" if next(each for each in answer.mounts if each.host_path == str(spec.pipe)).read_only else "rw"
         environment = {**dict(answer.variables), "PATH": os.environ["PATH"], "MODE": mode}

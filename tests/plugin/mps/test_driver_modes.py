@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.base.errors import MpsError
-from plugin.sharing.mps.driver_modes import DriverModes
+from plugin.sharing.mps.compute_mode import DriverModes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

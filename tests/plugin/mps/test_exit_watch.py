@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 
-from plugin.sharing.mps.exit_watch import ExitWatch
+from plugin.sharing.mps.programs import ExitWatch
 
 
 def start(*command: str) -> subprocess.Popen[bytes]:

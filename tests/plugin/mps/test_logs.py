@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.sharing.mps.logs import MAX_BYTES, trim_logs
+from plugin.sharing.mps.folders import MAX_BYTES, trim_logs
 from plugin.sharing.mps.plan import MpsDaemon
 from tests.plugin.fakes import gpu
 

@@ -39,8 +39,7 @@ def test_a_gpu_can_be_shared_once_its_control_daemon_answers_with_its_limits(nod
 
 def test_a_client_gets_a_share_whatever_its_environment_says(node: Node) -> None:
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         client = node.connect(daemon.supervisor, FIRST, user=1000)
         assert client.said.endswith(f"threads 25 {FIRST}=20480M")
 
@@ -51,8 +50,7 @@ def test_the_unit_has_a_name_and_an_environment_of_its_own_and_believes_no_pid_f
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
 
     live(node, act)
     *mounts, start = node.calls("systemd-run")
@@ -68,8 +66,7 @@ def test_folders_let_a_server_of_any_user_in_and_are_written_by_nobody_else(node
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
 
     live(node, act)
     for folder, mode in ((node.root, 0o711), (spec.folder, 0o711), (spec.pipe, 0o755), (spec.log, 0o700)):
@@ -80,8 +77,7 @@ def test_a_killed_control_daemon_takes_its_gpu_away_until_another_one_answers(no
     first, second = node.plan(2).daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan(2))
-        await daemon.up(FIRST, SECOND)
+        await daemon.share(node.plan(2), FIRST, SECOND)
         client, other = node.connect(daemon.supervisor, FIRST), node.pid(second)
         pid = node.pid(first)
         os.kill(pid, signal.SIGKILL)
@@ -101,8 +97,7 @@ def test_one_that_hangs_is_ended_and_started_again_with_its_limits(node: Node) -
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         pid = node.pid(spec)
         os.kill(pid, signal.SIGSTOP)
         await daemon.down(FIRST, "no answer within 1 s")
@@ -117,8 +112,7 @@ def test_one_missed_answer_ends_nobody(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         pid = node.pid(spec)
         os.kill(pid, signal.SIGSTOP)
         await daemon.down(FIRST, "no answer within 1 s")
@@ -133,8 +127,7 @@ def test_limits_that_somebody_raised_are_set_again(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         node.connect(daemon.supervisor, FIRST)
         server = node.says(spec, "get_server_list")
         node.says(spec, "set_default_active_thread_percentage 100")
@@ -149,8 +142,7 @@ def test_another_number_of_replicas_ends_nobody(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         node.connect(daemon.supervisor, FIRST)
         pid = node.pid(spec)
         daemon.supervisor.want(node.plan(replicas=8))
@@ -165,15 +157,13 @@ def test_a_restart_of_the_daemon_finds_control_daemon_and_clients_again(node: No
     pids: list[int] = []
 
     async def before(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         node.connect(daemon.supervisor, FIRST)
         pids.append(node.pid(spec))
         await daemon.supervisor.close(60)
 
     async def after(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         assert node.pid(spec) == pids[0]
         assert node.says(spec, "get_device_client_list").split()[1] == str(node.clients[0].process.pid)
 
@@ -189,8 +179,7 @@ def test_a_killed_daemon_leaves_what_the_next_one_finds(node: Node) -> None:
     pids: list[int] = []
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         pids.append(node.pid(spec))
 
     for _ in range(3):

@@ -22,8 +22,7 @@ def test_a_stop_without_clients_leaves_nothing_behind(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         await daemon.supervisor.close(60)
 
     live(node, act)
@@ -36,8 +35,7 @@ def test_sharing_that_ends_waits_for_the_last_client(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         client = node.connect(daemon.supervisor, FIRST)
         daemon.supervisor.want(MpsPlan(node.root))
         with pytest.raises(InvalidRequest):
@@ -59,14 +57,12 @@ def test_sharing_that_is_wanted_again_meanwhile_goes_on(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         node.connect(daemon.supervisor, FIRST)
         pid = node.pid(spec)
         daemon.supervisor.want(MpsPlan(node.root))
         await daemon.down(FIRST, "when its clients have ended")
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         assert node.pid(spec) == pid
 
     live(node, act)
@@ -76,8 +72,7 @@ def test_a_release_ends_the_servers_and_asks_the_driver_nothing(node: Node) -> N
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         client = node.connect(daemon.supervisor, FIRST)
         node.modes.silent = True
         daemon.supervisor.release()
@@ -86,8 +81,7 @@ def test_a_release_ends_the_servers_and_asks_the_driver_nothing(node: Node) -> N
         assert await daemon.supervisor.ended(60) == ()
         assert not node.runs(spec)
         node.modes.silent, node.modes.modes = False, {}  # another driver
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         daemon.supervisor.want(MpsPlan(node.root))
         await daemon.supervisor.ended(60)
 
@@ -99,8 +93,7 @@ def test_what_an_earlier_process_left_of_gpus_that_are_not_shared_any_more_is_en
     first, second = node.plan(2).daemons
 
     async def before(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan(2))
-        await daemon.up(FIRST, SECOND)
+        await daemon.share(node.plan(2), FIRST, SECOND)
 
     async def after(daemon: Daemon) -> None:
         daemon.supervisor.want(node.plan())
@@ -118,8 +111,7 @@ def test_a_gpu_that_has_gone_is_not_asked_for_ever(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         node.modes.silent = True
         daemon.supervisor.want(MpsPlan(node.root))
         assert await daemon.supervisor.ended(60) == ()
@@ -133,8 +125,7 @@ def test_a_stop_does_not_wait_for_one_that_hangs(node: Node) -> None:
     (spec,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         os.kill(node.pid(spec), signal.SIGSTOP)
         before_s = time.monotonic()
         await daemon.supervisor.close(0.5)
@@ -162,8 +153,7 @@ def test_another_root_takes_over_when_the_last_client_of_the_old_one_has_gone(no
     (old,) = node.plan().daemons
 
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         client = node.connect(daemon.supervisor, FIRST)
         node.root = node.root.with_name("other")
         daemon.supervisor.want(node.plan())
@@ -182,8 +172,7 @@ def test_another_root_takes_over_when_the_last_client_of_the_old_one_has_gone(no
 
 def test_a_mode_that_a_reset_took_is_set_again(node: Node) -> None:
     async def act(daemon: Daemon) -> None:
-        daemon.supervisor.want(node.plan())
-        await daemon.up(FIRST)
+        await daemon.share(node.plan(), FIRST)
         node.modes.modes = {}
         await until(lambda: node.modes.modes == {FIRST: EXCLUSIVE_PROCESS})
 

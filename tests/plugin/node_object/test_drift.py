@@ -8,8 +8,7 @@ import pytest
 
 from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result
-from plugin.publication.node_object.conditions import AS_DECLARED, MAX_MESSAGE
-from plugin.publication.node_object.drift import drift_condition
+from plugin.publication.node_object.conditions import AS_DECLARED, MAX_MESSAGE, drift_condition
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/node-state/README.md"
 HOLD = Difference(DriftKind.HOLD, "libcuda1", "not held", "held", None, "grapnel apply n1")

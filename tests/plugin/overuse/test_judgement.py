@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.sharing.overuse.judgement import Judge
+from plugin.sharing.overuse.measure import Judge
 from tests.plugin.overuse.shares import GIB, SECOND, owner, use
 
 OVER, BELOW = use(2 * GIB), use(GIB)

@@ -11,7 +11,7 @@ from plugin.holdings.holders.cgroup import Place
 from plugin.holdings.holders.pod_names import PodNames
 from plugin.holdings.holders.processes import ProcessTable
 from plugin.kubelet.pod_resources.attribution import PodContainer
-from plugin.sharing.overuse.owners import OwnerReader
+from plugin.sharing.overuse.measure import OwnerReader
 from tests.plugin.overuse.shares import container, owner, uid
 from tests.plugin.proc_folder import LogFolder, ProcFolder
 

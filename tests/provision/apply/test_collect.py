@@ -34,7 +34,7 @@ class Connected(FakeFleet):
     is_forgetful: bool = False
     files: dict[str, str] = field(default_factory=dict)
 
-    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:  # noqa: ARG002 - of the protocol
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         self.requests.append(request)
         collection: Any = request.extra_vars["grapnel_collection"]
         if not self.is_forgetful:

@@ -15,7 +15,7 @@ from provision.apply.converge import assess, stage
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment, Failure
 from provision.apply.playbooks import Playbooks
-from provision.apply.supply.bundles import Bundles
+from provision.apply.supply.supply import Bundles
 from provision.planning.node_plan import NodePlan
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.bundle.read import open_place

@@ -13,7 +13,7 @@ from lab.runfile import SmallDriver
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment
 from provision.apply.supply.rounds import Round, next_round
-from provision.apply.supply.runfiles import Runfiles
+from provision.apply.supply.supply import Runfiles
 from provision.planning.driver_change import PackageVersion
 from provision.planning.node_plan import NodePlan
 from tests.provision.apply.fakes import FakeFleet, context, facts_of

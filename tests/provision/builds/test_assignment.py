@@ -105,7 +105,7 @@ def test_nobody_takes_over_from_a_declared_builder() -> None:
 @pytest.mark.parametrize("seed", range(50))
 def test_rounds_end_with_everything_built_twice_or_given_up(seed: int) -> None:
     """Whoever fails at whatever: no build is given by more than two, none is tried too often, and there is an end."""
-    chance = random.Random(seed)  # noqa: S311 - a fleet of a test
+    chance = random.Random(seed)
     needs = {
         f"n{n}": tuple(sorted(chance.sample((A, B, C), chance.randint(0, 3)))) for n in range(chance.randint(1, 8))
     }

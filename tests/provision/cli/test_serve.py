@@ -17,6 +17,7 @@ import pytest
 from provision.base.errors import GrapnelError, UsageError
 from provision.cli.look.serve import parse_address, read_token, serve, settings_of
 from provision.cli.parsers.arguments import ARGUMENTS
+from tests import peers
 from tests.provision.status_page.fleets import FakeReader, fleet
 
 ROOT = Path(__file__).parents[3]
@@ -29,24 +30,8 @@ def options(*words: str) -> argparse.Namespace:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run([*command, *subject, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    return cert, key
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return peers.certificate(tmp_path_factory.mktemp("tls"), "localhost", "DNS:localhost,IP:127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -91,8 +76,8 @@ def test_elsewhere_a_token_is_made_up() -> None:
     assert settings.names == {"status.example"}
 
 
-def test_a_certificate_and_its_key_are_used(certificate: tuple[Path, Path]) -> None:
-    cert, key = map(str, certificate)
+def test_a_certificate_and_its_key_are_used(certificate: tuple[str, str]) -> None:
+    cert, key = certificate
     settings, _ = settings_of(options("--serve", "10.0.0.1:80", "--tls-cert", cert, "--tls-key", key))
 
     assert settings.tls is not None
@@ -109,10 +94,10 @@ def test_a_certificate_and_its_key_are_used(certificate: tuple[Path, Path]) -> N
     ids=["no key", "no such key", "not a key"],
 )
 def test_a_certificate_that_cannot_be_used_is_told(
-    words: list[str], message: str, certificate: tuple[Path, Path]
+    words: list[str], message: str, certificate: tuple[str, str]
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        settings_of(options("--serve", *[str(certificate[0]) if word == "CERT" else word for word in words]))
+        settings_of(options("--serve", *[certificate[0] if word == "CERT" else word for word in words]))
 
 
 @pytest.mark.parametrize(

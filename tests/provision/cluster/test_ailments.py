@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.cluster.kubernetes.nodes.ailments import ailment_of
-from provision.cluster.kubernetes.nodes.node_view import view_of
+from provision.cluster.kubernetes.nodes.node_view import ailment_of, view_of
 from provision.cluster.kubernetes.objects.nodes import Node
 from provision.rollout.model import NodeView
 

@@ -10,8 +10,15 @@ import msgspec
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.pods.evictions.answer import Answer, GivenUp, Unanswered, UnderWay, read_answer
-from provision.cluster.kubernetes.pods.evictions.objects import EvictionRequest, Progress
+from provision.cluster.kubernetes.pods.evictions.objects import (
+    Answer,
+    EvictionRequest,
+    GivenUp,
+    Progress,
+    Unanswered,
+    UnderWay,
+    read_answer,
+)
 from provision.cluster.kubernetes.pods.evictions.requests import EvictionRequests
 from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod

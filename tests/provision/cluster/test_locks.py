@@ -11,14 +11,7 @@ import pytest
 
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.cluster import KubernetesCluster
-from provision.cluster.kubernetes.nodes.locks import (
-    DAEMON_SETS,
-    LOCK,
-    DaemonSet,
-    Locks,
-    kured_holds,
-    maintenance_holds,
-)
+from provision.cluster.kubernetes.nodes.locks import DAEMON_SETS, LOCK, DaemonSet, Locks, kured_holds, maintenance_holds
 from provision.cluster.kubernetes.nodes.maintenances import MAINTENANCES, NodeMaintenance
 from provision.cluster.kubernetes.nodes.polled import INTERVAL_S, REFUSED_S
 from provision.cluster.kubernetes.pods.pod_rules import PodRules

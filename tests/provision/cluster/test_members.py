@@ -11,8 +11,7 @@ from provision.cluster.composite import CompositeCluster
 from provision.cluster.errors import KubeconfigError
 from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.members import open_members
-from provision.cluster.schedulers.cluster import ScheduledCluster
-from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import ScheduledCluster, SchedulerNode
 from provision.declaration.spec.model import Commands, Scheduler, SchedulerKind, Slurm, StackSpec
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.policy import Policy

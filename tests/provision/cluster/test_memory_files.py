@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cluster.kubernetes.api.exchange import Request
-from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig
-from provision.cluster.kubernetes.api.memory_files import MemoryFiles, by_path
+from provision.cluster.kubernetes.api.kubeconfig import Kubeconfig, MemoryFiles, by_path
 from provision.cluster.kubernetes.api.transport import Transport
+from tests import peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,19 +48,16 @@ class Short(BaseHTTPRequestHandler):
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, Path]:
     """Return a certificate, its key, and the folder of both."""
     folder = tmp_path_factory.mktemp("pair")
-    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", *kind, *name, "-keyout", str(folder / "key"), "-out", str(folder / "crt")]
-    subprocess.run(command, check=True, capture_output=True)
-    return (folder / "crt").read_bytes(), (folder / "key").read_bytes(), folder
+    cert, key = map(Path, peers.certificate(folder, "localhost"))
+    return cert.read_bytes(), key.read_bytes(), folder
 
 
 @pytest.fixture
 def server(pair: tuple[bytes, bytes, Path]) -> Iterator[str]:
     """Return the URL of a server that talks to nobody without that certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair[2] / "crt", pair[2] / "key")
-    context.load_verify_locations(pair[2] / "crt")
+    context.load_cert_chain(pair[2] / "cert.pem", pair[2] / "key.pem")
+    context.load_verify_locations(pair[2] / "cert.pem")
     context.verify_mode = ssl.CERT_REQUIRED
     with ThreadingHTTPServer(("127.0.0.1", 0), Short) as made:
         made.socket = context.wrap_socket(made.socket, server_side=True)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from provision.cluster.local.cluster import LocalCluster
 from provision.cluster.mixed_reader import MixedReader, merge
 from provision.cluster.reader import StateFileReader
-from provision.cluster.schedulers.cluster import ScheduledCluster
-from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import ScheduledCluster, SchedulerNode
 from provision.rollout.errors import UnreachableError
 from provision.rollout.interface.standing import Standing
 from provision.rollout.model import NodeView, Phase
@@ -75,7 +74,7 @@ def test_what_cannot_be_read_of_either_is_told() -> None:
 
 def test_a_scheduler_that_is_away_leaves_what_the_state_file_has(tmp_path: Path) -> None:
     class Away(FakeScheduler):
-        def look(self, views: object) -> dict[str, SchedulerNode | NodeProblem]:  # noqa: ARG002 - it answers nobody
+        def look(self, views: object) -> dict[str, SchedulerNode | NodeProblem]:
             raise UnreachableError("scontrol of Slurm: no answer within 30 s")
 
     path = tmp_path / "node-state-x.json"

@@ -44,7 +44,7 @@ def bound(status: dict[str, Any], **spec: Any) -> AskedPod:
     return pod(status={"conditions": []} | status, nodeName="n1", **spec)
 
 
-def node(  # noqa: PLR0913 - what a table varies
+def node(
     name: str = "n1",
     *,
     has: int = 4,

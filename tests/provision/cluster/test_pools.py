@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
-from provision.cluster.kubernetes.nodes.pools import PAUSED_BY_OPERATOR, POOLS, Pools
+from provision.cluster.kubernetes.nodes.elsewhere import PAUSED_BY_OPERATOR, POOLS, Pools
 from provision.declaration.spec.model import Tool
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 from tests.provision.rollout.fakes import view

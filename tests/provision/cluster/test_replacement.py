@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from provision.cluster.kubernetes.pods.evictions.replacement import Impossible, Leave, Restart, Step, Wait, next_step
+from provision.cluster.kubernetes.pods.evictions.replacements import Impossible, Leave, Restart, Step, Wait, next_step
 from provision.cluster.kubernetes.pods.evictions.workloads import Deployment, Replica, ReplicaSet
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}

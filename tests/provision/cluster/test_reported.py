@@ -12,8 +12,7 @@ from plugin.devices.inventory import Inventory
 from plugin.devices.observer import Observation
 from plugin.drift.model import Difference, DriftKind
 from plugin.drift.result import Result
-from plugin.publication.node_object.conditions import conditions_of
-from plugin.publication.node_object.drift import drift_condition
+from plugin.publication.node_object.conditions import conditions_of, drift_condition
 from plugin.publication.node_object.model import Condition as Written
 from provision.cluster.kubernetes.nodes.reported import has_gpus, reported_of
 from provision.cluster.kubernetes.objects.nodes import Node

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.local.cluster import LocalCluster
-from provision.cluster.schedulers.cluster import REGISTERS, ScheduledCluster, reason_of
-from provision.cluster.schedulers.scheduler import SchedulerNode
+from provision.cluster.schedulers.cluster import REGISTERS, ScheduledCluster, SchedulerNode, reason_of
 from provision.rollout.errors import ConflictError
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Job, NodeView, Phase

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.cluster.spans import collapse, expand
+from provision.cluster.progress import collapse, expand
 
 NAMES = st.one_of(
     # No machine's name has two dots in a row; one that is read as a span would use up the limit below.

@@ -51,7 +51,7 @@ class Echo(BaseHTTPRequestHandler):
         }
         self.wfile.write(json.dumps(seen).encode())
 
-    do_PATCH = do_GET  # noqa: N815 - the name that the base class looks for
+    do_PATCH = do_GET
 
     def log_message(self, *_arguments: object) -> None:
         """Say nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,25 +14,15 @@ from provision.cluster.kubernetes.nodes.marks import UPGRADE
 from provision.cluster.kubernetes.nodes.node_view import DRIVER_READY
 from provision.rollout.model import Phase, Record
 from tests.provision.cluster.stage import GPU_RULES
-from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
+from tests.provision.controller.fleet import NEW, OLD, World, driver
 from tests.provision.rollout.fakes import NOON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
-_NUMBERS = itertools.count(1)
 AT_ONCE = {"soakMinutes": 0, "maxUnavailable": 1}
-
-
-@pytest.fixture
-def world(stage: Stage) -> Iterator[World]:
-    made = World(stage, f"claims-{next(_NUMBERS)}")
-    yield made
-    made.machines.stops.clear()
-    remove_stacks(stage)
 
 
 def brought_to_old(world: World, count: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,24 +11,14 @@ from lab.machine.errors import CommandError
 from provision.controller.nodes import NOT_READY
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_access import user
-from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
+from tests.provision.controller.fleet import NEW, OLD, World, driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[3]
-_NUMBERS = itertools.count(1)
 CLOSED = {"blackouts": [{"first": "2020-01-01", "last": "2099-01-01"}]}
-
-
-@pytest.fixture
-def world(stage: Stage) -> Iterator[World]:
-    made = World(stage, f"pool-{next(_NUMBERS)}")
-    yield made
-    remove_stacks(stage)
 
 
 def test_nodes_become_what_their_stack_declares(world: World) -> None:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from lab import promtool
 from plugin.publication.metrics.catalogue import OWN_METRICS
-from provision.controller.publication.counts import Counts, StackCounts, nodes_by_stand
-from provision.controller.publication.metrics import METRICS, Metric, render_controller
+from provision.controller.publication.metrics import (
+    METRICS,
+    Counts,
+    Metric,
+    StackCounts,
+    nodes_by_stand,
+    render_controller,
+)
 from provision.controller.stacks.derive import NodeIs, Observed, Stands
-from tests.plugin.metrics.promql import metric_names
+from tests.plugin.metrics.promql import WITH_PROMTOOL, metric_names, promtool_says, read_board, read_panels, read_rules
 from tests.provision.controller.document import PATH as DOCUMENT
 from tests.provision.controller.document import with_table
 from tests.provision.rollout.status.test_derive import standing
 
 REPOSITORY = Path(__file__).parents[3]
 RULES = REPOSITORY / "deploy/prometheus/grapnel-controller.rules.yml"
-RULES_TEST = Path(__file__).with_name("rules_test.yml")
 BOARD = REPOSITORY / "deploy/grafana/grapnel-gpu-fleet.json"
-PROMTOOL = promtool.find()
 OWN = {metric.name for metric in METRICS}
 SERIES = OWN | {metric.name for metric in OWN_METRICS}
 LABELS = {label for metric in METRICS for label in metric.labels}
@@ -48,20 +48,6 @@ BUSY = Counts(
         "b": StackCounts(state="Empty"),
     },
 )
-
-
-def rules() -> list[dict[str, Any]]:
-    document = yaml.safe_load(RULES.read_text())
-    return [rule for group in document["groups"] for rule in group["rules"]]
-
-
-def board() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(BOARD.read_text())
-    return document
-
-
-def panels() -> list[dict[str, Any]]:
-    return [panel for panel in board()["panels"] if panel["type"] != "row"]
 
 
 def test_a_page_says_how_each_stack_stands() -> None:
@@ -109,7 +95,7 @@ def test_the_document_has_the_table() -> None:
     assert with_table(text) == text, "write it with: python3 -m tests.provision.controller.document"
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+@pytest.mark.parametrize("rule", read_rules(RULES), ids=lambda rule: rule["alert"])
 def test_a_rule_asks_for_what_there_is_and_says_what_to_do(rule: dict[str, Any]) -> None:
     assert metric_names(rule["expr"])
     assert metric_names(rule["expr"]) <= OWN
@@ -117,7 +103,7 @@ def test_a_rule_asks_for_what_there_is_and_says_what_to_do(rule: dict[str, Any])
     assert set(rule["annotations"]) == {"summary", "description"}
 
 
-@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+@pytest.mark.parametrize("panel", read_panels(BOARD), ids=lambda panel: panel["title"])
 def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
     assert panel["targets"]
     for target in panel["targets"]:
@@ -127,57 +113,19 @@ def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
 
 
 def test_every_metric_of_the_controller_is_on_the_board() -> None:
-    asked = {name for panel in panels() for target in panel["targets"] for name in metric_names(target["expr"])}
+    asked = {
+        name for panel in read_panels(BOARD) for target in panel["targets"] for name in metric_names(target["expr"])
+    }
     assert asked >= OWN
 
 
 def test_the_boards_variables_ask_for_what_there_is() -> None:
-    queries = [each["definition"] for each in board()["templating"]["list"] if each["type"] == "query"]
+    queries = [each["definition"] for each in read_board(BOARD)["templating"]["list"] if each["type"] == "query"]
     assert queries
     for query in queries:
         assert metric_names(query) <= OWN | LABELS
 
 
-def test_panels_have_places_of_their_own() -> None:
-    taken: set[tuple[int, int]] = set()
-    ids = [panel["id"] for panel in board()["panels"]]
-    assert len(ids) == len(set(ids))
-    for panel in board()["panels"]:
-        place = panel["gridPos"]
-        cells = {(place["x"] + column, place["y"] + line) for column in range(place["w"]) for line in range(place["h"])}
-        assert max(column for column, _ in cells) < 24
-        assert not cells & taken
-        taken |= cells
-
-
-def test_every_rule_has_a_case_that_fires() -> None:
-    tests = yaml.safe_load(RULES_TEST.read_text())["tests"]
-    cases = [case for test in tests for case in test["promql_expr_test"]]
-    fired = {sample["labels"] for case in cases for sample in case["exp_samples"]}
-    assert fired == {f'{{alertname="{rule["alert"]}"}}' for rule in rules()}
-
-
-WITH_PROMTOOL = pytest.mark.skipif(
-    PROMTOOL is None, reason="no promtool on PATH or in the cache: python3 -m lab.promtool fetches it; make check does"
-)
-
-
-@pytest.mark.slow
-@WITH_PROMTOOL
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(["check", "rules", str(RULES)], id="the rules can be read"),
-        pytest.param(["test", "rules", str(RULES_TEST)], id="the rules fire when they should and not otherwise"),
-    ],
-)
-def test_promtool_agrees(arguments: list[str]) -> None:
-    done = subprocess.run([str(PROMTOOL), *arguments], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @WITH_PROMTOOL
 def test_promtool_finds_nothing_in_the_page() -> None:
-    command = [str(PROMTOOL), "check", "metrics"]
-    done = subprocess.run(command, input=render_controller(BUSY), capture_output=True, check=False, timeout=300)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert promtool_says("check", "metrics", page=render_controller(BUSY)) == (0, "")

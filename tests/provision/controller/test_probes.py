@@ -12,8 +12,7 @@ import pytest
 
 from provision.base.errors import GrapnelError
 from provision.base.serving import Limits
-from provision.controller.publication.counts import Counts, StackCounts
-from provision.controller.publication.metrics import render_controller
+from provision.controller.publication.metrics import Counts, StackCounts, render_controller
 from provision.controller.publication.probes import Probes
 
 if TYPE_CHECKING:

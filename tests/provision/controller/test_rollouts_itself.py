@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
@@ -13,24 +12,13 @@ import pytest
 from lab.cluster.components import API_SERVER
 from provision.controller.nodes import FAILED
 from provision.controller.rounds import lane
-from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
+from tests.provision.controller.fleet import NEW, OLD, World, driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
-_NUMBERS = itertools.count(1)
 AT_ONCE = {"soakMinutes": 0, "maxUnavailable": 1}
-
-
-@pytest.fixture
-def world(stage: Stage) -> Iterator[World]:
-    made = World(stage, f"rolling-{next(_NUMBERS)}")
-    yield made
-    made.machines.stops.clear()
-    remove_stacks(stage)
 
 
 def begin(world: World, count: int) -> tuple[str, list[str]]:

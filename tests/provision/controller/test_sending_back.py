@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from provision.controller.decision.attempts import Attempts
-from provision.controller.decision.choice import Order, choose
+from provision.controller.decision.choice import Order, choose, with_way_back
 from provision.controller.decision.fingerprint import of_node, of_try
-from provision.controller.decision.sending_back import with_way_back
 from provision.rollout.model import Phase
 from tests.provision.controller.samples import FINGERPRINT, record, seen
 from tests.provision.rollout.fakes import MINUTE

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,25 +10,11 @@ from provision.cluster.kubernetes.nodes.others import SKIP
 from provision.controller.decision import leaving
 from provision.controller.nodes import AS_DECLARED
 from provision.controller.stacks.writer import FINALIZER
-from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.provision.cluster.stage import Stage
+from tests.provision.controller.fleet import NEW, OLD, World, driver
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
-_NUMBERS = itertools.count(1)
 CLOSED = [{"first": "2020-01-01", "last": "2099-01-01"}]
 AT_ONCE = {"soakMinutes": 0, "maxUnavailable": 1}
-
-
-@pytest.fixture
-def world(stage: Stage) -> Iterator[World]:
-    made = World(stage, f"going-{next(_NUMBERS)}")
-    yield made
-    made.machines.stops.clear()
-    remove_stacks(stage)
 
 
 def finalizers(world: World) -> list[str]:

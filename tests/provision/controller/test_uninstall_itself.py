@@ -13,8 +13,8 @@ import pytest
 
 from provision.base.errors import GrapnelError
 from provision.cluster.kubernetes import lease, uninstalling
+from provision.cluster.kubernetes.lease import UNINSTALLING
 from provision.cluster.kubernetes.objects.core import Metadata
-from provision.cluster.kubernetes.uninstall_mark import UNINSTALLING
 from provision.controller import loop
 from provision.controller.stacks.writer import FINALIZER
 from provision.controller.uninstall import ending

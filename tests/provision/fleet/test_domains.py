@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.domains import judge_domain, members_by_group
 from provision.declaration.fleet.endpoint import Endpoint
 from provision.declaration.fleet.model import FleetNode
+from provision.declaration.fleet.waves import judge_domain, members_by_group
 from provision.declaration.spec.text.findings import Severity
 from tests.provision.samples import make_stack
 

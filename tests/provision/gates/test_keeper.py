@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.rollout.gates import GateKeeper, ask_once
-from provision.rollout.gates.errors import UnansweredError
-from provision.rollout.gates.prometheus import Samples
+from provision.rollout.gates.prometheus import Samples, UnansweredError
 from tests.provision.gates.samples import gate
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.rollout.gates import ask_once
-from provision.rollout.gates.errors import UnansweredError
-from provision.rollout.gates.prometheus import MOST_BYTES, Samples, ask, read_answer
+from provision.rollout.gates.prometheus import MOST_BYTES, Samples, UnansweredError, ask, read_answer
 from tests import peers
 from tests.provision.gates.samples import FIRING, Api, gate, serving
 

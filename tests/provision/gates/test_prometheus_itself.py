@@ -14,8 +14,7 @@ from lab import promtool
 from lab.machine.errors import LabError
 from provision.declaration.spec.model import Expect
 from provision.rollout.gates import GateKeeper
-from provision.rollout.gates.errors import UnansweredError
-from provision.rollout.gates.prometheus import Samples, ask
+from provision.rollout.gates.prometheus import Samples, UnansweredError, ask
 from tests.provision.gates.samples import FIRING, gate
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from provision.declaration.spec.model import Expect, Holds
+from provision.rollout.gates.keeper import STALE, Heard, after_answer, after_failure, state_of, unheard
 from provision.rollout.gates.prometheus import Samples
-from provision.rollout.gates.verdict import STALE, Heard, after_answer, after_failure, state_of, unheard
 from tests.provision.gates.samples import gate
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

@@ -19,6 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lab.machine.errors import CommandError
+from provision.cluster.connect import open_api
+from provision.controller.jobs.manifest import JobKind
+from provision.controller.jobs.runner import JobRunner
 from provision.controller.jobs.seal import JOB_UID, SEAL_KEY, Seal
 from provision.controller.jobs.wire import LineWriter
 from tests.provision.cluster.stage import wait_until
@@ -221,6 +224,15 @@ def _handler(kubelet: FakeKubelet) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
+
+
+def make_runner(stage: Stage, **kind: Any) -> JobRunner:
+    """Return a runner of Jobs in a namespace that is there."""
+    if NAMESPACE not in stage.kubectl("get", "namespaces", "-o", "name"):
+        stage.kubectl("create", "namespace", NAMESPACE)
+    api = open_api(stage.control_plane.kubeconfig, None, {})
+    assert api is not None
+    return JobRunner(api, JobKind(image="example.com/grapnel:1", namespace=NAMESPACE), **kind)
 
 
 def _certificate(folder: Path) -> tuple[str, str]:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.runner import CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome
-from provision.cluster.connect import open_api
 from provision.controller.jobs import node_run
-from provision.controller.jobs.manifest import JobKind, label_of
-from provision.controller.jobs.runner import JobRunner
+from provision.controller.jobs.manifest import label_of
 from tests.provision.cluster.stage import wait_until
 from tests.provision.jobs import kubelet as kubelets
-from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet
+from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, make_runner
 from tests.provision.jobs.test_runner_itself import DONE, lines, request
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.runner import Event
+    from provision.controller.jobs.runner import JobRunner
     from tests.provision.cluster.stage import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]
@@ -40,11 +39,7 @@ def node() -> str:
 
 @pytest.fixture
 def runner(stage: Stage) -> JobRunner:
-    if NAMESPACE not in stage.kubectl("get", "namespaces", "-o", "name"):
-        stage.kubectl("create", "namespace", NAMESPACE)
-    api = open_api(stage.control_plane.kubeconfig, None, {})
-    assert api is not None
-    return JobRunner(api, JobKind(image="example.com/grapnel:1", namespace=NAMESPACE), new_name=lambda: JOB)
+    return make_runner(stage, new_name=lambda: JOB)
 
 
 @pytest.fixture

@@ -16,22 +16,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.runner import RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome, TaskStarted
-from provision.cluster.connect import open_api
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.kubeconfig import read_kubeconfig
 from provision.cluster.kubernetes.api.transport import Transport
 from provision.controller.jobs import node_run
-from provision.controller.jobs.manifest import JobKind
-from provision.controller.jobs.runner import JobRunner
 from provision.controller.jobs.seal import Seal
 from provision.rollout.errors import UnreachableError
 from tests.provision.cluster.stage import wait_until
-from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, told
+from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, make_runner, told
 
 if TYPE_CHECKING:
     from provision.apply.runner import Event
     from provision.cluster.kubernetes.api.exchange import ApiResponse, Stream
     from provision.cluster.kubernetes.api.exchange import Request as ApiRequest
+    from provision.controller.jobs.runner import JobRunner
     from provision.controller.jobs.wire import Event as Told
     from tests.provision.cluster.stage import Stage
     from tests.provision.jobs.kubelet import Line
@@ -56,11 +54,7 @@ def node() -> str:
 
 @pytest.fixture
 def runner(stage: Stage) -> JobRunner:
-    if NAMESPACE not in stage.kubectl("get", "namespaces", "-o", "name"):
-        stage.kubectl("create", "namespace", NAMESPACE)
-    api = open_api(stage.control_plane.kubeconfig, None, {})
-    assert api is not None
-    return JobRunner(api, JobKind(image="example.com/grapnel:1", namespace=NAMESPACE))
+    return make_runner(stage)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_events_come_back_as_they_were() -> None:
 
 
 def test_an_event_of_megabytes_goes_in_short_lines() -> None:
-    noise = random.Random(7).randbytes(1_500_000).hex()  # noqa: S311 - only hard to compress
+    noise = random.Random(7).randbytes(1_500_000).hex()
     event = TaskDone("n1", "gather facts", TaskOutcome.OK, values={"facts": msgspec.json.encode(noise)})
     lines = written(event)
     assert len(lines) > 100
@@ -174,7 +174,7 @@ def flipped(given: bytes, at: int) -> bytes:
     return changed(given, 4, base64.b64encode(text))
 
 
-RANDOM = random.Random(3).randbytes(9000).hex()  # noqa: S311 - only hard to compress
+RANDOM = random.Random(3).randbytes(9000).hex()
 LONG = TaskDone("n1", "x", TaskOutcome.OK, values={"facts": msgspec.json.encode(RANDOM)})
 FIRST, SECOND = written(TaskStarted("n1", "x"), TaskStarted("n1", "y"))
 FORGED = "line {} of its log is not sealed by its agent: the image is of another version than the controller, or"

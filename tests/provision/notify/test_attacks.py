@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import json
 import ssl
-import subprocess
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,8 @@ import pytest
 
 from provision.declaration.spec.model import News, Notify
 from provision.report.notify.news import Data, Message, encode
-from provision.report.notify.post import PostError, post
 from provision.report.notify.receivers import ReceiverError, read_receivers
-from provision.report.notify.signature import sign
-from provision.report.notify.webhook import Receiver, Webhook
+from provision.report.notify.webhook import PostError, Receiver, Webhook, post, sign
 from tests import peers
 from tests.provision.notify.receiver import OK, Server, status
 
@@ -37,12 +34,7 @@ PATH = "/T0/B0/whole-secret"
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate for receiver.example, which is its own authority."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=receiver.example"]
-    names = ["-addext", "subjectAltName=DNS:receiver.example"]
-    subprocess.run([*made, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
+    return peers.certificate(tmp_path_factory.mktemp("tls"), "receiver.example", "DNS:receiver.example")
 
 
 def serving(certificate: tuple[str, str]) -> ssl.SSLContext:
@@ -59,7 +51,7 @@ class Tap:
         self._behave = behave
         self._done = threading.Event()
 
-    def __call__(self, client: socket.socket, closed: threading.Event) -> None:  # noqa: ARG002 - of `peers`
+    def __call__(self, client: socket.socket, closed: threading.Event) -> None:
         try:
             self._behave(client)
             client.settimeout(2)

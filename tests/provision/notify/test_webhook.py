@@ -8,7 +8,6 @@ import hmac
 import json
 import os
 import ssl
-import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -17,10 +16,17 @@ import pytest
 
 from provision.declaration.spec.model import News, Notify
 from provision.report.notify.news import Data, Message
-from provision.report.notify.post import PostError, place_of, post
 from provision.report.notify.receivers import ReceiverError, read_receivers
-from provision.report.notify.signature import parse_secret, sign
-from provision.report.notify.webhook import MAX_WAITING, Receiver, Webhook
+from provision.report.notify.webhook import (
+    MAX_WAITING,
+    PostError,
+    Receiver,
+    Webhook,
+    parse_secret,
+    place_of,
+    post,
+    sign,
+)
 from tests import peers
 from tests.provision.notify.receiver import OK, Got, Server, status
 
@@ -218,34 +224,18 @@ def test_only_what_was_asked_for_is_told() -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *subject, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    return cert, key
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return peers.certificate(tmp_path_factory.mktemp("tls"))
 
 
-def test_tls_is_verified(certificate: tuple[Path, Path]) -> None:
+def test_tls_is_verified(certificate: tuple[str, str]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     with Server([OK], tls=context) as server:
         with pytest.raises(PostError, match="its certificate is not trusted: self-signed certificate"):
             post(server.url, b"{}", {})
         assert server.got.empty()
-        trusting = ssl.create_default_context(cafile=str(certificate[0]))
+        trusting = ssl.create_default_context(cafile=certificate[0])
         assert post(server.url, b"{}", {}, tls=trusting) == 204
         with pytest.raises(PostError, match="its certificate is not trusted: "):
             post(server.url.replace("127.0.0.1", "localhost"), b"{}", {}, tls=trusting)

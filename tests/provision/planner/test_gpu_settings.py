@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from provision.declaration.fleet.facts.gpu_settings import GpuSettingsState
+from provision.declaration.fleet.facts.mig import GpuSettingsState
 from provision.planning.drift.compare import differences_of
 from provision.planning.drift.model import DriftKind
 from provision.planning.node_plan import Disruption

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
+from provision.rollout.decision.policy import DrainPolicy
 from provision.rollout.decision.snapshot import Holder, NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError, HeldError
@@ -274,7 +274,7 @@ class Clock:
         return self.now
 
 
-def make_engine(  # noqa: PLR0913 - what the engine itself takes, without its adapters
+def make_engine(
     cluster: FakeCluster,
     steps: FakeSteps,
     nodes: list[NodeState],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.rollout.decision.advance import advance, begin
-from provision.rollout.decision.drain_policy import DrainPolicy
+from provision.rollout.decision.policy import DrainPolicy
 from provision.rollout.decision.snapshot import Evict, Holder, RunStep, Write
 from provision.rollout.model import ChangeKind, Phase
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view

@@ -9,9 +9,8 @@ import pytest
 
 from provision.declaration.spec.model import Blackout, Rollout, Window
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.domains import members_of
-from provision.rollout.decision.policy import Policy, strictest
+from provision.rollout.decision.policy import DrainPolicy, Policy, strictest
 from provision.rollout.decision.snapshot import Decision, Evict, NodeState, RunStep, Snapshot, Withdraw, Write
 from provision.rollout.model import Maintenance, Phase
 from tests.provision.rollout.fakes import (

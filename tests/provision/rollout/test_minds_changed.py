@@ -16,9 +16,8 @@ import pytest
 
 from provision.apply.model import Status
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.outcome import results_of
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import DrainPolicy, Policy
 from provision.rollout.engine import Engine
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.progress import PhaseEntered

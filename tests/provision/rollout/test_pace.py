@@ -11,15 +11,14 @@ import pytest
 
 from provision.cluster.errors import ForbiddenError
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import DrainPolicy, Policy
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ConflictError
 from provision.rollout.evictions import ASK_AGAIN, ASKED_AT_ONCE
 from provision.rollout.interface.cluster import Eviction, EvictionOutcome
 from provision.rollout.interface.progress import NodeWaits, RolloutProgress
 from provision.rollout.model import Phase
-from provision.rollout.pace import BURST, SOON_S, Pace
+from provision.rollout.steps.executor import BURST, SOON_S, Pace
 from tests.provision.rollout.fakes import NOON, Clock, FakeCluster, FakeSteps, make_engine, pod, record, state, view
 from tests.provision.rollout.process import fleet, states_of
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from provision.rollout.pace import pauses
+from provision.rollout.steps.executor import pauses
 
 
 @pytest.mark.parametrize(

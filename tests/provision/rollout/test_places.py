@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.rollout.decision.order.places import domains_of, waves_of
+from provision.rollout.decision.order.membership import domains_of, waves_of
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.interface.standing import Members
 from tests.provision.rollout.fakes import state

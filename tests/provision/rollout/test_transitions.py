@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from provision.apply.model import NodeResult, Status
 from provision.rollout.decision.advance import advance, begin
-from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.order.domains import Domain
+from provision.rollout.decision.policy import DrainPolicy
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
 from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Maintenance, Phase

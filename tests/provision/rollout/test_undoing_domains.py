@@ -9,9 +9,8 @@ import pytest
 from provision.apply.model import Failure, Status
 from provision.apply.removal import Part
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.order.domains import members_of
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import DrainPolicy, Policy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult, Write
 from provision.rollout.model import Phase
 from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb

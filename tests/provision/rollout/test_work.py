@@ -9,7 +9,7 @@ import pytest
 from provision.declaration.spec.model import Rollout, Scheduler, SchedulerKind
 from provision.declaration.spec.model import WaitFor as Wait
 from provision.rollout.decision.advance import advance
-from provision.rollout.decision.drain_policy import DrainPolicy, drain_policy
+from provision.rollout.decision.policy import DrainPolicy, drain_policy
 from provision.rollout.decision.snapshot import NodeState, RunStep, Write
 from provision.rollout.model import Job, Phase
 from tests.provision.rollout.fakes import MINUTE, NOON, record, state, view

@@ -8,7 +8,7 @@ import pytest
 
 from provision.declaration.spec.model import Order, Rollout, Zones
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.order.topology import NOWHERE, with_places
+from provision.rollout.decision.order.zones import NOWHERE, with_places
 from provision.rollout.decision.policy import Policy, ZonePolicy, strictest
 from provision.rollout.decision.snapshot import Decision, NodeState, Snapshot, Write
 from provision.rollout.model import Phase

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from provision.report.run_page import render_page
-from provision.report.run_page.lanes import LANES, lanes_of
+from provision.report.run_page.render import LANES, lanes_of
 from provision.report.run_page.words import clock, node_names, verdict
 from provision.report.runs import events as happened
 from tests.provision.runs.story import HOSTILE_NAME, at, began, ended, night, report_of, step

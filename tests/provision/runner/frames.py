@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from provision.apply.runner.frames import Frame, Header
+from provision.apply.runner.channel import Frame, Header
 
 
 def header(event: str = "ok", **more: Any) -> Header:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.apply.runner.channel import open_channel
-from provision.apply.runner.frames import MAX_HEADER_BYTES, Decoder, Frame, FrameError
+from provision.apply.runner.channel import MAX_HEADER_BYTES, Decoder, Frame, FrameError, open_channel
 from tests.provision.runner.frames import answer, encoded, frame
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.runner.collection import INSTALLED, find_collection
+from provision.apply.runner.ansible import INSTALLED, find_collection
 from provision.apply.runner.processes import end_processes, find_processes
 
 if TYPE_CHECKING:

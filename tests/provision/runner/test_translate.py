@@ -14,7 +14,7 @@ from provision.apply.runner.translate import Translator, condense
 from tests.provision.runner.frames import answer, frame
 
 if TYPE_CHECKING:
-    from provision.apply.runner.frames import Frame
+    from provision.apply.runner.channel import Frame
 
 
 def translate(*frames: Frame, nodes: tuple[str, ...] = ("n1", "n2")) -> list[TaskStarted | TaskDone]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from provision.apply.runner.variables import render_variables
+from provision.apply.runner.workspace import render_variables
 
 
 @pytest.mark.parametrize(

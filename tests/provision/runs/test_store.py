@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.report.runs.errors import RunsError
 from provision.report.runs.events import encode
-from provision.report.runs.store import RunFolder, Shelf, runs_folder
+from provision.report.runs.store import RunFolder, RunsError, Shelf, runs_folder
 from tests.provision.runs.story import began, night
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.base.serving.clients import Clients, network_of
+from provision.base.serving.server import Clients, network_of
 
 
 def full(*hosts: str) -> Clients[int]:

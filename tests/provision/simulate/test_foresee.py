@@ -24,7 +24,7 @@ from tests.provision.rollout.fakes import MINUTE, NOON, OLD, pod, record, state,
 
 if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.interface.forecast import Forecast
+    from provision.rollout.interface.standing import Forecast
 
 TOOK = {
     Phase.CORDON: 1.0,

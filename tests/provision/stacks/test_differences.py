@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.controller.stacks.differences import Difference, differences_of
+from provision.controller.decision.stack_plans import Difference, differences_of
 from tests.provision.samples import make_stack
 
 

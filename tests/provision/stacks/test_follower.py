@@ -12,8 +12,7 @@ from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import ApiResponse
 from provision.controller.stacks import follower
 from provision.controller.stacks.follower import StackBook, require_served
-from provision.controller.stacks.model import Stack, Unreadable
-from provision.controller.stacks.objects import StackObject
+from provision.controller.stacks.model import Stack, StackObject, Unreadable
 from provision.controller.stacks.secret_hosts import FILES, NOWHERE, SecretHosts
 from provision.controller.stacks.status import StackStatus
 from provision.rollout.errors import ClusterError

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import subprocess
 import threading
 
 import pytest
 
 from provision.rollout.model import Phase
+from tests import peers
 from tests.provision.status_page.fleets import changed, in_drain, record
 from tests.provision.status_page.served import SMALL, TOKEN, answering, ask, events, is_ended, open_events, serving
 
@@ -130,12 +130,7 @@ def test_a_handshake_that_does_not_come_keeps_nobody_out(certificate: tuple[str,
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Return files with a certificate for 127.0.0.1 and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    subject = ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *subject, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
+    return peers.certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.parametrize(

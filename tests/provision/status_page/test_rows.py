@@ -9,9 +9,8 @@ import pytest
 from provision.report.runs.remedies import Invocation
 from provision.report.status_page.details import node_document, timeline
 from provision.report.status_page.feed import Log, LogLine
-from provision.report.status_page.looks import look_of
 from provision.report.status_page.machines import machines_document
-from provision.report.status_page.rows import head_of, states_document, steady
+from provision.report.status_page.rows import head_of, look_of, states_document, steady
 from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
 from provision.rollout.status import situations

@@ -152,7 +152,7 @@ def _bind_socket(path: Path) -> None:
 def swap_for_ever(path: Path, aside: Path) -> NoReturn:
     """Let two names change places, at ever other moments, until this process is killed."""
     here, there = os.fsencode(path), os.fsencode(aside)
-    chance = random.Random(os.getpid())  # noqa: S311 - moments, not secrets
+    chance = random.Random(os.getpid())
     exchange = libc.renameat2
     while True:
         exchange(AT_FDCWD, here, AT_FDCWD, there, RENAME_EXCHANGE)

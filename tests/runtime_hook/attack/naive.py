@@ -31,7 +31,7 @@ def inject(sin: str, process: int, root: Path, driver: Path) -> None:
     if libc.setns(namespace, _CLONE_NEWNS):
         raise OSError("setns")
     if ldconfig >= 0:
-        _run_in(root, lambda: os.execve(ldconfig, ["sleep", "0.1"], {}))  # noqa: S606 - the sin
+        _run_in(root, lambda: os.execve(ldconfig, ["sleep", "0.1"], {}))
         time.sleep(_STEAL_S)
         return
     SINS[sin](root)
@@ -79,7 +79,7 @@ def _write_the_cache_by_path(root: Path) -> None:
 
 
 def _run_the_images_ldconfig(root: Path) -> None:
-    _run_in(root, lambda: os.execv("/sbin/ldconfig", ["ldconfig"]))  # noqa: S606 - the sin
+    _run_in(root, lambda: os.execv("/sbin/ldconfig", ["ldconfig"]))
 
 
 SINS: dict[str, Callable[[Path], None]] = {

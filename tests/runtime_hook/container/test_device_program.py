@@ -16,8 +16,7 @@ from runtime_hook.base.errors import InjectionError
 from runtime_hook.container import libc
 from runtime_hook.container.devicerules import Unrestricted, bpf
 from runtime_hook.container.devicerules.hierarchy import Group, open_device_rules, own_folders
-from runtime_hook.container.devicerules.program import extend, has_references
-from runtime_hook.container.devicerules.v2 import DevicePrograms, find_programs
+from runtime_hook.container.devicerules.v2 import DevicePrograms, extend, find_programs, has_references
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -237,7 +237,7 @@ def test_the_images_cache_is_kept_and_ours_come_first() -> None:
 
 def test_an_undo_that_fails_is_named() -> None:
     class Stuck(RecordingSyscalls):
-        def detach(self, handle: int) -> None:  # noqa: ARG002 - the interface's
+        def detach(self, handle: int) -> None:
             raise OSError(errno.EBUSY, "device busy")
 
     with pytest.raises(InjectionError, match=r"could not be undone: .*libcuda"):

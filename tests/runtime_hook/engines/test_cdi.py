@@ -222,7 +222,7 @@ def test_the_command_writes_it_and_refresh_keeps_it_true(
     assert run_hook(["refresh", *inventory_path]).returncode == 0
     assert set(devices(json.loads(path.read_text()))) == {"0", "1", "2", uuid(0), uuid(1), uuid(2), "all"}
     assert oct(path.stat().st_mode)[-3:] == "644"
-    assert os.listdir(path.parent) == ["grapnel.json"]  # noqa: PTH208 - names alone
+    assert os.listdir(path.parent) == ["grapnel.json"]
 
 
 def test_the_command_shows_what_it_would_write(driver: DriverTree, configure: Callable[..., list[str]]) -> None:

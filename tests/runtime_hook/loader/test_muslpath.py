@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_hook.loader.muslpath import DEFAULT_PATH, add_folder
+from runtime_hook.container.operations.loaderpaths import DEFAULT_PATH, add_folder
 
 FOLDER = "/usr/lib64"
 

@@ -253,7 +253,7 @@ def _stage(node: Node, verb: str, words: list[str]) -> int:
         raise UsageError(f"{verb} takes no {unknown[0]!r}")
     systemd_run = node.host.find_command("systemd-run")
     if _HERE not in words and systemd_run is not None:
-        os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, verb, _HERE, *words])  # noqa: S606 - no shell
+        os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, verb, _HERE, *words])
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (  # noqa: PLC0415 - not for a swap
         StageOptions,
     )

@@ -77,7 +77,7 @@ def _as_before(path: str, original: Original, present: FileText | None, place: s
     return _return(path, original, present, before, place, reason="as it was before grapnel", note=note)
 
 
-def _return(  # noqa: PLR0913 - what is known of a file
+def _return(
     path: str,
     original: Original,
     present: FileText | None,

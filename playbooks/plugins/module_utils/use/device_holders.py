@@ -72,9 +72,9 @@ def _open_nodes(host: Host, pid: int, dri_nodes: Collection[str]) -> frozenset[s
     folder = f"/proc/{pid}/fd"
     found = set()
     try:
-        for name in os.listdir(host.path(folder)):  # noqa: PTH208 - names only
+        for name in os.listdir(host.path(folder)):
             with suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
-                target = os.readlink(host.path(f"{folder}/{name}")).removesuffix(_DELETED)  # noqa: PTH115 - its name
+                target = os.readlink(host.path(f"{folder}/{name}")).removesuffix(_DELETED)
                 if target in dri_nodes or _is_node(host, target, f"{folder}/{name}"):
                     found.add(target)
     except OSError:

@@ -111,7 +111,7 @@ def gpu_to_json(gpu: RememberedGpu) -> dict[str, object]:
 def parse_gpu(value: Any) -> RememberedGpu:
     """Return a GPU from the form of the file; raises ValueError."""
     if not isinstance(value, dict):
-        raise ValueError("a gpu must be an object")  # noqa: TRY004 - the file is wrong, not the program
+        raise ValueError("a gpu must be an object")
     return RememberedGpu(
         index=member(value, "index", whole()),
         uuid=member(value, "uuid", text()),

@@ -7,7 +7,6 @@ cannot be understood counts as a release too.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from plugin.base.errors import ReleaseError
 from plugin.changes.driver_change.release.record import MAX_BYTES, Release, parse_release, render_release
 from plugin.system.durable import flush_folder, read_bounded, replace_file
+from plugin.system.sole import lock_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ def sole_change(folder: Path, timeout_s: float) -> Iterator[None]:
         ) from error
     try:
         deadline = time.monotonic() + timeout_s
-        while not _locked(descriptor):
+        while not lock_now(descriptor):
             if time.monotonic() > deadline:
                 raise ReleaseError(
                     f"{folder}: another release, resume or change of mig layouts is under way",
@@ -93,11 +93,3 @@ def sole_change(folder: Path, timeout_s: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.changes.driver_change.verification.comparison import check_fabric, check_memory, check_mig, check_nvlink
-from plugin.changes.driver_change.verification.model import Check
-from plugin.changes.driver_change.verification.verdicts import judge
+from plugin.changes.driver_change.verification.model import Check, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

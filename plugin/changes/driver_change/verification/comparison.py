@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.changes.driver_change.verification.model import Check
-from plugin.changes.driver_change.verification.verdicts import judge
+from plugin.changes.driver_change.verification.model import Check, judge
 from plugin.driver.gpu_state import COMPLETED, GpuState
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from plugin.changes.driver_change.expectation import Expectation, FabricPlace
     from plugin.changes.driver_change.release.record import Release
@@ -122,3 +122,18 @@ def wanted(expectation: Expectation, release: Release | None) -> Wanted:
 def result_to_json(checks: tuple[Check, ...]) -> dict[str, object]:
     """Return the result of `grapnel-node verify --json`."""
     return {"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]}
+
+
+# Makes one check out of what is wrong with single GPUs.
+
+
+def judge(
+    name: str, want: Wanted, found: Found, *, problems: Sequence[tuple[str, str]], notes: Sequence[str] = ()
+) -> Check:
+    """Return the check of a list of (UUID, what is wrong); a GPU that was unhealthy before fails nothing."""
+    failing = [f"{found.name(uuid)}: {problem}" for uuid, problem in problems if uuid not in want.excused]
+    told = [
+        f"was unhealthy before: {found.name(uuid)}: {problem}" for uuid, problem in problems if uuid in want.excused
+    ]
+    wrong = tuple(dict.fromkeys(uuid for uuid, _ in problems))
+    return Check(name, (), wrong, not failing, "; ".join([*failing, *told, *notes]))

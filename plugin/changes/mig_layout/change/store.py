@@ -7,11 +7,12 @@ it has the lock of the folder (`sole_change` of the release): a release and a ch
 from __future__ import annotations
 
 import fcntl
+import json
 import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from plugin.base.documents import list_of, member, read_versioned, text, truth
 from plugin.base.errors import MigError
-from plugin.changes.mig_layout.change.record import MAX_BYTES, OpenMigChange, parse_change, render_change
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -83,3 +84,34 @@ def forget(folder: Path, name: str) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise MigError(f"{folder / name} cannot be removed: {reason}", "the same call tries it again") from error
+
+
+# Which GPUs are being changed: a value, and the text of its file.
+
+SCHEMA = "grapnel.dev/mig-change/v1alpha1"
+MAX_BYTES = 1024 * 1024
+
+
+class OpenMigChange(NamedTuple):
+    """The GPUs that are being changed, which nobody is given. `closes`: the driver must not be open for it.
+
+    `problem` says why the file cannot be understood: then nobody knows which GPUs these are.
+    """
+
+    since: str
+    uuids: frozenset[str] = frozenset()
+    closes: bool = False
+    problem: str = ""
+
+
+def render_change(change: OpenMigChange) -> str:
+    """Return the text of the file."""
+    document = {"schema": SCHEMA, "since": change.since, "gpus": sorted(change.uuids), "closes": change.closes}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def parse_change(content: bytes) -> OpenMigChange:
+    """Return what a file says; raises ValueError."""
+    document = read_versioned(content, MAX_BYTES, SCHEMA)
+    uuids = member(document, "gpus", list_of(text(128)))
+    return OpenMigChange(member(document, "since", text()), frozenset(uuids), member(document, "closes", truth))

@@ -79,7 +79,7 @@ _SHARE_RULES = {
 }
 
 
-def prefer(  # noqa: PLR0913 - the question, and keyword-only what is known besides
+def prefer(
     table: AllocationTable,
     available: Sequence[str],
     must_include: Sequence[str],

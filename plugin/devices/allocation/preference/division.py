@@ -65,7 +65,7 @@ def arranged(question: Question, groups: Iterable[Iterable[int]], rest: Iterable
     return Division(tuple(sorted(ordered, key=place)), tuple(sorted(rest)))
 
 
-class CutOff(Exception):  # noqa: N818 - no error: what a search without an end in sight is told
+class CutOff(Exception):
     """The search may go no further; the message says why."""
 
 

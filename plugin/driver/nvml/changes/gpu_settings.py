@@ -12,9 +12,8 @@ import pynvml
 
 from plugin.base.errors import GpuSettingsError
 from plugin.driver.gpu_settings import DEFAULT_MODE, EXCLUSIVE_PROCESS, Range, SettableGpu, Setting, Value
-from plugin.driver.nvml.asking import ask
 from plugin.driver.nvml.details import is_cut
-from plugin.driver.nvml.loading.trust import FAULTS, gpu_count, gpu_uuid, reason
+from plugin.driver.nvml.loading.trust import FAULTS, ask, gpu_count, gpu_uuid, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from plugin.base.errors import LimitError, LimitUnsupported
-from plugin.driver.memory_limit import GroupMemory
 from plugin.driver.nvml.loading.trust import FAULTS, reason
+from plugin.driver.telemetry import GroupMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

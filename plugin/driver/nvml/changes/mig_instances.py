@@ -12,8 +12,7 @@ import pynvml
 
 from plugin.base.errors import MigError
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance, InstanceProfile
-from plugin.driver.nvml.asking import ask
-from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid, reason
+from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES, ask, gpu_count, gpu_uuid, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,8 +20,7 @@ from plugin.driver.cuda_probe.runner import ask_version, path_of
 from plugin.driver.nvml import details
 from plugin.driver.nvml.condition import read_conditions
 from plugin.driver.nvml.events import XidWatch
-from plugin.driver.nvml.links import NVLINK_XIDS, LinkReader
-from plugin.driver.nvml.loading.address import sysfs_address
+from plugin.driver.nvml.links import NVLINK_XIDS, LinkReader, sysfs_address
 from plugin.driver.nvml.loading.root import HOST, library_below
 from plugin.driver.nvml.loading.trust import FAULTS, driver_version, gpu_count, gpu_uuid, reason, without_doubles
 from plugin.driver.nvml.loading.without_cuda import keep_cuda_out
@@ -91,9 +90,9 @@ def _unload() -> None:
     """Unmap the library, and let pynvml forget it: it keeps one handle and its symbols for ever."""
     library = pynvml.nvmlLib
     pynvml.nvmlLib = None
-    pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - pynvml has no public way to unload
+    pynvml._nvmlGetFunctionPointer_cache.clear()
     if library is not None:
-        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
+        _ctypes.dlclose(library._handle)
 
 
 class Follower(Protocol):
@@ -238,6 +237,6 @@ def library_version(driver_root: Path = HOST) -> str | None:
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     finally:
-        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
+        _ctypes.dlclose(library._handle)
     found = (_VERSIONED.search(line) for line in lines)
     return next((match.group(1) for match in found if match), None)

@@ -57,4 +57,4 @@ def library_below(root: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
+        _ctypes.dlclose(library._handle)

@@ -7,12 +7,15 @@ two GPUs. Whatever it says costs the GPU that it is said of, never the daemon an
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
 from plugin.driver.snapshot import GpuFacts, LostGpu
 from plugin.driver.uuid import is_gpu_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_GPUS = 256
 MAX_MIG_DEVICES = 64
@@ -74,3 +77,14 @@ def without_doubles(answers: list[GpuFacts | LostGpu]) -> list[GpuFacts | LostGp
                 continue
         kept.append(answer)
     return kept
+
+
+_Answer = TypeVar("_Answer")
+
+
+def ask(question: Callable[[], _Answer]) -> _Answer | None:
+    """Return the answer, None where NVML has none."""
+    try:
+        return question()
+    except FAULTS:
+        return None

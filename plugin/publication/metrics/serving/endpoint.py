@@ -1,4 +1,7 @@
-"""Serves the metrics of a daemon. Loaded where they are served alone; not here: HTTP, and what a page has."""
+"""Serves the metrics of a daemon. Loaded where they are served alone; not here: what a page has (`scrape`).
+
+How nobody can hold the daemon by it: `plugin.system.http`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.publication.metrics.serving.limits import LimitQuestion
-from plugin.publication.metrics.serving.owners import OwnerQuestion
+from plugin.publication.metrics.exposition import CONTENT_TYPE
+from plugin.publication.metrics.serving.owners import LimitQuestion, OwnerQuestion
 from plugin.publication.metrics.serving.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
-from plugin.publication.metrics.serving.server import MetricsServer
 from plugin.settings.node_config import split_address
+from plugin.system.http.messages import HttpResponse, HTTPStatus, say
+from plugin.system.http.server import HttpServer
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,9 +28,10 @@ if TYPE_CHECKING:
     from plugin.kubelet.offering import Offering
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.publication.metrics.counters import Counters
-    from plugin.publication.metrics.serving.limits import LimitSource
+    from plugin.publication.metrics.serving.owners import LimitSource
     from plugin.publication.metrics.serving.scrape import Telemetry
     from plugin.sharing.memory_limits.units import UnitBytes
+    from plugin.system.http.messages import HttpHead
 
 
 class State(Protocol):
@@ -105,7 +110,7 @@ def state_of(sources: Sources) -> NodeState:
     )
 
 
-async def serve_metrics(address: str, sources: Sources, dependencies: Dependencies) -> MetricsServer:
+async def serve_metrics(address: str, sources: Sources, dependencies: Dependencies) -> HttpServer:
     """Serve until closed; an address that cannot be had is logged."""
     logger = dependencies.logger
     scrape = Scrape(
@@ -120,7 +125,7 @@ async def serve_metrics(address: str, sources: Sources, dependencies: Dependenci
         hostname=os.uname().nodename,
         pace_s=sources.pace_s,
     )
-    server = MetricsServer(scrape.page, logger)
+    server = metrics_server(scrape.page, logger)
     try:
         await server.start(*split_address(address))
     except OSError as error:
@@ -129,3 +134,37 @@ async def serve_metrics(address: str, sources: Sources, dependencies: Dependenci
     else:
         logger.info("metrics", address=address)
     return server
+
+
+PATH = "/metrics"
+_MAX_CLIENTS = 16
+
+
+class MetricsService:
+    """Answers with the page that `page` makes. A request has no body that would be read."""
+
+    def __init__(self, page: Callable[[], Awaitable[bytes]], logger: Logger) -> None:
+        self._page = page
+        self._log = logger
+
+    def expect(self, head: HttpHead, *, is_known: bool = True) -> int | HttpResponse:  # metrics are for anybody
+        """Return why a request is not answered with the page, 0 where it is."""
+        if head.method != "GET":
+            return say(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered", allow="GET")
+        if head.path != PATH:
+            return say(HTTPStatus.NOT_FOUND, f"there is only {PATH}")
+        return 0
+
+    async def answer(self, head: HttpHead, body: bytes) -> HttpResponse:  # there is one page
+        """Return the page."""
+        return HttpResponse(HTTPStatus.OK, await self._page(), CONTENT_TYPE)
+
+    def fail(self, error: Exception) -> HttpResponse:
+        """Say that the page could not be made, here and in the log."""
+        self._log.standing("metrics", f"bug in the metrics: {error!r}")
+        return say(HTTPStatus.INTERNAL_SERVER_ERROR, "bug in the daemon: see its log")
+
+
+def metrics_server(page: Callable[[], Awaitable[bytes]], logger: Logger, *, patience_s: float = 5.0) -> HttpServer:
+    """Return who serves the page; `page` may take seconds, but not for ever."""
+    return HttpServer(MetricsService(page, logger), max_clients=_MAX_CLIENTS, patience_s=patience_s)

@@ -6,8 +6,9 @@ Not here: what the answer means for a page (`sharing`).
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from plugin.holdings.holders.cgroup import parse_cgroup
 from plugin.kubelet.pod_resources.attribution import OUTSIDE
 from plugin.publication.metrics.serving.scrape import DriverQuestion
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources.attribution import PodContainer
 
     Owners = Mapping[int, PodContainer]
+    from plugin.driver.telemetry import GroupMemory
+    from plugin.publication.metrics.memory import Limited
+    from plugin.sharing.memory_limits.keeper import LimitedGroup
 
 TIMEOUT_S = 1.0
 _MAX_PROCESSES = 4096
@@ -76,8 +80,8 @@ class OwnerQuestion:
     def _read(self) -> Owners:
         if self._reader is None:
             # Not before somebody looks: the first list of devices does not wait for it.
-            from plugin.holdings.holders.pod_names import PodNames  # noqa: PLC0415 - see above
-            from plugin.holdings.holders.processes import ProcessTable  # noqa: PLC0415 - see above
+            from plugin.holdings.holders.pod_names import PodNames
+            from plugin.holdings.holders.processes import ProcessTable
 
             proc, log = self._roots
             self._reader = OwnerReader(ProcessTable(proc), PodNames(log))
@@ -89,3 +93,47 @@ class OwnerQuestion:
 def in_a_thread(question: Callable[[], None]) -> None:
     """Have a question put in a thread of its own."""
     threading.Thread(target=question, name="owners", daemon=True).start()
+
+
+# Limits in the driver, by container: the driver is asked for them, and the kubelet's folders for the names.
+
+
+class LimitSource(Protocol):
+    """Who knows the groups with limits."""
+
+    async def read(self) -> tuple[tuple[LimitedGroup, Mapping[str, GroupMemory]], ...]:
+        """Return what the driver says of each."""
+
+
+class LimitQuestion:
+    """Asks when somebody looks. Names are read in a thread, which may hang on a broken disk."""
+
+    def __init__(self, source: LimitSource, log_root: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._source = source
+        self._log_root = log_root
+        self._places: frozenset[Place] = frozenset()
+        self._names: PodNames | None = None
+        self._ask_names: DriverQuestion[Mapping[Place, PodContainer]] = DriverQuestion(
+            in_a_thread, self._look_up, timeout_s
+        )
+
+    async def __call__(self) -> Limited:
+        """Return limit and use of every container with a limit, by container and GPU; without a name it is left out."""
+        groups = [(parse_cgroup(f"0::{group.path}"), memory) for group, memory in await self._source.read()]
+        if not groups:
+            return {}
+        self._places = frozenset(place for place, _ in groups)
+        names = await self._ask_names() or {}
+        return {
+            (names[place], uuid): of_gpu
+            for place, memory in groups
+            for uuid, of_gpu in memory.items()
+            if place in names
+        }
+
+    def _look_up(self) -> Mapping[Place, PodContainer]:
+        if self._names is None:
+            from plugin.holdings.holders.pod_names import PodNames
+
+            self._names = PodNames(self._log_root)
+        return self._names.look_up(self._places)

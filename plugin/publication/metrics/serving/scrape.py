@@ -14,22 +14,24 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from plugin import __version__
 from plugin.base.errors import NodeDaemonError
+from plugin.drift.result import Verdict
 from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.publication.metrics.catalogue import (
     BUILD_INFO,
     CONFIG_BY_LABEL,
     CONFIG_UP,
+    DRIFT_AT,
+    DRIFT_DIFFERENCES,
+    DRIFT_UP,
     DRIVER_UP,
     POD_RESOURCES_UP,
     REGISTERED,
     RELEASED,
     TELEMETRY_UP,
 )
-from plugin.publication.metrics.devices import Attribution, gpu_families, health_family
-from plugin.publication.metrics.drift import drift_families
+from plugin.publication.metrics.devices import Attribution, gpu_families, health_family, other_family
 from plugin.publication.metrics.exposition import Sample, render
 from plugin.publication.metrics.memory import allocated_memory, fair_memory, measure_containers, memory_families
-from plugin.publication.metrics.other_devices import other_family
 from plugin.publication.metrics.sharing import listed_pids
 
 if TYPE_CHECKING:
@@ -43,9 +45,8 @@ if TYPE_CHECKING:
     from plugin.driver.telemetry import GpuTelemetry
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.publication.metrics.counters import Counters
-    from plugin.publication.metrics.exposition import Family
+    from plugin.publication.metrics.exposition import Family, Metric
     from plugin.publication.metrics.memory import Limited
-    from plugin.publication.metrics.metric import Metric
     from plugin.sharing.memory_limits.units import UnitBytes
 
     Telemetry: TypeAlias = "tuple[GpuTelemetry, ...] | None"  # None: there was no answer
@@ -136,7 +137,7 @@ async def no_limits() -> Limited:
 class Scrape:
     """Makes pages. Used in the event loop's thread; `clock` is monotonic seconds."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and what tests replace
+    def __init__(
         self,
         *,
         state: Callable[[], NodeState],
@@ -232,3 +233,16 @@ class Scrape:
 
 def _flag(metric: Metric, *, is_so: bool) -> Family:
     return metric.family([Sample(int(is_so))])
+
+
+def drift_families(result: Result | None) -> tuple[Family, ...]:
+    """Return how many differences of each kind there are, and when that was found."""
+    if result is None:
+        return ()
+    is_compared = result.verdict is not Verdict.NOT_COMPARED
+    counts = result.counts().items() if is_compared else ()
+    return (
+        DRIFT_DIFFERENCES.family(Sample(count, (("kind", kind.value),)) for kind, count in counts),
+        DRIFT_UP.family([Sample(int(is_compared))]),
+        DRIFT_AT.family([Sample(result.at)]),
+    )

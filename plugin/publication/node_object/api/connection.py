@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from plugin import __version__
 from plugin.base.errors import ClusterError
+from plugin.publication.node_object.api.access import find_proxy
 from plugin.publication.node_object.api.messages import ApiResponse
-from plugin.publication.node_object.api.proxy import find_proxy
 from plugin.publication.node_object.api.wire import Patience, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from plugin.publication.node_object.api.access import Proxy
     from plugin.publication.node_object.api.credentials import ApiAccess
     from plugin.publication.node_object.api.messages import Request
-    from plugin.publication.node_object.api.proxy import Proxy
 
 _MAX_BYTES = 4 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
 _MAX_PROXY_BYTES = 8192

@@ -172,7 +172,7 @@ class Api:
             raise RefusedError(f"{self.name} does not answer a watch as a Kubernetes API server does") from error
         return found, version
 
-    def pages(  # noqa: PLR0913 - what a list can be told, all but two by keyword
+    def pages(
         self,
         path: str,
         item: type[T],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ApiResponse:
     @property
     def is_success(self) -> bool:
         """Whether the server did what was asked."""
-        return 200 <= self.code < 300  # noqa: PLR2004 - the class of status codes
+        return HTTPStatus.OK <= self.code < HTTPStatus.MULTIPLE_CHOICES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class Stream:
     @property
     def is_success(self) -> bool:
         """Whether the server does what was asked."""
-        return 200 <= self.code < 300  # noqa: PLR2004 - the class of status codes
+        return HTTPStatus.OK <= self.code < HTTPStatus.MULTIPLE_CHOICES
 
 
 class StatusError(Exception):

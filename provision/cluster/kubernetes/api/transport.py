@@ -21,12 +21,11 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, load_kube_config_from_dict
 
-from provision.base.asking import Deadline
-from provision.base.hang_up import HangUp
+from provision.base.asking import Deadline, HangUp
 from provision.cluster.errors import KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api import bounded_pools
 from provision.cluster.kubernetes.api.exchange import ApiResponse, Stream
-from provision.cluster.kubernetes.api.memory_files import MemoryFiles, by_path
+from provision.cluster.kubernetes.api.kubeconfig import MemoryFiles, by_path
 from provision.cluster.kubernetes.api.parallel import WORKERS
 from provision.rollout.errors import UnreachableError
 

@@ -6,8 +6,8 @@ import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from provision.base.printable import printable
 from provision.cluster.errors import RecordError
-from provision.cluster.kubernetes.nodes.ailments import ailment_of
 from provision.cluster.kubernetes.nodes.marks import LOOKED_AT, UPGRADE
 from provision.cluster.kubernetes.nodes.others import (
     EVERYTHING,
@@ -99,3 +99,16 @@ def moment(text: str | None) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else None
+
+
+GPUS_HEALTHY: Final = "GPUsHealthy"  # docs/contracts/node-state
+_LONGEST: Final = 300
+
+
+def ailment_of(node: Node) -> str:
+    """Return what a Node says is wrong with its GPUs, empty where it says nothing, or does not know."""
+    for condition in node.status.conditions:
+        if condition.type == GPUS_HEALTHY:
+            said = condition.message or condition.reason or "a GPU cannot be used"
+            return printable(said, limit=_LONGEST) if condition.status == "False" else ""
+    return ""

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.base.printable import printable
-from provision.cluster.kubernetes.nodes.ailments import GPUS_HEALTHY
-from provision.cluster.kubernetes.nodes.node_view import ANSWERS, DRIVER_READY, FRESH, moment
+from provision.cluster.kubernetes.nodes.node_view import ANSWERS, DRIVER_READY, FRESH, GPUS_HEALTHY, moment
 from provision.cluster.kubernetes.pods.gpu_pods import FINISHED, NVIDIA
 from provision.rollout.status.reported import Daemon, Drift, Reported, User
 

@@ -43,7 +43,7 @@ class Informer:
     inventory, and are kept up to date.
     """
 
-    def __init__(  # noqa: PLR0913 - what a cluster knows
+    def __init__(
         self,
         api: Api,
         *,
@@ -183,5 +183,5 @@ def _looks_empty(view: NodeView) -> bool:
 
 
 def _occasion(node: Node, view: NodeView) -> tuple[str, Phase, object]:
-    assert view.record is not None  # noqa: S101 - of a node that is being emptied
+    assert view.record is not None  # of a node that is being emptied
     return node.metadata.uid, view.record.phase, view.record.since

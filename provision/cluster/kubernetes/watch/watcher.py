@@ -151,7 +151,7 @@ class Watcher(Generic[T]):
             failures = 0 if self._has_heard or self._clock() - began >= _PAUSES_S[-1] else failures + 1
             if failures and not self._stopped.is_set():
                 longest = _PAUSES_S[min(failures, len(_PAUSES_S)) - 1]
-                self._pause(self._stopped, longest * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
+                self._pause(self._stopped, longest * random.uniform(0.5, 1.0))
 
     def _list(self, expected: Collection[int] = (GONE,)) -> None:
         version = ""
@@ -171,7 +171,7 @@ class Watcher(Generic[T]):
         self._version = version
 
     def _follow(self) -> None:
-        seconds = WATCH_S + random.randrange(60)  # noqa: S311 - so that several do not end at once
+        seconds = WATCH_S + random.randrange(60)
         stream = self._api.watch(
             self._source.path, self._version, selector=self._source.selector, silence_s=SILENCE_S, seconds=seconds
         )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.schedulers.slurm.hostlist import expand_hostlist
 from provision.rollout.model import Job
 
 if TYPE_CHECKING:
@@ -110,3 +110,103 @@ def parse_reservations(text: str) -> Iterator[Reservation]:
         found = _RESERVATION.match(line)
         if found is not None and "MAINT" in found[4].split(",") and " State=ACTIVE" in line:
             yield Reservation(name=found[1], until=found[2], nodes=frozenset(expand_hostlist(found[3])))
+
+
+# Reads Slurm's lists of nodes, such as ``gpu[01-03,07],login``.
+
+MAX_NODES: Final = 100_000
+_WORD: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+_PART: Final = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
+_RANGE: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+
+
+def expand_hostlist(text: str) -> Iterator[str]:
+    """Yield the nodes of a list, at most ``MAX_NODES``; what is not understood counts as a name."""
+    left = MAX_NODES
+    for word in _WORD.findall(text):
+        parts = [_choices(inside) if inside else [outside] for inside, outside in _PART.findall(word)]
+        for names in product(*parts):
+            if left <= 0:
+                return
+            left -= 1
+            yield "".join(names)
+
+
+def _choices(inside: str) -> list[str]:
+    """Return what stands for one pair of brackets; leading zeros are part of the names."""
+    found: list[str] = []
+    for each in inside.split(","):
+        numbers = _RANGE.fullmatch(each)
+        if numbers is None:
+            found.append(each)
+            continue
+        first, last = numbers[1], numbers[2]
+        end = min(int(last), int(first) + MAX_NODES - 1)
+        found += [f"{number:0{len(first)}}" for number in range(int(first), end + 1)]
+    return found
+
+
+# Says what Slurm's states mean for a rollout.
+
+OURS: Final = "grapnel:"  # how a reason of ours begins
+_DRAIN: Final = "DRAIN"
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_DOWN: Final = "DOWN"
+_NOT_READY: Final = {
+    "NOT_RESPONDING": "slurmd does not answer",
+    "INVALID_REG": "slurmd has registered with less than slurm.conf says",
+    "UNKNOWN": "slurmd has not registered yet",
+    "ERROR": "Slurm says ERROR",
+    "FAIL": "Slurm says FAIL",
+    "FUTURE": "it is declared for the future",
+    "POWERED_DOWN": "it is powered down",
+    "POWERING_DOWN": "it is being powered down",
+    "POWERING_UP": "it is being powered up",
+    "POWER_DOWN": "it is to be powered down",
+    "REBOOT_ISSUED": "Slurm is rebooting it",
+}
+_REBOOT_REQUESTED: Final = "REBOOT_REQUESTED"
+
+
+def is_drained(node: SlurmNode) -> bool:
+    """Tell whether the node gets no new jobs: Slurm says DRAIN before and after its jobs have ended."""
+    return _DRAIN in node.states
+
+
+def is_ours(node: SlurmNode) -> bool:
+    """Tell whether grapnel has drained the node; newer versions keep a reason after a resume."""
+    return is_drained(node) and node.reason.startswith(OURS)
+
+
+def is_busy(node: SlurmNode) -> bool:
+    """Tell whether a job, or its epilog, still has the node."""
+    return bool(node.states & _BUSY)
+
+
+def is_unheard_of(node: SlurmNode) -> bool:
+    """Tell whether slurmctld has started and not heard of the node since: what runs on it is not in its state yet."""
+    return "UNKNOWN" in node.states
+
+
+def why_not_ready(node: SlurmNode) -> str:
+    """Return why a node could not work if it were not drained, empty for one that could.
+
+    Slurm 22.05 says DOWN of a node that rebooted while it was drained, until it is resumed, although slurmd answers.
+    """
+    for state, meaning in _NOT_READY.items():
+        if state in node.states:
+            return _because(meaning, node)
+    if _DOWN in node.states and not is_ours(node):
+        return _because("Slurm says DOWN", node)
+    return ""
+
+
+def why_held(node: SlurmNode) -> str:
+    """Return why others than us are about to work at the node, empty where they are not."""
+    if _REBOOT_REQUESTED in node.states:
+        return "somebody has asked Slurm to reboot it (`scontrol cancel_reboot` takes that back)"
+    return ""
+
+
+def _because(meaning: str, node: SlurmNode) -> str:
+    return f"{meaning} ({node.reason})" if node.reason and not node.reason.startswith(OURS) else meaning

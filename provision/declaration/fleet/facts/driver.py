@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts import grammar
 from provision.declaration.fleet.facts.fact import COMMAND, MESSAGE, Fact, tidy
 
 

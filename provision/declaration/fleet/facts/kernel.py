@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts import grammar
 from provision.declaration.fleet.facts.fact import Fact
 
 _Argument = Annotated[str, Meta(pattern=r"^[a-z0-9_.]{1,64}=[A-Za-z0-9_.,:-]{0,128}$(?!\n)")]
@@ -22,6 +22,6 @@ class KernelState(Fact, frozen=True, kw_only=True):
     """
 
     numa_balancing: Annotated[int, Meta(ge=0, le=3)] | None = None
-    hugepages: Annotated[dict[_Size, grammar.Count], Meta(max_length=16)] = {}  # noqa: RUF012 - msgspec copies it
+    hugepages: Annotated[dict[_Size, grammar.Count], Meta(max_length=16)] = {}
     arguments: Annotated[tuple[_Argument, ...], Meta(max_length=64)] = ()
     boot_loader: grammar.Word = ""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts import grammar
 from provision.declaration.fleet.facts.fact import COMMAND, Fact, tidy
 
 _Flag = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}$(?!\n)")]

@@ -1,4 +1,4 @@
-"""Defines the facts about how a node's GPUs are divided by MIG, as the node daemon's program tells them."""
+"""Defines the facts about how a node's GPUs are divided by MIG and what they are set to, as the daemon tells them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts import grammar
 from provision.declaration.fleet.facts.fact import MESSAGE, Fact, tidy
 
 _Uuid = Annotated[str, Meta(pattern=r"^GPU-[0-9a-f-]{1,60}$")]
@@ -26,7 +26,7 @@ class MigGpu(Fact, frozen=True, kw_only=True):
     device_id: _Ids = ""
     subsystem_id: _Ids = ""
     enabled: bool | None = None
-    devices: Annotated[dict[_Profile, grammar.Count], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
+    devices: Annotated[dict[_Profile, grammar.Count], Meta(max_length=64)] = {}
 
 
 class MigState(Fact, frozen=True, kw_only=True):
@@ -36,4 +36,23 @@ class MigState(Fact, frozen=True, kw_only=True):
     error: str = ""
 
     def __post_init__(self) -> None:
+        tidy(self, "error", MESSAGE)
+
+
+_Lines = Annotated[tuple[str, ...], Meta(max_length=4096)]
+
+
+class GpuSettingsState(Fact, frozen=True, kw_only=True):
+    """Which settings are not as ``/etc/grapnel/gpu-settings.json`` has them, one line each.
+
+    ``changes`` can be set, ``refusals`` cannot be had; ``error`` is why the program tells nothing.
+    """
+
+    changes: _Lines = ()
+    refusals: _Lines = ()
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        tidy(self, "changes", MESSAGE)
+        tidy(self, "refusals", MESSAGE)
         tidy(self, "error", MESSAGE)

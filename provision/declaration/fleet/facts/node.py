@@ -33,10 +33,9 @@ from provision.declaration.fleet.facts.driver import (
     Unattended,
 )
 from provision.declaration.fleet.facts.fact import COMMAND, MESSAGE, Fact, tidy
-from provision.declaration.fleet.facts.gpu_settings import GpuSettingsState
 from provision.declaration.fleet.facts.kernel import KernelState
 from provision.declaration.fleet.facts.kubelet import CgroupV1, KubeletState
-from provision.declaration.fleet.facts.mig import MigState
+from provision.declaration.fleet.facts.mig import GpuSettingsState, MigState
 from provision.declaration.fleet.facts.traces import Traces
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class KernelModule(Fact, frozen=True, kw_only=True):
     refcount: grammar.Count = 0
     holders: Annotated[tuple[grammar.Word, ...], Meta(max_length=64)] = ()
     on_disk: grammar.Version | None = None
-    parameters: Annotated[dict[grammar.Word, grammar.ModuleNumber], Meta(max_length=256)] = {}  # noqa: RUF012 - msgspec copies it
+    parameters: Annotated[dict[grammar.Word, grammar.ModuleNumber], Meta(max_length=256)] = {}
 
 
 class InstalledPackage(Fact, frozen=True, kw_only=True):
@@ -146,7 +145,7 @@ class PackageManager(Fact, frozen=True, kw_only=True):
 
     name: grammar.Word
     interrupted: bool = False
-    module_streams: Annotated[dict[grammar.Word, grammar.Word], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
+    module_streams: Annotated[dict[grammar.Word, grammar.Word], Meta(max_length=64)] = {}
     lists_age_s: grammar.Seconds | None = None
     lists_error: str | None = None
     locked_by: LockHolder | None = None
@@ -193,7 +192,7 @@ class Engine(Fact, frozen=True, kw_only=True):
     version: grammar.Word
     config_error: str | None = None
     config: grammar.AbsolutePath | None = None
-    imports: Annotated[dict[grammar.AbsolutePath, _Paths], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
+    imports: Annotated[dict[grammar.AbsolutePath, _Paths], Meta(max_length=64)] = {}
     takes_gpus: bool | None = None
 
     def __post_init__(self) -> None:

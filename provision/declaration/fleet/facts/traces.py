@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from provision.declaration.fleet.facts import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.declaration.fleet.facts import grammar
 from provision.declaration.fleet.facts.fact import Fact, tidy
 
 _COMMAND = 300  # characters
@@ -51,6 +51,6 @@ class ServiceTrace(Fact, frozen=True, kw_only=True):
 class Traces(Fact, frozen=True, kw_only=True):
     """What a node's records tell, by package, path and unit."""
 
-    packages: Annotated[dict[grammar.PackageName, PackageTrace], Meta(max_length=512)] = {}  # noqa: RUF012 - msgspec copies it
-    files: Annotated[dict[grammar.AbsolutePath, FileTrace], Meta(max_length=600)] = {}  # noqa: RUF012 - as above
-    services: Annotated[dict[grammar.Unit, ServiceTrace], Meta(max_length=256)] = {}  # noqa: RUF012 - as above
+    packages: Annotated[dict[grammar.PackageName, PackageTrace], Meta(max_length=512)] = {}
+    files: Annotated[dict[grammar.AbsolutePath, FileTrace], Meta(max_length=600)] = {}
+    services: Annotated[dict[grammar.Unit, ServiceTrace], Meta(max_length=256)] = {}

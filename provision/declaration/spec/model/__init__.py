@@ -18,7 +18,6 @@ from provision.declaration.spec.model.driver import (
     Runfile,
     Signing,
 )
-from provision.declaration.spec.model.gpu_settings import Clocks, ComputeMode, GpuSettings
 from provision.declaration.spec.model.kubelet import (
     CpuManagerPolicy,
     Kubelet,
@@ -28,7 +27,16 @@ from provision.declaration.spec.model.kubelet import (
     TopologyManagerScope,
 )
 from provision.declaration.spec.model.mig import Mig, MigConfig, MigEntry
-from provision.declaration.spec.model.node import Iommu, Kernel, Node, Taint, TaintEffect
+from provision.declaration.spec.model.node import (
+    Clocks,
+    ComputeMode,
+    GpuSettings,
+    Iommu,
+    Kernel,
+    Node,
+    Taint,
+    TaintEffect,
+)
 from provision.declaration.spec.model.plugin import (
     AllocationPolicy,
     DaemonAs,
@@ -46,7 +54,6 @@ from provision.declaration.spec.model.plugin import (
     Sharing,
     SharingStrategy,
 )
-from provision.declaration.spec.model.rollout.domains import Domains
 from provision.declaration.spec.model.rollout.drain import (
     AtTimeout,
     DaemonSets,
@@ -64,6 +71,7 @@ from provision.declaration.spec.model.rollout.when import (
     RESPECTED,
     Blackout,
     Day,
+    Domains,
     MaintenanceRequests,
     Order,
     Tool,

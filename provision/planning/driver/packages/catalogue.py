@@ -52,7 +52,7 @@ def find_distribution(node: NodeIdentity) -> Distribution | Problem:
     )
 
 
-def packages(  # noqa: PLR0913, PLR0917 - one declaration, key by key
+def packages(  # noqa: PLR0917 - one declaration, key by key
     distribution: Distribution,
     source: DriverSource,
     version: str,
@@ -74,7 +74,7 @@ def packages(  # noqa: PLR0913, PLR0917 - one declaration, key by key
 
 
 @lru_cache(maxsize=64)
-def _packages(  # noqa: PLR0913, PLR0917 - see above
+def _packages(  # noqa: PLR0917 - see above
     distribution: Distribution,
     source: DriverSource,
     version: str,
@@ -104,7 +104,7 @@ def _packages(  # noqa: PLR0913, PLR0917 - see above
     return request
 
 
-def _request(  # noqa: PLR0913 - what was found, and for which kernels
+def _request(
     distribution: Distribution,
     names: PackageSet,
     flavour: Flavour,

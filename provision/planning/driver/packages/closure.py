@@ -169,7 +169,7 @@ class _Pool:
         return frozenset(broken)
 
 
-def _complete(  # noqa: PLR0913 - one driver from what is asked for, what exists and what is there
+def _complete(
     pool: _Pool,
     closure: dict[str, AvailablePackage],
     level: str,

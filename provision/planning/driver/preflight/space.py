@@ -53,7 +53,7 @@ def _needs(situation: Situation) -> dict[str, int]:
         "/var": staging + (_BUILD * kernels if situation.builds_module else 0),
         "/usr": _INSTALLED + kernels * _MODULE + (_TOOLCHAIN if situation.builds_module and not has_toolchain else 0),
         "/boot": _INITRAMFS if kernels else 0,
-        "/tmp": _ARCHIVE if situation.builds_module else 0,  # noqa: S108 - where `dkms mktarball` packs
+        "/tmp": _ARCHIVE if situation.builds_module else 0,  # where `dkms mktarball` packs
     }
 
 

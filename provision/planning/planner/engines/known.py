@@ -129,7 +129,7 @@ def _inherited(facts: NodeFacts, default: str) -> InheritedSpec:
 
 
 @lru_cache(maxsize=DISTINCT_FILES)
-def _rendered_containerd(  # noqa: PLR0913 - as render_containerd
+def _rendered_containerd(
     main: str | None,
     drop_ins: tuple[tuple[str, str], ...],
     handlers: tuple[str, ...],

@@ -54,7 +54,7 @@ _MOUNTS = (
     ("/proc", "proc", "proc", "nosuid noexec nodev"),
     ("/dev", "tmpfs", "tmpfs", "nosuid strictatime mode=755 size=65536k"),
     ("/dev/pts", "devpts", "devpts", "nosuid noexec newinstance ptmxmode=0666 mode=0620 gid=5"),
-    ("/dev/shm", "tmpfs", "shm", "nosuid noexec nodev mode=1777 size=65536k"),  # noqa: S108 - inside the container
+    ("/dev/shm", "tmpfs", "shm", "nosuid noexec nodev mode=1777 size=65536k"),  # inside the container
     ("/dev/mqueue", "mqueue", "mqueue", "nosuid noexec nodev"),
     ("/sys", "sysfs", "sysfs", "nosuid noexec nodev ro"),
     ("/run", "tmpfs", "tmpfs", "nosuid strictatime mode=755 size=65536k"),

@@ -98,7 +98,7 @@ class _Config:
     """Tables of the CRI plugin by its name."""
 
 
-def render_containerd(  # noqa: PLR0913 - what is known of an engine, and what is asked
+def render_containerd(
     *,
     main: str | None,
     drop_ins: Mapping[str, str],

@@ -258,7 +258,7 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path | None) ->
     place = None if target is None else target / member.name
     if place is not None:
         place.parent.mkdir(parents=True, exist_ok=True)
-    with open(os.devnull if place is None else place, "wb") as out:  # noqa: PTH123 - a device or a path
+    with open(os.devnull if place is None else place, "wb") as out:  # a device or a path
         while source is not None and (chunk := source.read(_CHUNK_BYTES)):
             found.update(chunk)
             size += len(chunk)

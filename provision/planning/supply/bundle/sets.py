@@ -145,7 +145,7 @@ class Contents:
             staged.distribution, staged.folder / place, change.dkms, change.version, change.flavour, kernel
         )
 
-    def _add_module(  # noqa: PLR0913, PLR0917 - a file, and everything that tells it from others
+    def _add_module(  # noqa: PLR0917 - a file, and everything that tells it from others
         self, distribution: str, source: Path, dkms: str, version: str, flavour: Flavour, kernel: str
     ) -> BundledModule:
         place = f"drivers/{distribution}/modules/{flavour}/{dkms}-{version}/{kernel}{_ARCHIVE}"

@@ -96,9 +96,7 @@ def _md5() -> hashlib._Hash:
 _TYPES: Final = {"file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE}
 
 
-def _member(  # noqa: PLR0913 - the fields of an entry
-    name: str, mode: int, time_s: int, kind: str, *, size: int = 0, target: str = ""
-) -> tarfile.TarInfo:
+def _member(name: str, mode: int, time_s: int, kind: str, *, size: int = 0, target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.mode, info.mtime, info.type, info.size, info.linkname = mode, time_s, _TYPES[kind], size, target
     info.uname = info.gname = "root"

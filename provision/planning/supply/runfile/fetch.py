@@ -34,7 +34,7 @@ Opener: TypeAlias = "Callable[[str], AbstractContextManager[IO[bytes]]]"
 class HttpsOnly(urllib.request.HTTPRedirectHandler):
     """Follows a redirection to https alone: a file of another scheme is one of this machine's own."""
 
-    def redirect_request(  # noqa: PLR0913, PLR0917 - urllib's own
+    def redirect_request(  # noqa: PLR0917 - urllib's own
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request | None:
         if not newurl.startswith("https://"):

@@ -125,7 +125,7 @@ def _script(action: str, lines: str) -> str:
     return f'#!/bin/sh\nset -e\n[ "$1" = {action} ] || exit 0\n{lines}'
 
 
-def _fields(  # noqa: PLR0913, PLR0917 - the fields of one package
+def _fields(  # noqa: PLR0917 - the fields of one package
     name: str, manifest: Manifest, sha256: str, rivals: Iterable[str], words: str, provides: Iterable[str] = ()
 ) -> dict[str, str]:
     version = package_version(manifest.version, sha256)

@@ -1,4 +1,4 @@
-"""Says which node is in which wave. Pure.
+"""Says which node is in which wave, and where its place is for those who watch. Pure.
 
 Known once, before a rollout begins, and the same after a process was killed: the nodes that are in it are those that
 have to be changed, and those that were changed for it already, as their records tell.
@@ -10,12 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from provision.declaration.spec.values.shares import count_of
+from provision.rollout.interface.standing import Members
 from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from provision.declaration.spec.model import Wave
+    from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
 
 
@@ -109,3 +111,21 @@ def _is_selected(wave: Wave, state: NodeState, groups: Mapping[str, Sequence[str
     if not wave.groups and not wave.hosts:
         return True
     return state.name in wave.hosts or any(group in wave.groups for group in groups.get(state.name, ()))
+
+
+def domains_of(nodes: Iterable[NodeState]) -> tuple[Members, ...]:
+    """Return the domains with their nodes, in the order in which they come up."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.domain:
+            found.setdefault(node.domain, []).append(node.name)
+    return tuple(Members(title, tuple(names)) for title, names in found.items())
+
+
+def waves_of(nodes: Iterable[NodeState], policy: Policy) -> tuple[Members, ...]:
+    """Return the waves with their nodes, in their order; those without any are left out."""
+    found: dict[int, list[str]] = {}
+    for node in nodes:
+        if node.wave is not None:
+            found.setdefault(node.wave, []).append(node.name)
+    return tuple(Members(policy.waves[index].title, tuple(found[index])) for index in sorted(found))

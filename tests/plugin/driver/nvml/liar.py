@@ -133,7 +133,7 @@ def look(observer: Observer, reader: TelemetryReader, counters: Counters, folder
 
 def main(folder: Path, seed: int, rounds: int) -> None:
     """Look so many times; each round another function lies, or all of them. Prints what went wrong, then the GPUs."""
-    dice, counters, ticks = random.Random(seed), Counters(), itertools.count()  # noqa: S311 - a test's dice
+    dice, counters, ticks = random.Random(seed), Counters(), itertools.count()
     liar, names = Liar(dice), functions()
     wait = pynvml.nvmlEventSetWait_v2
     pynvml.nvmlEventSetWait_v2 = lambda event_set, wait_ms: wait(event_set, min(wait_ms, 5))  # ends of sessions wait

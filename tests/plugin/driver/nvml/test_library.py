@@ -16,7 +16,7 @@ import pytest
 
 from lab.nvml import install, models
 from lab.nvml.machine import Ecc
-from plugin.driver.nvml.loading.address import sysfs_address
+from plugin.driver.nvml.links import sysfs_address
 
 if TYPE_CHECKING:
     from lab.nvml.machine import Machine

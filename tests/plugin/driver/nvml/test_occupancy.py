@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOOK = """
-from plugin.driver.nvml.occupancy import read_occupancy
+from plugin.driver.nvml.instances import read_occupancy
 def told(processes):
     return processes and [(each.pid, each.memory_used_bytes) for each in processes]
 print(read_occupancy())

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from plugin.driver.topology.facts import Place
-from plugin.driver.topology.level import Level, level_of_number, level_of_places
+from plugin.driver.topology.machine import Level, level_of_number, level_of_places
 
 ROOT = "pci0000:00"
 PORT, UP, DOWN_A, DOWN_B = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:02:01.0"

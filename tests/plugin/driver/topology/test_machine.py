@@ -7,8 +7,7 @@ import pytest
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from plugin.driver.topology.facts import GpuLinks, LinkFacts, Nic, NvLink, Place, Remote
-from plugin.driver.topology.level import Level
-from plugin.driver.topology.machine import NearNic, Pair, Topology, make_topology
+from plugin.driver.topology.machine import Level, NearNic, Pair, Topology, make_topology
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 IDS = ("GPU-0", "GPU-1", "GPU-2")

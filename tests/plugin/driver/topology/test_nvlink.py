@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from plugin.driver.topology.facts import GpuLinks, NvLink, Remote
-from plugin.driver.topology.nvlink import common_links
+from plugin.driver.topology.machine import common_links
 
 A, B, C = "0000:10:00.0", "0000:11:00.0", "0000:12:00.0"
 CLIQUE = "6ba7b812-9dad-11d1-80b4-00c04fd430c8.1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import stat
 import subprocess
@@ -21,6 +20,7 @@ from plugin.changes.driver_change.release.store import (
     sole_change,
     write_release,
 )
+from tests.plugin.small_disk import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,40 +74,35 @@ def test_a_folder_in_place_of_the_file_is_a_release_with_a_problem(tmp_path: Pat
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one page."""
-    if os.geteuid() != 0:
-        pytest.skip("file systems are mounted by root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", "4k") as folder:
+        yield folder
 
 
 @pytest.mark.functional
-def test_a_full_disk_leaves_the_node_as_it_was(small_disk: Path) -> None:
-    (small_disk / "other").write_bytes(b"x" * 4096)
+def test_a_full_disk_leaves_the_node_as_it_was(disk: Path) -> None:
+    (disk / "other").write_bytes(b"x" * 4096)
     with pytest.raises(ReleaseError, match="no space left on device") as raised:
-        write_release(small_disk, RELEASE)
+        write_release(disk, RELEASE)
     assert "nothing was released" in raised.value.hint
-    assert [path.name for path in small_disk.iterdir()] == ["other"]
+    assert [path.name for path in disk.iterdir()] == ["other"]
 
 
 @pytest.mark.functional
-def test_a_read_only_disk_leaves_the_node_as_it_was(small_disk: Path) -> None:
-    remount = ["mount", "-o", "remount,{}", str(small_disk)]
+def test_a_read_only_disk_leaves_the_node_as_it_was(disk: Path) -> None:
+    remount = ["mount", "-o", "remount,{}", str(disk)]
     subprocess.run([word.format("ro") for word in remount], check=True)
     with pytest.raises(ReleaseError, match="read-only file system"):
-        write_release(small_disk, RELEASE)
-    with sole_change(small_disk, 1):
-        assert read_release(small_disk) is None
+        write_release(disk, RELEASE)
+    with sole_change(disk, 1):
+        assert read_release(disk) is None
     subprocess.run([word.format("rw") for word in remount], check=True)
-    write_release(small_disk, RELEASE)
+    write_release(disk, RELEASE)
     subprocess.run([word.format("ro") for word in remount], check=True)
     with pytest.raises(ReleaseError, match="cannot be removed: read-only file system"):
-        forget_release(small_disk)
-    assert read_release(small_disk) == RELEASE
+        forget_release(disk)
+    assert read_release(disk) == RELEASE
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ class Listening(Connection):
         super().__init__(Limits(turn_s=turn_s), is_client=False)
         self.calls: list[int] = []
 
-    def on_headers(self, stream_id: int, headers: Iterable[tuple[bytes, bytes]]) -> None:  # noqa: ARG002 - which does not matter
+    def on_headers(self, stream_id: int, headers: Iterable[tuple[bytes, bytes]]) -> None:  # which does not matter
         self.calls.append(stream_id)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from plugin.base.errors import ClusterError
-from plugin.publication.node_object.api.proxy import Proxy, find_proxy
+from plugin.publication.node_object.api.access import Proxy, find_proxy
 
 URL = "http://proxy.example:3128"
 

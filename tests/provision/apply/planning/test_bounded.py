@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.declarations import Declarations
-from provision.apply.errors import CanceledError
+from provision.apply.errors import CanceledError, PlanningError
 from provision.apply.planner_process.bounded import BoundedPlanner
-from provision.apply.planner_process.errors import PlanningError
 from provision.apply.planner_process.limits import DEFAULT, Limits
 from provision.declaration.fleet.facts.node import AvailablePackage, parse_facts
 from provision.planning.planner.plan import plan_node

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from provision.apply.planner_process.errors import LimitError
+from provision.apply.errors import LimitError
 from provision.apply.planner_process.limits import Limits, limit_this_process
 
 MIB = 1 << 20

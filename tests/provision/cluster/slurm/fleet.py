@@ -14,8 +14,7 @@ from provision.cluster.schedulers.cluster import ScheduledCluster
 from provision.cluster.schedulers.program import Program
 from provision.cluster.schedulers.slurm.client import LIMIT_BYTES, SlurmScheduler
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import DrainPolicy
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import DrainPolicy, Policy
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.interface.cluster import NodeProblem

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from provision.cluster.schedulers.slurm.answers import SlurmNode, parse_jobs, parse_nodes, parse_reservations
-from provision.cluster.schedulers.slurm.hostlist import MAX_NODES, expand_hostlist
-from provision.cluster.schedulers.slurm.states import (
+from provision.cluster.schedulers.slurm.answers import (
+    MAX_NODES,
+    SlurmNode,
+    expand_hostlist,
     is_busy,
     is_drained,
     is_ours,
     is_unheard_of,
+    parse_jobs,
+    parse_nodes,
+    parse_reservations,
     why_held,
     why_not_ready,
 )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from provision.cluster.errors import ForbiddenError, SchedulerError
+from provision.cluster.schedulers.cluster import SchedulerNode
 from provision.cluster.schedulers.program import Program, Ran
-from provision.cluster.schedulers.scheduler import SchedulerNode
 from provision.cluster.schedulers.slurm.client import SlurmScheduler
 from provision.rollout.errors import UnreachableError
 from provision.rollout.interface.cluster import NodeProblem

@@ -6,7 +6,7 @@ import pytest
 
 from provision.cluster.machine import Machine
 from provision.cluster.schedulers.slurm.answers import SlurmNode
-from provision.cluster.schedulers.slurm.names import match_slurm_nodes
+from provision.cluster.schedulers.slurm.client import match_slurm_nodes
 from provision.rollout.interface.cluster import NodeProblem
 
 

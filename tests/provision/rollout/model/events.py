@@ -84,7 +84,7 @@ _WEIGHTS: Final = list(accumulate(kind.weight for kind in KINDS))
 
 def drawn(seed: int) -> list[Event]:
     """Return the interleaving of a seed."""
-    random = Random(seed)  # noqa: S311 - no secret
+    random = Random(seed)
     events: list[Event] = [("declare", NEW, random.randrange(len(POLICIES))), ("apply", HOLDERS[0])]
     kinds = random.choices(KINDS, cum_weights=_WEIGHTS, k=LENGTH)
     return events + [(kind.name, *(random.choice(choices) for choices in kind.choices)) for kind in kinds]

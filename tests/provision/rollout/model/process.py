@@ -14,9 +14,8 @@ from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.declaration.fleet.facts.node import FileState, NodeFacts
 from provision.declaration.spec.model import Scheduler
 from provision.rollout.adapters import Adapters
-from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.order.together import with_domains
-from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.policy import drain_policy, strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
@@ -141,7 +140,7 @@ def begin(fleet: Fleet, holder: str, *, undoes: bool) -> Process | None:
     return started(fleet, cluster, states, policy, undoes=undoes)
 
 
-def started(  # noqa: PLR0913 - what a process is about, and by keyword who hears of it
+def started(
     fleet: Fleet,
     cluster: SimulatedCluster,
     states: Sequence[NodeState],

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from lab import promtool
 from provision.cluster.kubernetes.nodes.maintenances import NOT_REQUESTED
 from provision.cluster.kubernetes.nodes.others import MARKS, why_held
 from provision.declaration.spec.model import Blackout, Rollout, Window
@@ -21,12 +19,12 @@ from provision.rollout.model import Phase
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import CLASSES, OTHER, reason_class, render_metrics
+from tests.plugin.metrics.promql import WITH_PROMTOOL, promtool_says
 from tests.provision.cluster.test_others import ALL, marked
 from tests.provision.rollout.fakes import record, state, view
 from tests.provision.rollout.status.test_derive import ADA, NOW, status
 from tests.provision.status_page.fleets import fleet
 
-PROMTOOL = promtool.find()
 HOUR = timedelta(hours=1)
 NIGHT = NOW.replace(day=5, hour=23, minute=30)
 BLACK = NOW.replace(month=12, day=26)
@@ -160,9 +158,7 @@ def test_a_node_that_is_skipped_waits_for_that_whatever_it_says() -> None:
     assert found['grapnel_rollout_waiting_nodes{reason="skipped"}'] == 1
 
 
-@pytest.mark.skipif(
-    PROMTOOL is None, reason="no promtool on PATH or in the cache: python3 -m lab.promtool fetches it; make check does"
-)
+@WITH_PROMTOOL
 @pytest.mark.parametrize(
     "seen", [SMALL, replace(SMALL, standing=None), replace(SMALL, nodes={})], ids=["work", "early", "none"]
 )
@@ -170,6 +166,4 @@ def test_promtool_finds_nothing(seen: object) -> None:
     hostile = replace(SMALL, place='x"\n\\') if seen is SMALL else seen
     page = render_metrics(fleet_status(hostile))  # type: ignore[arg-type]  # a Seen
 
-    done = subprocess.run([str(PROMTOOL), "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert promtool_says("check", "metrics", page=page) == (0, "")

@@ -159,7 +159,7 @@ def render_layout(layout: Layout) -> dict[str, Any]:
 def parse_layout(document: object) -> Layout:
     """Return the layout of a JSON value; raises ValueError."""
     if not isinstance(document, dict):
-        raise ValueError("the mig layout is not an object")  # noqa: TRY004 - a document is wrong, not a caller
+        raise ValueError("the mig layout is not an object")
     return {str(uuid): tuple(_parse_cut(each) for each in _list(cuts)) for uuid, cuts in document.items()}
 
 

@@ -52,11 +52,11 @@ def require_unlocked(host: Host, request: Request, resolution: Resolution, is_he
 class RpmFiles:
     """The part of a source of package files that does not depend on who downloads them."""
 
-    def is_newer(self, host: Host, version: str, than: str) -> bool:  # noqa: ARG002 - of the protocol
+    def is_newer(self, host: Host, version: str, than: str) -> bool:
         """Compare as rpm does."""
         return is_newer(version, than)
 
-    def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:  # noqa: ARG002 - of the protocol
+    def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:
         """Choose what the machine lacks or has in an older version; dnf and zypper take no files as offers."""
         return tuple(
             file
@@ -76,7 +76,7 @@ class RpmFiles:
             "stage with a bundle that has everything (--offline), or from a repository",
         )
 
-    def for_any_machine(self: Source, host: Host, scratch: str) -> Source:  # noqa: ARG002, PYI019 - of the protocol; Python 3.9 has no Self
+    def for_any_machine(self: Source, host: Host, scratch: str) -> Source:  # noqa: PYI019 - of the protocol; Python 3.9 has no Self
         """Return the source itself: what this machine has counts as there on others."""
         return self
 

@@ -18,7 +18,6 @@ from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.client import CONFLICT, FORBIDDEN, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.objects.core import Metadata
-from provision.cluster.kubernetes.pods.evictions.answer import Unanswered, UnderWay, read_answer
 from provision.cluster.kubernetes.pods.evictions.objects import (
     API_VERSION,
     MANAGED_BY,
@@ -28,6 +27,9 @@ from provision.cluster.kubernetes.pods.evictions.objects import (
     ApiResources,
     EvictionRequest,
     Progress,
+    Unanswered,
+    UnderWay,
+    read_answer,
     render_request,
 )
 from provision.rollout.interface.cluster import Eviction, EvictionOutcome

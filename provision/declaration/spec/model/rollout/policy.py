@@ -7,7 +7,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from provision.declaration.spec.model.rollout.domains import Domains
 from provision.declaration.spec.model.rollout.drain import Drain, WaitFor
 from provision.declaration.spec.model.rollout.gates import QueryGate
 from provision.declaration.spec.model.rollout.notify import NodeConditions, Notify
@@ -15,6 +14,7 @@ from provision.declaration.spec.model.rollout.when import (
     RESPECTED,
     Blackout,
     Count,
+    Domains,
     MaintenanceRequests,
     Order,
     Tool,

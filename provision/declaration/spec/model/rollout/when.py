@@ -1,4 +1,4 @@
-"""Defines what says when nodes may be changed, and in which order: parts of the section `rollout`."""
+"""Defines what says when nodes may be changed, in which order, and which together: parts of the section `rollout`."""
 
 from __future__ import annotations
 
@@ -120,3 +120,16 @@ class Zones(Section, frozen=True, kw_only=True):
     one_at_a_time: Annotated[
         bool, doc("Whether nodes of one zone alone are changed, and those of the next when it is done.")
     ] = False
+
+
+class Domains(Section, frozen=True, kw_only=True):
+    """Nodes that must never serve with different drivers, such as those of an NVLink clique or a rack."""
+
+    node_label: Annotated[
+        LabelKey | None,
+        doc("Label of Nodes whose value is the domain, such as nvidia.com/gpu.clique; null: groups say it."),
+    ] = None
+    groups: Annotated[
+        tuple[GroupName, ...],
+        doc("Groups of the inventory, each a domain; empty: nodeLabel says it.", uniqueItems=True),
+    ] = ()

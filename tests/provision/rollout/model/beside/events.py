@@ -50,7 +50,7 @@ _WEIGHTS: Final = list(accumulate(kind.weight for kind in KINDS))
 
 def drawn(seed: int) -> list[Event]:
     """Return the interleaving of a seed: a fleet with the old driver that is as declared, and what happens to it."""
-    random = Random(f"beside {seed}")  # noqa: S311 - no secret
+    random = Random(f"beside {seed}")
     first = random.choice((OLD, OLD, NEW))
     events: list[Event] = [("declare_stack", first, random.randrange(len(POLICIES))), ("install",)]
     events.append(("turns", CONTROLLER, random.choice((6, 6, 12))))

@@ -19,8 +19,8 @@ from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import RoundResult, needs_rollout
 from provision.controller.rounds.lane import Lane, _Running
 from provision.planning.node_plan import Disruption, NodePlan
-from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.outcome import RolloutResult, results_of
+from provision.rollout.decision.policy import drain_policy
 from provision.rollout.decision.prepare import Prepared, only_in_flight, prepare
 from provision.rollout.execution import refuse_if_changed
 from provision.rollout.model import NodeView, Phase
@@ -161,7 +161,7 @@ class VirtualLane(Lane):
         self.rounds.append(Round(self, running, only_in_place=only_in_place))
         return running
 
-    def _carry_out(self, running: _Running, *, only_in_place: bool) -> RoundResult:  # noqa: ARG002 - as a lane has it
+    def _carry_out(self, running: _Running, *, only_in_place: bool) -> RoundResult:
         """Return, or raise, what has become of a round that has ended."""
         ended = next(each for each in self.rounds if each.running is running)
         self.rounds.remove(ended)
@@ -171,7 +171,7 @@ class VirtualLane(Lane):
 
     def end(self, ended: Round) -> None:
         """Have a round say its last word, as its thread does."""
-        self._run(ended.running, ended.only_in_place)
+        self._run(ended.running, only_in_place=ended.only_in_place)
 
 
 class Round:

@@ -99,7 +99,7 @@ def flavour_of(modules: list[Module]) -> str:
     return "proprietary" if any(module.license == _CLOSED_LICENSE for module in modules) else "open"
 
 
-def read_modules(  # noqa: PLR0913 - where to work, beside what is asked for
+def read_modules(
     host: Host, archive: str, dkms: str, kernel: str, scratch: str, *, certificate: Certificate | None = None
 ) -> list[Module]:
     """Return the modules in an archive; raises `StageError` for one that is no archive of that kernel.

@@ -1,7 +1,8 @@
-"""Who is connected, and who has to go when there is no room: never somebody who holds less than others do. Pure.
+"""Who is connected, what is held for them, and who has to go when there is no room. Pure.
 
 Sixteen connections are soon held by somebody who says nothing. So a new one always gets in, and the oldest goes of the
-network that holds most, of those who have not asked for anything yet if there are any.
+network that holds most, of those who have not asked for anything yet if there are any. Of bodies, whoever holds most
+goes first: who sends little is served whatever others send.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ Key = TypeVar("Key")
 
 
 class Clients(Generic[Key]):
-    """Connections, the oldest first. Not safe for threads."""
+    """Connections, the oldest first, and bytes that are held for them. Not safe for threads."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int = 0) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         self._networks: dict[Key, bytes] = {}
         self._silent: set[Key] = set()
+        self._held: dict[Key, int] = {}
 
     def __len__(self) -> int:
         """How many there are."""
@@ -46,10 +49,21 @@ class Clients(Generic[Key]):
         """Remember that somebody has sent a request."""
         self._silent.discard(key)
 
+    def hold(self, key: Key, count: int) -> tuple[Key, ...]:
+        """Hold so many bytes more for somebody; return who has to go for that, who count no longer."""
+        self._held[key] = self._held.get(key, 0) + count
+        gone = []
+        while sum(self._held.values()) > self._most_bytes:
+            largest = max(self._held, key=self._held.__getitem__)
+            self.discard(largest)
+            gone.append(largest)
+        return tuple(gone)
+
     def discard(self, key: Key) -> None:
         """Forget somebody who went."""
         self._networks.pop(key, None)
         self._silent.discard(key)
+        self._held.pop(key, None)
 
     def _to_disconnect(self) -> Key:
         counts = Counter(self._networks.values())

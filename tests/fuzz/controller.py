@@ -34,9 +34,10 @@ from provision.controller.jobs.wire import MARK, LineReader, LogError
 from provision.declaration.fleet.errors import AnswerError, FactsError
 from provision.declaration.fleet.facts.node import parse_facts
 from provision.declaration.fleet.facts.release_result import parse_release_result
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import configuration as containerd
 from provision.planning.node_plan import NodePlan
 from provision.planning.planner.plan import plan_node
-from provision.planning.render.engines import containerd, crio, docker
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.supply.builds.archive import rewrite_archive
 from provision.planning.supply.builds.errors import BuildsError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
-from provision.planning.planner.engines import package_defaults
-from provision.planning.render.engines.containerd import MAIN_PATH
+from provision.planning.engines.containerd.configuration import MAIN_PATH
+from provision.planning.planner.runtime import package_defaults
 from tests.attack.newest import NewestController
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
 

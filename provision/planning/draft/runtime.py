@@ -10,7 +10,7 @@ from provision.planning.draft.choose import Choosing
 from provision.planning.draft.files import read_object
 from provision.planning.draft.model import Plan, Section, Unsaid
 from provision.planning.node_plan import Role
-from provision.planning.planner.engines.adoption import plan_adoption
+from provision.planning.planner.runtime.adoption import plan_adoption
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 

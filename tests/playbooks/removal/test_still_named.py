@@ -14,9 +14,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
 
-from provision.planning.render.engines import containerd, crio, docker
-from provision.planning.render.engines.base_spec import render_base_spec
-from provision.planning.render.engines.kubernetes_engines import (
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.engines.containerd.base_spec import render_base_spec
+from provision.planning.engines.kubernetes.handler import (
     BASE_TEMPLATE,
     Written,
     render_kubernetes_drop_in,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.planning.render.engines import containerd
+from provision.planning.engines.containerd import configuration as containerd
 from provision.planning.render.errors import EngineConfigError
 from tests.provision.planner import test_crio, test_docker
 from tests.provision.planner.test_kubernetes_engines import K3S, V2, V3, k3s, recorded

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.declaration.fleet.facts.node import AvailablePackage, Engine, NodeFacts
+from provision.planning.engines.docker import MAIN_PATH
+from provision.planning.engines.docker_gpus import GPUS_PATH, render_gpus_program
+from provision.planning.engines.files.hooks_d import PODMAN_HOOK_FILE_PATH
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.part import RESTART_MARKS
-from provision.planning.render.engines.docker import MAIN_PATH
-from provision.planning.render.engines.docker_gpus import GPUS_PATH, render_gpus_program
-from provision.planning.render.engines.hooks_d import PODMAN_HOOK_FILE_PATH
 from provision.planning.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
 from tests.provision.samples import (
     PAYLOAD,

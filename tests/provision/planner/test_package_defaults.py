@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from provision.declaration.fleet.facts.node import AvailablePackage
-from provision.planning.planner.engines import package_defaults
+from provision.planning.engines.containerd.configuration import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.planning.engines.docker_gpus import GPUS_PATH
+from provision.planning.planner.runtime import package_defaults
 from provision.planning.render.declared import digest_of
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
-from provision.planning.render.engines.docker_gpus import GPUS_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     edit_file,

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from provision.declaration.fleet.facts.node import Engine as FoundEngine
 from provision.declaration.spec.model import Engine
 from provision.planning.driver.packages import catalogue, closure
-from provision.planning.planner.engines import known as engines
+from provision.planning.engines.containerd import base_spec
+from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.planner.runtime import known as engines
 from provision.planning.render import hook_config
-from provision.planning.render.engines import base_spec, containerd
 from tests.provision.samples import RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.containerd import (
+from provision.planning.engines.containerd.configuration import (
     BASE_SPEC_PATH,
     DROP_IN_PATH,
     ContainerdFiles,
     is_same_configuration,
     render_containerd,
 )
-from provision.planning.render.engines.mark import marked
+from provision.planning.engines.files.mark import marked
 from provision.planning.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
+from provision.planning.engines.containerd.configuration import BASE_SPEC_PATH, PLUGINS, render_containerd
 from provision.planning.render.errors import EngineConfigError
 
 DATA = Path(__file__).parent / "data/containerd"

@@ -11,8 +11,9 @@ import tomlkit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provision.planning.render.engines import containerd, crio, docker
-from provision.planning.render.engines.engine_file import MAX_CHARACTERS, is_match, shown, version_numbers
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.engines.files.engine_file import MAX_CHARACTERS, is_match, shown, version_numbers
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.base_spec import base_spec
-from provision.planning.render.engines.hooks_d import render_hooks_d
+from provision.planning.engines.containerd.base_spec import base_spec
+from provision.planning.engines.files.hooks_d import render_hooks_d
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 from tests.provision.samples import make_stack
 

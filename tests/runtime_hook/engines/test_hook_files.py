@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.planning.render.engines.hooks_d import render_hooks_d
+from provision.planning.engines.files.hooks_d import render_hooks_d
 from tests.provision.samples import make_stack
 from tests.runtime_hook.drivertree import uuid
 

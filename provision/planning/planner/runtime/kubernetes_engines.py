@@ -11,17 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.model import Engine, Entitlement
-from provision.planning.node_plan import FileContent, Problem
-from provision.planning.planner.engines.known import (
-    ENGINES,
-    NodeEngine,
-    base_spec_file,
-    mode_of,
-    strictest,
-    text_of,
-)
-from provision.planning.render.engines.engine_file import shown
-from provision.planning.render.engines.kubernetes_engines import (
+from provision.planning.engines.files.engine_file import shown
+from provision.planning.engines.files.mark import has_mark, without_block
+from provision.planning.engines.kubernetes.handler import (
     Written,
     base_spec_of,
     imports_of,
@@ -34,7 +26,15 @@ from provision.planning.render.engines.kubernetes_engines import (
     takes_in_drop_ins,
     version_of,
 )
-from provision.planning.render.engines.mark import has_mark, without_block
+from provision.planning.node_plan import FileContent, Problem
+from provision.planning.planner.runtime.known import (
+    ENGINES,
+    NodeEngine,
+    base_spec_file,
+    mode_of,
+    strictest,
+    text_of,
+)
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

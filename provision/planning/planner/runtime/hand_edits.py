@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from provision.declaration.spec.model import HandEdits
+from provision.planning.engines.files.engine_file import shown
+from provision.planning.engines.files.mark import Origin, origin_of
 from provision.planning.node_plan import EDITED, HAND_EDITED, Action, FileContent, Item, Problem, Role
-from provision.planning.render.engines.engine_file import shown
-from provision.planning.render.engines.mark import Origin, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from provision.planning.render.engines.containerd import PLUGINS
+from provision.planning.engines.containerd.configuration import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

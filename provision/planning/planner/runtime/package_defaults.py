@@ -14,8 +14,9 @@ import msgspec
 
 from provision.declaration.fleet.facts.node import Engine, FileState
 from provision.declaration.spec.model import Engine as EngineName
+from provision.planning.engines import docker
+from provision.planning.engines.containerd import configuration as containerd
 from provision.planning.render.declared import digest_of
-from provision.planning.render.engines import containerd, docker
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import FileContent
-    from provision.planning.planner.engines.known import NodeEngine
+    from provision.planning.planner.runtime.known import NodeEngine
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 # The conffile of containerd 1.6.20~ds1-1+deb12u3 (Debian 12) and 1.7.24~ds1-6+deb13u1 (Debian 13), which is the same.

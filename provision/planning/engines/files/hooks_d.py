@@ -7,7 +7,7 @@ So whatever the author of a pod can change may lead to more starts, never to a c
 - only keys of annotations are matched, never values: CRI-O lets the pod's annotations overwrite those that it was
   given for the container before it matches;
 - ``HANDLER_ANNOTATION`` is on every pod of our handler (``default_annotations`` in
-  `provision.planning.render.engines.crio`);
+  `provision.planning.engines.crio`);
   it is no condition where there are rules of tenancy, which hold for GPUs in pods of other handlers as well;
 - ``grapnel.dev/allocation`` is on every container that our device plugin has given a GPU. Another plugin's containers
   do not have it, so it is no condition where ours is disabled;
@@ -20,7 +20,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from provision.declaration.spec.model import Engine, Entitlement
-from provision.planning.render.engines.base_spec import hook_entry
+from provision.planning.engines.containerd.base_spec import hook_entry
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 
 if TYPE_CHECKING:

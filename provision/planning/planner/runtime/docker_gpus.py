@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from provision.planning.engines.docker_gpus import GPUS_PATH, MARK, render_gpus_program
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.planner.part import is_running
-from provision.planning.render.engines.docker_gpus import GPUS_PATH, MARK, render_gpus_program
 
 if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts

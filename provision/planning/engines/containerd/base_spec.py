@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.planning.render.engines.engine_file import DISTINCT_FILES, Table, parse_json, shown
-from provision.planning.render.engines.runtimes import is_injector
+from provision.planning.engines.files.engine_file import DISTINCT_FILES, Table, parse_json, shown
+from provision.planning.engines.files.runtimes import is_injector
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

@@ -18,19 +18,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from provision.planning.render.engines.containerd import PLUGINS, merged
-from provision.planning.render.engines.containerd_handler import (
+from provision.planning.engines.containerd.configuration import PLUGINS, merged
+from provision.planning.engines.containerd.handler import (
     BASE_SPEC_PATH,
     BUILT_IN_DEFAULT,
     find_base_spec,
     render_handler,
     require_types,
 )
-from provision.planning.render.engines.engine_file import DISTINCT_FILES, Table, parse_toml, require_default, shown
-from provision.planning.render.engines.mark import without_block
-from provision.planning.render.engines.runtimes import is_injector
-from provision.planning.render.engines.template_lines import find_handler, find_inline_table
-from provision.planning.render.engines.toml_text import render_toml
+from provision.planning.engines.files.engine_file import DISTINCT_FILES, Table, parse_toml, require_default, shown
+from provision.planning.engines.files.mark import without_block
+from provision.planning.engines.files.runtimes import is_injector
+from provision.planning.engines.files.toml_text import render_toml
+from provision.planning.engines.kubernetes.template import find_handler, find_inline_table
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.declaration.spec.model import Engine as EngineName
+from provision.planning.engines.containerd.cni import FORMER, GONE_IN, PRESENT, former_cni_folders
+from provision.planning.engines.containerd.configuration import (
+    BASE_SPEC_PATH,
+    DROP_IN_FOLDER,
+    MAIN_PATH,
+    is_same_configuration,
+)
+from provision.planning.engines.files.engine_file import shown
 from provision.planning.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
-from provision.planning.planner.engines.adoption import plan_adoption
-from provision.planning.planner.engines.hand_edits import Kept, keep_edits
-from provision.planning.planner.engines.known import base_spec_warnings
-from provision.planning.planner.engines.kubernetes_engines import find_engine, kubelet_problem
-from provision.planning.planner.engines.package_defaults import expect_files
 from provision.planning.planner.part import (
     Declared,
     Part,
@@ -29,21 +32,18 @@ from provision.planning.planner.part import (
     plan_service,
     python_problems,
 )
-from provision.planning.render.engines.containerd import (
-    BASE_SPEC_PATH,
-    DROP_IN_FOLDER,
-    MAIN_PATH,
-    is_same_configuration,
-)
-from provision.planning.render.engines.containerd_cni import FORMER, GONE_IN, PRESENT, former_cni_folders
-from provision.planning.render.engines.engine_file import shown
+from provision.planning.planner.runtime.adoption import plan_adoption
+from provision.planning.planner.runtime.hand_edits import Kept, keep_edits
+from provision.planning.planner.runtime.known import base_spec_warnings
+from provision.planning.planner.runtime.kubernetes_engines import find_engine, kubelet_problem
+from provision.planning.planner.runtime.package_defaults import expect_files
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
 
 if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
-    from provision.planning.planner.engines.known import NodeEngine
+    from provision.planning.planner.runtime.known import NodeEngine
     from provision.planning.supply.payload.model import Payload
 
 HOOK_UNIT = "grapnel-inventory.path"  # the last of what comes with the hook

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from provision.planning.render.engines.containerd_handler import (
+from provision.planning.engines.containerd.handler import (
     BASE_SPEC_PATH,
     BUILT_IN_DEFAULT,
     RUNC_SHIM,
@@ -29,7 +29,7 @@ from provision.planning.render.engines.containerd_handler import (
     require_types,
     without_handlers,
 )
-from provision.planning.render.engines.engine_file import (
+from provision.planning.engines.files.engine_file import (
     DISTINCT_FILES,
     Table,
     bom_of,
@@ -40,7 +40,7 @@ from provision.planning.render.engines.engine_file import (
     version_numbers,
     without_bom,
 )
-from provision.planning.render.engines.toml_text import render_toml
+from provision.planning.engines.files.toml_text import render_toml
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

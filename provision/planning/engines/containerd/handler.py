@@ -1,6 +1,6 @@
 """Renders our runtime handler of containerd: the node's ordinary runtime, with the base specification of the hook.
 
-Which file it goes into, and what else has to stand there, belongs to `provision.planning.render.engines.containerd`.
+Which file it goes into, and what else has to stand there, belongs to `configuration`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from provision.planning.render.engines.engine_file import Table, shown
-from provision.planning.render.engines.runtimes import is_injector, is_ordinary
+from provision.planning.engines.files.engine_file import Table, shown
+from provision.planning.engines.files.runtimes import is_injector, is_ordinary
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

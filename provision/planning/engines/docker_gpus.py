@@ -7,7 +7,7 @@ stands where no package puts files, and goes behind NVIDIA's own: while that is 
 
 from __future__ import annotations
 
-from provision.planning.render.engines.base_spec import HOOK_PATH
+from provision.planning.engines.containerd.base_spec import HOOK_PATH
 
 GPUS_PATH = "/usr/local/sbin/nvidia-container-runtime-hook"
 NVIDIAS_PATH = "/usr/bin/nvidia-container-runtime-hook"

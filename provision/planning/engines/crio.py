@@ -3,7 +3,7 @@
 CRI-O reads ``/etc/crio/crio.conf`` and then every file of ``/etc/crio/crio.conf.d`` by name; a later file replaces
 single keys and whole entries of the runtimes table, and leaves everything else. So the drop-in holds our handler and
 ``hooks_dir`` alone. A handler of CRI-O has no base specification: the hook file
-(`provision.planning.render.engines.hooks_d`) starts the hook, for pods that carry the annotation that our handler gives
+(`provision.planning.engines.files.hooks_d`) starts the hook, for pods that carry the annotation that our handler gives
 them.
 """
 
@@ -14,11 +14,11 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from provision.planning.render.engines.engine_file import Table, parse_toml, require_default, shown, version_numbers
-from provision.planning.render.engines.hook_folders import DEFAULT_FOLDER
-from provision.planning.render.engines.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
-from provision.planning.render.engines.runtimes import is_injector, is_ordinary
-from provision.planning.render.engines.toml_text import render_toml
+from provision.planning.engines.files.engine_file import Table, parse_toml, require_default, shown, version_numbers
+from provision.planning.engines.files.hook_folders import DEFAULT_FOLDER
+from provision.planning.engines.files.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
+from provision.planning.engines.files.runtimes import is_injector, is_ordinary
+from provision.planning.engines.files.toml_text import render_toml
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ import json
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from provision.planning.render.engines.base_spec import HOOK_PATH
-from provision.planning.render.engines.engine_file import bom_of, parse_json, version_numbers
-from provision.planning.render.engines.runtimes import is_injector
+from provision.planning.engines.containerd.base_spec import HOOK_PATH
+from provision.planning.engines.files.engine_file import bom_of, parse_json, version_numbers
+from provision.planning.engines.files.runtimes import is_injector
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.planning.render.engines.engine_file import Table
+    from provision.planning.engines.files.engine_file import Table
 
 MAIN_PATH = "/etc/docker/daemon.json"
 WRAPPER_PATH = str(PurePosixPath(HOOK_PATH).with_name("grapnel-runtime"))

@@ -1,6 +1,6 @@
 """Describes the container engines that a node can be planned for: names, packages, and the files of our handler.
 
-What a plan does with them is `provision.planning.planner.engines.runtime`'s; how a file is written is
+What a plan does with them is `provision.planning.planner.runtime.runtime`'s; how a file is written is
 `provision.planning.render`'s.
 """
 
@@ -13,14 +13,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from provision.declaration.spec.model import Engine
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.engines.containerd.base_spec import InheritedSpec, inherit_base_spec, render_base_spec
+from provision.planning.engines.docker_gpus import GPUS_PATH
+from provision.planning.engines.files.engine_file import DISTINCT_FILES, shown
+from provision.planning.engines.files.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
+from provision.planning.engines.files.hooks_d import HOOK_FILE_PATH, PODMAN_HOOK_FILE_PATH, render_hooks_d
 from provision.planning.node_plan import FileContent, Problem
-from provision.planning.planner.engines.docker_gpus import gpus_files, gpus_warnings
-from provision.planning.render.engines import containerd, crio, docker
-from provision.planning.render.engines.base_spec import InheritedSpec, inherit_base_spec, render_base_spec
-from provision.planning.render.engines.docker_gpus import GPUS_PATH
-from provision.planning.render.engines.engine_file import DISTINCT_FILES, shown
-from provision.planning.render.engines.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
-from provision.planning.render.engines.hooks_d import HOOK_FILE_PATH, PODMAN_HOOK_FILE_PATH, render_hooks_d
+from provision.planning.planner.runtime.docker_gpus import gpus_files, gpus_warnings
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 

@@ -15,10 +15,11 @@ import msgspec
 
 from provision.declaration.fleet.facts.node import FileState
 from provision.declaration.spec.model import Engine
+from provision.planning.engines import crio
+from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.engines.files.engine_file import shown
 from provision.planning.node_plan import Action, FileContent, Item, Role
 from provision.planning.planner.part import differs
-from provision.planning.render.engines import containerd, crio
-from provision.planning.render.engines.engine_file import shown
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

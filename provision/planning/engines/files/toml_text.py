@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from provision.planning.render.engines.mark import marked
+from provision.planning.engines.files.mark import marked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

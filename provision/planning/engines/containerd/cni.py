@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from provision.planning.render.engines.containerd import PLUGINS
-from provision.planning.render.engines.engine_file import parse_toml, version_numbers
+from provision.planning.engines.containerd.configuration import PLUGINS
+from provision.planning.engines.files.engine_file import parse_toml, version_numbers
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from provision.planning.render.engines.engine_file import parse_json, shown
-from provision.planning.render.engines.runtimes import is_injector
+from provision.planning.engines.files.engine_file import parse_json, shown
+from provision.planning.engines.files.runtimes import is_injector
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

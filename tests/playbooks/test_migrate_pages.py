@@ -24,7 +24,7 @@ from provision.declaration.fleet.load import without_inventory
 from provision.declaration.spec.load import load_declaration
 from provision.planning.draft.node import draft_node
 from provision.planning.engines.containerd.base_spec import base_spec
-from provision.planning.engines.containerd.configuration import BASE_SPEC_PATH
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
 from provision.planning.planner.plan import plan_node
 from provision.planning.products.recognise import recognise
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S

@@ -1,9 +1,9 @@
-"""Renders CRI-O's configuration: one drop-in that adds a runtime handler and the folder of hook files.
+"""Knows CRI-O: a hook file, and one drop-in that adds a runtime handler and the folder of hook files.
 
 CRI-O reads ``/etc/crio/crio.conf`` and then every file of ``/etc/crio/crio.conf.d`` by name; a later file replaces
 single keys and whole entries of the runtimes table, and leaves everything else. So the drop-in holds our handler and
 ``hooks_dir`` alone. A handler of CRI-O has no base specification: the hook file
-(`provision.planning.engines.files.hooks_d`) starts the hook, for pods that carry the annotation that our handler gives
+(`provision.planning.engines.files.hook`) starts the hook, for pods that carry the annotation that our handler gives
 them.
 """
 
@@ -12,21 +12,43 @@ from __future__ import annotations
 import copy
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
-from provision.planning.engines.files.engine_file import Table, parse_toml, require_default, shown, version_numbers
-from provision.planning.engines.files.hook_folders import DEFAULT_FOLDER
-from provision.planning.engines.files.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
+from provision.declaration.spec.model import Engine
+from provision.planning.engines.files.engine_file import (
+    DISTINCT_FILES,
+    Table,
+    parse_toml,
+    require_default,
+    shown,
+    version_numbers,
+)
+from provision.planning.engines.files.hook import (
+    DEFAULT_FOLDER,
+    FILE_NAME,
+    HANDLER_ANNOTATION,
+    render_hook_file,
+    require_no_injector,
+)
+from provision.planning.engines.files.hook import FOLDER as HOOKS_FOLDER
+from provision.planning.engines.files.present import strictest, text_of, texts_beside, texts_of, version_of_engine
 from provision.planning.engines.files.runtimes import is_injector, is_ordinary
 from provision.planning.engines.files.toml_text import render_toml
+from provision.planning.engines.model import Files, KnownEngine, NodeEngine
+from provision.planning.node_plan import FileContent
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+
 MAIN_PATH = "/etc/crio/crio.conf"
 DROP_IN_FOLDER = "/etc/crio/crio.conf.d"
 DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.conf"
+HOOK_FILE_PATH = f"{HOOKS_FOLDER}/{FILE_NAME}"
 
 _FIRST_VERSION = (1, 32)  # default_annotations and inherit_default_runtime of a handler
 _BUILT_IN_DEFAULT = "crun"  # CRI-O's own since 1.31, in force while no file says default_runtime
@@ -202,3 +224,50 @@ def _is_ordinary(name: str, entry: Table) -> bool:
     program = entry.text("runtime_path") or name
     is_oci = entry.text("runtime_type") in _OCI_TYPES
     return is_oci and is_ordinary(program) and not is_injector(entry.values.values())
+
+
+def _own_files(stack: StackSpec) -> Files:
+    return (FileContent(HOOK_FILE_PATH, render_hook_file(stack, has_handlers=True)),)
+
+
+def _engine_files(facts: NodeFacts, stack: StackSpec) -> Files:
+    beside = [path for path in facts.files if path.startswith(f"{DROP_IN_FOLDER}/") and path != DROP_IN_PATH]
+    drop_ins, main = texts_of(facts, beside), text_of(facts, MAIN_PATH)
+    version = version_of_engine(facts, Engine.CRIO)
+    rendered = _rendered(main, tuple(drop_ins.items()), stack.runtime.handlers, version, adopt=stack.runtime.adopt)
+    folders = hooks_folders(main=main, drop_ins=drop_ins)
+    require_no_injector(texts_beside(facts, HOOK_FILE_PATH), folders, engine="CRI-O")
+    return (FileContent(DROP_IN_PATH, rendered, strictest(facts, [MAIN_PATH, *drop_ins])),)
+
+
+@lru_cache(maxsize=DISTINCT_FILES)
+def _rendered(
+    main: str | None,
+    drop_ins: tuple[tuple[str, str], ...],
+    handlers: tuple[str, ...],
+    engine_version: str,
+    *,
+    adopt: bool,
+) -> str:
+    """Return the drop-in, remembered for nodes with equal files."""
+    return render_crio(
+        main=main, drop_ins=dict(drop_ins), handlers=handlers, engine_version=engine_version, adopt=adopt
+    )
+
+
+_ON_NODE: Final = NodeEngine(
+    name=Engine.CRIO.value,
+    service="crio.service",
+    show_config="crio config",
+    engine_paths=(DROP_IN_PATH,),
+    drop_in_path=DROP_IN_PATH,
+    own_files=_own_files,
+    engine_files=_engine_files,
+    live_files=frozenset({HOOK_FILE_PATH}),
+    kept_folder="/etc/crio",
+    adopted={
+        DROP_IN_PATH: f"{DROP_IN_FOLDER}/99-nvidia-adopted.conf",
+        f"{DROP_IN_FOLDER}/99-nvidia.toml": f"{DROP_IN_FOLDER}/99-nvidia-adopted.toml",
+    },
+)
+CRIO: Final = KnownEngine(lambda _: _ON_NODE, toolkit_paths=("/etc/crio", "/run/crio"), folder="/etc/crio/")

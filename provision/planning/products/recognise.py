@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from provision.planning.engines.table import FOLDERS
 from provision.planning.node_plan import Problem
 from provision.planning.products.model import Recognised
 from provision.planning.products.table import PRODUCTS
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from provision.planning.node_plan import Item
     from provision.planning.products.model import Product
 
-_ENGINE_FOLDERS: Final = ("/etc/containerd/", "/etc/crio/", "/etc/docker/")
 _OWN_FIRST_LINE: Final = "# managed by grapnel:"
 _FEW: Final = 3
 
@@ -66,7 +66,7 @@ def _engine_texts(facts: NodeFacts) -> Iterable[tuple[str, str]]:
     """Yield the engines' files with their texts, apart from our own."""
     for path, state in facts.files.items():
         text = "" if state is None else state.content or ""
-        if path.startswith(_ENGINE_FOLDERS) and not text.startswith(_OWN_FIRST_LINE):
+        if path.startswith(FOLDERS) and not text.startswith(_OWN_FIRST_LINE):
             yield path, text
 
 

@@ -17,7 +17,7 @@ import pytest
 from lab import golang
 from lab.cri.engine import packages, unpack
 from provision.planning.engines import docker
-from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.engines.containerd import imports as containerd
 from tests.playbooks.removal.test_still_named import MAIN_2, TABLE, V2, V3, give_containerd, give_docker
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.planning.drift import Comparison, DriftKind, Subject, differences_of, group
-from provision.planning.engines.containerd.configuration import DROP_IN_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
 from provision.planning.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
 from provision.planning.planner.runtime.hand_edits import overwrite_edits
 from tests.provision.planner.test_drift import DRIFT, PIN_PATH

@@ -10,7 +10,7 @@ import pytest
 
 from provision.declaration.fleet.facts.node import Engine, NodeFacts
 from provision.planning.engines import crio, docker
-from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.engines.containerd import imports as containerd
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     RUNNING,

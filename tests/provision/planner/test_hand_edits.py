@@ -8,7 +8,7 @@ import pytest
 
 from provision.declaration.fleet.facts.node import Engine, NodeFacts
 from provision.planning.engines import crio
-from provision.planning.engines.containerd.configuration import DROP_IN_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
 from provision.planning.planner.runtime.hand_edits import overwrite_edits
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (

@@ -13,7 +13,7 @@ from provision.declaration.fleet.facts.node import (
     OperatingSystem,
     Service,
 )
-from provision.planning.engines.containerd.configuration import MAIN_PATH
+from provision.planning.engines.containerd.imports import MAIN_PATH
 from provision.planning.node_plan import Role, Roles
 from tests.provision.samples import (
     GPU,

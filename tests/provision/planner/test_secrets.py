@@ -11,7 +11,7 @@ import pytest
 from provision.apply.model import Assessment
 from provision.declaration.fleet.facts.node import Engine
 from provision.planning.engines import crio, docker
-from provision.planning.engines.containerd.configuration import DROP_IN_PATH, MAIN_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH, MAIN_PATH
 from provision.planning.node_plan import NodePlan, Role, role_variables, shown_plan
 from provision.report.documents.plans import plans_document
 from tests.provision.samples import (

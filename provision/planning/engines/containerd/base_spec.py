@@ -22,17 +22,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.planning.engines.files.engine_file import DISTINCT_FILES, Table, parse_json, shown
+from provision.planning.engines.files.hook import HOOK_PATH, hook_entry
 from provision.planning.engines.files.runtimes import is_injector
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-HOOK_PATH = "/usr/lib/grapnel/hook/grapnel-hook"
-# The hook gives up by itself before that (hook.json, timeoutS) and says why; this limit is for a hook that cannot.
-_MARGIN_S = 15
-# A hook without an environment of its own gets the container's under some runtimes (CVE-2025-23266).
-_HOOK_ENVIRONMENT = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"]
 
 _CAPABILITIES = (
     "CAP_CHOWN",
@@ -236,14 +231,4 @@ def base_spec(*, hook_timeout_s: int) -> dict[str, Any]:
             "maskedPaths": list(_MASKED_PATHS),
             "readonlyPaths": list(_READONLY_PATHS),
         },
-    }
-
-
-def hook_entry(*, hook_timeout_s: int) -> dict[str, Any]:
-    """Return the hook as an OCI specification and a hook file both name it."""
-    return {
-        "path": HOOK_PATH,
-        "args": ["grapnel-hook", "prestart"],
-        "env": list(_HOOK_ENVIRONMENT),
-        "timeout": hook_timeout_s + _MARGIN_S,
     }

@@ -12,13 +12,10 @@ written, and a later release of the distribution finds nothing outdated.
 
 from __future__ import annotations
 
-import re
-import tomllib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from provision.planning.engines.containerd.configuration import PLUGINS, merged
 from provision.planning.engines.containerd.handler import (
     BASE_SPEC_PATH,
     BUILT_IN_DEFAULT,
@@ -26,21 +23,14 @@ from provision.planning.engines.containerd.handler import (
     render_handler,
     require_types,
 )
+from provision.planning.engines.containerd.imports import PLUGINS, merged
 from provision.planning.engines.files.engine_file import DISTINCT_FILES, Table, parse_toml, require_default, shown
-from provision.planning.engines.files.mark import without_block
 from provision.planning.engines.files.runtimes import is_injector
 from provision.planning.engines.files.toml_text import render_toml
-from provision.planning.engines.kubernetes.template import find_handler, find_inline_table
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-BASE_TEMPLATE = '{{ template "base" . }}\n'
-_MADE = "nvidia"
-_FOUND_RUNTIMES = ('"base"', ".ExtraRuntimes")
-_VERSION_3 = re.compile(r"^[ \t]*version[ \t]*=[ \t]*3\b", re.MULTILINE)
-_VARIABLES = {"${RUNTIME}": "runc", "${RUNTIME_TYPE}": "io.containerd.runc.v2"}  # microk8s, where cgroup v2 is
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True)
@@ -96,65 +86,6 @@ def render_kubernetes_drop_in(written: Written, handlers: tuple[str, ...]) -> st
 def base_spec_of(written: Written) -> str:
     """Return the base specification of the default runtime, empty without one; raises `EngineConfigError`."""
     return find_base_spec(_without_ours(_containerd(written, version_of(written.path, written.text))))
-
-
-def render_template(template: str | None, written: Written, handlers: tuple[str, ...]) -> str:
-    """Return a template with our block at its end; without one, that of k3s's own followed by our block."""
-    above = BASE_TEMPLATE if template is None else without_block(template)
-    block = tomllib.loads(render_kubernetes_drop_in(written, handlers))
-    del block["version"]  # the template's own
-    return f"{above}{'' if above.endswith(chr(10)) else chr(10)}{render_toml(block)}"
-
-
-def require_free_template(engine: str, path: str, text: str, handlers: tuple[str, ...]) -> None:
-    """Refuse to add to a template that has a handler of ours already: containerd does not start with two of a name.
-
-    What was rendered from it may not have the handler yet. Raises `EngineConfigError`.
-    """
-    template = without_block(text)
-    if found := find_handler(template, handlers):
-        handler, line = found
-        raise EngineConfigError(
-            f"{engine} has a handler {handler!r} already, in {shown(path)}:{line}, and grapnel did not write it",
-            hint="take its lines out of that template, restart the service if it has started with them, then plan "
-            "again; or declare another runtime.handler: docs/engines.md has both ways",
-        )
-    if inline := find_inline_table(template):
-        raise EngineConfigError(
-            f"{engine} has its handlers in an inline table, in {shown(path)}:{inline}, to which none can be added",
-            hint='write it as tables, such as [plugins."…".containerd.runtimes.runc], then plan again',
-        )
-
-
-def require_none_made(engine: str, program: str, templates: Sequence[str], handlers: tuple[str, ...]) -> None:
-    """Refuse a handler that k3s and RKE2 add themselves at their next start, as they find ``program`` then.
-
-    Of templates only in those that have k3s's own text, or name what it has found. Raises `EngineConfigError`.
-    """
-    makes = not templates or any(word in text for text in templates for word in _FOUND_RUNTIMES)
-    if makes and _MADE in handlers:
-        raise EngineConfigError(
-            f"{engine} adds a handler {_MADE!r} of its own when it starts next: it finds {program}",
-            hint="uninstall NVIDIA's toolkit, then plan again; or declare another runtime.handler: docs/engines.md has "
-            "both ways",
-        )
-
-
-def takes_in_drop_ins(text: str | None, name: str) -> bool:
-    """Tell whether what k3s renders next imports drop-ins, as what it wrote last does: ``text`` is its template."""
-    return text is None or '"base"' in text or f"{name}.d" in text
-
-
-def says_version_3(template: str) -> bool:
-    """Tell whether a template has a text of its own of version 3, whatever its name says."""
-    return _VERSION_3.search(template) is not None
-
-
-def plain_variables(text: str) -> str:
-    """Return a template of microk8s with its variables replaced, as far as they decide about runtimes."""
-    for name, value in _VARIABLES.items():
-        text = text.replace(f'"{name}"', f'"{value}"')
-    return text
 
 
 def _containerd(written: Written, version: int) -> Table:

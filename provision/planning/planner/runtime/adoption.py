@@ -14,31 +14,20 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.declaration.fleet.facts.node import FileState
-from provision.declaration.spec.model import Engine
-from provision.planning.engines import crio
-from provision.planning.engines.containerd import configuration as containerd
-from provision.planning.engines.files.engine_file import shown
+from provision.planning.engines.files.present import text_of
+from provision.planning.engines.table import find_engine
 from provision.planning.node_plan import Action, FileContent, Item, Role
 from provision.planning.planner.part import differs
-from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Runtime
+    from provision.planning.engines.model import NodeEngine
 
 _OURS: Final = "# managed by grapnel"
-_READ_LATER: Final = f"{crio.DROP_IN_FOLDER}/99-nvidia.toml"
 _EMPTIED: Final = f"{_OURS}: its text is in {{place}}, which is read before grapnel's drop-in\n"
-# Drop-ins of theirs, and where each stays in force.
-_PLACES: Final[Mapping[Engine, Mapping[str, str]]] = {
-    Engine.CONTAINERD: {containerd.DROP_IN_PATH: f"{containerd.DROP_IN_FOLDER}/99-nvidia-adopted.toml"},
-    Engine.CRIO: {
-        crio.DROP_IN_PATH: f"{crio.DROP_IN_FOLDER}/99-nvidia-adopted.conf",
-        _READ_LATER: f"{crio.DROP_IN_FOLDER}/99-nvidia-adopted.toml",
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -63,37 +52,31 @@ def plan_adoption(facts: NodeFacts, declared: Runtime) -> Adoption:
     """
     if not declared.adopt:
         return Adoption(facts)
-    steps = [step for step in _steps(facts, declared) if differs(facts, step.file)]
+    engine = find_engine(facts, declared.engine)
+    theirs = _theirs(facts, engine)
+    steps = [step for step in _steps(facts, engine, theirs) if differs(facts, step.file)]
     files = {**facts.files, **{step.file.path: _state_of(step.file) for step in steps}}
-    emptied = dict.fromkeys(_theirs(facts, declared).keys() & {containerd.DROP_IN_PATH, crio.DROP_IN_PATH})
+    emptied = dict.fromkeys(theirs.keys() & {engine.drop_in_path})
     items = (Item(role=Role.RUNTIME, action=Action.WRITE, target=each.file.path, reason=each.reason) for each in steps)
     return Adoption(
         msgspec.structs.replace(facts, files=files | emptied), tuple(step.file for step in steps), tuple(items)
     )
 
 
-def _steps(facts: NodeFacts, declared: Runtime) -> Iterator[_Step]:
-    for path, text in _theirs(facts, declared).items():
-        mode = _mode_of(facts, path)
-        place = _PLACES[declared.engine][path]
+def _steps(facts: NodeFacts, engine: NodeEngine, theirs: Mapping[str, str]) -> Iterator[_Step]:
+    for path, text in theirs.items():
+        mode, place = _mode_of(facts, path), engine.adopted[path]
         yield _Step(FileContent(place, text, mode), f"{path} stays in force there, and grapnel's is read after it")
-        if path == _READ_LATER:
+        if path != engine.drop_in_path:
             yield _Step(
                 FileContent(path, _EMPTIED.format(place=place), mode), "it would be read after grapnel's drop-in"
             )
 
 
-def _theirs(facts: NodeFacts, declared: Runtime) -> dict[str, str]:
+def _theirs(facts: NodeFacts, engine: NodeEngine) -> dict[str, str]:
     """Return the texts of others' files that ours take the place of, by path."""
-    texts = {path: _text_of(facts, path) for path in _PLACES.get(declared.engine, {})}
+    texts = {path: text_of(facts, path) or "" for path in engine.adopted}
     return {path: text for path, text in texts.items() if text.strip() and not text.startswith(_OURS)}
-
-
-def _text_of(facts: NodeFacts, path: str) -> str:
-    state = facts.file(path)
-    if state is not None and state.content is None:
-        raise EngineConfigError(f"{shown(path)} is not text, or is too large", hint="check what it is")
-    return "" if state is None else state.content or ""
 
 
 def _mode_of(facts: NodeFacts, path: str) -> str:

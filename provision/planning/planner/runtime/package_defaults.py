@@ -1,4 +1,4 @@
-"""The default configuration of engines' packages, by which an engine is planned before it is installed.
+"""Plans an engine before it is installed, by the default configuration of its package.
 
 The node writes what follows from it only if the package has brought just that. Otherwise the next pass plans from what
 is there.
@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.declaration.fleet.facts.node import Engine, FileState
-from provision.declaration.spec.model import Engine as EngineName
-from provision.planning.engines import docker
-from provision.planning.engines.containerd import configuration as containerd
 from provision.planning.render.declared import digest_of
 from provision.planning.render.errors import EngineConfigError
 
@@ -24,27 +21,10 @@ if TYPE_CHECKING:
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
+    from provision.planning.engines.model import NodeEngine
     from provision.planning.node_plan import FileContent
-    from provision.planning.planner.runtime.known import NodeEngine
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
-# The conffile of containerd 1.6.20~ds1-1+deb12u3 (Debian 12) and 1.7.24~ds1-6+deb13u1 (Debian 13), which is the same.
-_DEBIANS_CONTAINERD = """\
-version = 2
-
-[plugins]
-  [plugins."io.containerd.grpc.v1.cri"]
-    [plugins."io.containerd.grpc.v1.cri".cni]
-      bin_dir = "/usr/lib/cni"
-      conf_dir = "/etc/cni/net.d"
-  [plugins."io.containerd.internal.v1.opt"]
-    path = "/var/lib/containerd/opt"
-"""
-# By distribution and engine: the files that the package brings. docker.io 26.1.5+dfsg1-9+deb13u1 brings none.
-DEFAULTS: Mapping[tuple[str, str], Mapping[str, str | None]] = {
-    ("debian", EngineName.CONTAINERD.value): {containerd.MAIN_PATH: _DEBIANS_CONTAINERD},
-    ("debian", EngineName.DOCKER.value): {docker.MAIN_PATH: None},
-}
 
 
 @dataclass(frozen=True)
@@ -64,7 +44,7 @@ def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Expe
     It cannot if the package's defaults are not known, or if a former installation has left our drop-in, which somebody
     may have edited. A file that the site has written beforehand stays: packages do not replace it.
     """
-    defaults = DEFAULTS.get((facts.node.os.id, engine.name))
+    defaults = engine.defaults.get(facts.node.os.id)
     version = _UPSTREAM.match(_candidate(facts, engine))
     if defaults is None or version is None or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
         return None

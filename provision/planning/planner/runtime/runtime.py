@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.declaration.spec.model import Engine as EngineName
-from provision.planning.engines.containerd.cni import FORMER, GONE_IN, PRESENT, former_cni_folders
-from provision.planning.engines.containerd.configuration import (
-    BASE_SPEC_PATH,
-    DROP_IN_FOLDER,
-    MAIN_PATH,
-    is_same_configuration,
-)
-from provision.planning.engines.files.engine_file import shown
+from provision.declaration.spec.model import Entitlement
+from provision.planning.engines.files.engine_file import is_same
+from provision.planning.engines.table import find_engine
 from provision.planning.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
 from provision.planning.planner.part import (
     Declared,
@@ -25,7 +18,6 @@ from provision.planning.planner.part import (
     choose_python,
     derive_python,
     is_restart_due,
-    is_running,
     package_manager_problems,
     plan_deployment,
     plan_files,
@@ -34,16 +26,16 @@ from provision.planning.planner.part import (
 )
 from provision.planning.planner.runtime.adoption import plan_adoption
 from provision.planning.planner.runtime.hand_edits import Kept, keep_edits
-from provision.planning.planner.runtime.known import base_spec_warnings
-from provision.planning.planner.runtime.kubernetes_engines import find_engine, kubelet_problem
 from provision.planning.planner.runtime.package_defaults import expect_files
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
-    from provision.planning.planner.runtime.known import NodeEngine
+    from provision.planning.engines.model import NodeEngine
     from provision.planning.supply.payload.model import Payload
 
 HOOK_UNIT = "grapnel-inventory.path"  # the last of what comes with the hook
@@ -83,9 +75,22 @@ def _kernel_problems(facts: NodeFacts) -> tuple[Problem, ...]:
     return (problem,)
 
 
+def _kubelet_problem(facts: NodeFacts, stack: StackSpec) -> Problem | None:
+    """Say that the kubelet uses another engine than the declared one, whose handler no pod would ever reach."""
+    used, declared = facts.kubelet_engine, stack.runtime.engine.value
+    by_kubelet = stack.plugin.enabled and stack.runtime.entitlement is Entitlement.KUBELET
+    if not by_kubelet or used is None or used == declared:
+        return None
+    return Problem(
+        code="kubelet-uses-another-engine",
+        message=f"the kubelet of {facts.node.hostname} uses {used}, and runtime.engine is {declared}",
+        hint=f"declare runtime.engine: {used} for the group of this node",
+    )
+
+
 def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
     engine = find_engine(facts, stack.runtime.engine)
-    if problem := kubelet_problem(facts, stack):
+    if problem := _kubelet_problem(facts, stack):
         return Part(_own(facts, stack, payload, engine), (problem,))
     if facts.engines.get(engine.name) is None:
         return _without_engine(facts, stack, payload, engine)
@@ -94,7 +99,8 @@ def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[
 
 def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
     """Return the files that do not depend on the engine's own configuration."""
-    return (FileContent(HOOK_CONFIG_PATH, render_hook_config(stack)), *engine.own_files(stack))
+    hook_config = FileContent(HOOK_CONFIG_PATH, render_hook_config(stack, names_devices=engine.names_devices))
+    return (hook_config, *engine.own_files(stack))
 
 
 def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> Part[RuntimeVariables]:
@@ -183,14 +189,14 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         adoption = plan_adoption(facts, stack.runtime)
         facts = adoption.facts
         files = (*_own_files(stack, engine), *engine.engine_files(facts, stack))
-        base_spec = engine.base_spec(facts, stack)
+        follows_from = engine.follows_from(facts, stack)
     except EngineConfigError as error:
         problem = Problem(code=_PROBLEM, message=error.message, hint=error.hint)
         return Part(_own(facts, stack, payload, engine), (problem,))
     kept = _keep_edits(facts, stack, files, engine)
     if kept.problem is not None:  # of its file it tells; all the others are shown as ever
         files = tuple(file for file in files if file.path != engine.drop_in_path)
-    writes = _with_base_spec(facts, base_spec, kept.told_in(plan_files(facts, Role.RUNTIME, files)))
+    writes = _with_sources(facts, follows_from, kept.told_in(plan_files(facts, Role.RUNTIME, files)))
     problems = tuple(filter(None, (kept.problem or _config_problem(facts, writes, engine),)))
     items = (
         *_hook(facts, payload),
@@ -201,24 +207,23 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
     kept_files = (*adoption.files, *([kept.file] if kept.file else []))
-    warnings = (
-        *_cni_warnings(facts, engine),
-        *engine.warnings(facts, stack),
-        *base_spec_warnings(facts, base_spec),
-    )
+    warnings = engine.warnings(facts, stack)
     if problems:
         return Part(items, problems, warnings=warnings)
     variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
     return Part(items, (), variables, warnings=warnings, declared=_declared(payload, files, engine))
 
 
-def _with_base_spec(facts: NodeFacts, default: str, writes: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Return the writes of which that of our base specification says what it follows from."""
-    if not default or facts.file(BASE_SPEC_PATH) is None:
-        return writes
-    reason = f"{BASE_SPEC_PATH} differs from what follows from {shown(default)}, that of the default runtime"
+def _with_sources(facts: NodeFacts, follows_from: Mapping[str, str], writes: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return the writes of which those of files that are there say what they follow from."""
+    reasons = {
+        path: f"{path} differs from what follows from {source}"
+        for path, source in follows_from.items()
+        if facts.file(path) is not None
+    }
     return tuple(
-        msgspec.structs.replace(item, reason=reason) if item.target == BASE_SPEC_PATH else item for item in writes
+        msgspec.structs.replace(item, reason=reasons[item.target]) if item.target in reasons else item
+        for item in writes
     )
 
 
@@ -279,30 +284,12 @@ def _config_problem(facts: NodeFacts, writes: tuple[Item, ...], engine: NodeEngi
     )
 
 
-def _cni_warnings(facts: NodeFacts, engine: NodeEngine) -> tuple[Problem, ...]:
-    """Return that pods will have no network with a newer containerd, or have none now, for a key of the site's."""
-    found = facts.engines[engine.name]
-    if found is None or engine.name != EngineName.CONTAINERD.value:
-        return ()
-    paths = (MAIN_PATH, *(path for path in facts.files if path.startswith(f"{DROP_IN_FOLDER}/")))
-    texts = {path: text for path in paths if (text := facts.content(path)) is not None}
-    return tuple(
-        Problem(
-            code="engine-key-gone",
-            message=f"{path} on {facts.node.hostname} has cni.{FORMER}, which containerd {GONE_IN} and later ignore: "
-            "pods have no network where the plugins are not in /opt/cni/bin",
-            hint=f"write it as a list: {PRESENT} = [...]",
-        )
-        for path in former_cni_folders(texts, found.version)
-    )
-
-
 def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngine) -> tuple[Item, ...]:
     """Return the engine's restart, or reload, if it runs with another configuration than the one that is to be."""
-    if not engine.service or not is_running(facts, engine.service):
+    if not engine.service or not facts.service(engine.service).is_running:
         return ()
     read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, *engine.live_files})
-    changed = [file.path for file in read_at_start if not _is_same(file, facts.content(file.path))]
+    changed = [file.path for file in read_at_start if not is_same(file.path, facts.content(file.path), file.content)]
     if changed:
         reason = f"the engine reads {', '.join(changed)} only when it {'is reloaded' if engine.reloads else 'starts'}"
     elif is_restart_due(facts, engine.service):
@@ -333,22 +320,6 @@ def _disruption(facts: NodeFacts, engine: NodeEngine) -> Disruption:
         return Disruption.NONE
     spares = facts.service(engine.service).kill_mode in _SPARING
     return Disruption.RESTART_RUNTIME if spares or not engine.has_shims else Disruption.DRAIN
-
-
-def _is_same(file: FileContent, before: str | None) -> bool:
-    """Tell whether a file means the same to the engine as before."""
-    if file.path.endswith(".json"):
-        return _is_same_json(before, file.content)
-    return is_same_configuration(before, file.content)
-
-
-def _is_same_json(before: str | None, after: str) -> bool:
-    if before is None or before == after:
-        return before is not None
-    try:
-        return bool(json.loads(before) == json.loads(after))
-    except ValueError:
-        return False
 
 
 def _variables(

@@ -19,12 +19,8 @@ from provision.planning.engines.containerd import imports as containerd
 from provision.planning.engines.containerd.base_spec import render_base_spec
 from provision.planning.engines.containerd.configuration import render_containerd
 from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
-from provision.planning.engines.kubernetes.handler import (
-    BASE_TEMPLATE,
-    Written,
-    render_kubernetes_drop_in,
-    render_template,
-)
+from provision.planning.engines.kubernetes.handler import Written, render_kubernetes_drop_in
+from provision.planning.engines.kubernetes.template import BASE_TEMPLATE, render_template
 from tests.playbooks.fakes import Systemd
 from tests.playbooks.removal.node import ALL, set_up, teach_packages
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,9 +20,7 @@ _MICROSECONDS = 1_000_000
 _MADE_AGAIN = "/run/"  # what systemd's generators write there is written at each reload
 # By what begins the paths. A Kubernetes distribution writes its containerd's configuration itself when it starts.
 _READ_AT_START = {
-    "containerd.service": ("/etc/containerd/", "/etc/grapnel/containerd/"),
-    "crio.service": ("/etc/crio/",),
-    "docker.service": ("/etc/docker/",),
+    unit: (f"{each.folder}/", *each.read_at_start) for each in ENGINES.values() if each.folder for unit in each.units
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines import of_kubernetes as kubernetes_engines
+from ansible_collections.grapnel.node.plugins.module_utils.engines import table as engines
 from ansible_collections.grapnel.node.plugins.module_utils.files.newer import find_newer_files
 from ansible_collections.grapnel.node.plugins.module_utils.preflight import unattended
 
@@ -44,15 +44,12 @@ DRIVER_SERVICES = (
 COUNTING_SERVICES = ("slurmd.service",)
 
 _UNITS = (
-    "containerd.service",
-    "crio.service",
-    "docker.service",
+    *engines.UNITS,
     "grapnel-drift.timer",
     "grapnel-inventory.path",
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",
-    *kubernetes_engines.UNITS,
     *unattended.UNITS,
 )
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,StateChangeTimestampMonotonic,KillMode,FragmentPath,DropInPaths"

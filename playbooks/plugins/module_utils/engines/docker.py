@@ -1,9 +1,13 @@
-"""Finds out whether the Docker that runs knows ``--gpus``: it looks for a program of NVIDIA's once, when it starts."""
+"""Finds out whether the Docker that runs knows ``--gpus``, and takes grapnel's runtimes out of its settings.
+
+dockerd looks for a program of NVIDIA's once, when it starts.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
@@ -13,6 +17,7 @@ _FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")  # the
 _PID = "/run/docker.pid"
 _START_FIELD = 19  # of those behind the name in /proc/PID/stat (proc_pid_stat(5): field 22), in ticks since boot
 _INEXACT_S = 2.0  # the time of the boot is in whole seconds
+_WRAPPER = "/usr/lib/grapnel/hook/grapnel-runtime"
 
 
 def takes_gpus(host: Host) -> bool | None:
@@ -37,3 +42,16 @@ def _start(host: Host) -> float | None:
 def _times(host: Host) -> list[float]:
     places = (host.path(f"{folder}/{_PROGRAM}") for folder in _FOLDERS)
     return [place.stat().st_ctime for place in places if place.is_file()]
+
+
+def without_ours(text: str | None) -> dict[str, Any] | None:
+    """Return Docker's settings without runtimes of grapnel's; None where there are none of these."""
+    try:
+        tree = json.loads(text or "")
+        ours = {name for name, one in tree["runtimes"].items() if one.get("path") == _WRAPPER}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    if not ours:
+        return None
+    others = {name: one for name, one in tree["runtimes"].items() if name not in ours}
+    return {**tree, "runtimes": others} if others else {key: tree[key] for key in tree if key != "runtimes"}

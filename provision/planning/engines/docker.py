@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.model import Engine
-from provision.planning.engines.files.engine_file import bom_of, parse_json, version_numbers
+from provision.planning.engines.files.engine_file import Table, bom_of, parse_json, version_numbers
 from provision.planning.engines.files.hook import HOOK_PATH
 from provision.planning.engines.files.present import mode_of, text_of, version_of_engine
 from provision.planning.engines.files.runtimes import is_injector
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
-    from provision.planning.engines.files.engine_file import Table
 
 MAIN_PATH = "/etc/docker/daemon.json"
 GPUS_PATH = "/usr/local/sbin/nvidia-container-runtime-hook"
@@ -93,7 +92,7 @@ def _dumps(wanted: dict[str, object]) -> str:
 
 def _object(tree: Table, key: str) -> Table:
     """Return an object in the file, an empty one for null."""
-    return tree.without(key).table(key) if tree.values.get(key) is None else tree.table(key)
+    return Table(tree.path, {}, (key,), tree.kind) if tree.values.get(key) is None else tree.table(key)
 
 
 def _require_free(runtimes: Table, handler: str) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.planning.engines.table import FOLDERS
 from provision.planning.node_plan import Problem
-from provision.planning.products.model import Recognised
-from provision.planning.products.table import PRODUCTS
+from provision.planning.products.table import PRODUCTS, Product
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import Item
-    from provision.planning.products.model import Product
 
 _OWN_FIRST_LINE: Final = "# managed by grapnel:"
 _FEW: Final = 3
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A product, and what it was recognised by: paths of the node, in order."""
+
+    product: Product
+    found: tuple[str, ...]
 
 
 def recognise(facts: NodeFacts) -> tuple[Recognised, ...]:

@@ -80,12 +80,6 @@ class Table:
         """Return all entries, each of which has to be a table."""
         return {key: self.table(key) for key in self.values}
 
-    def without(self, key: str) -> Table:
-        """Return the table without a key."""
-        return Table(
-            self.path, {name: value for name, value in self.values.items() if name != key}, self.keys, self.kind
-        )
-
     def name(self, *more: str) -> str:
         """Return the dotted name of the table, or of a key in it, short and printable."""
         keys = (*self.keys, *more)

@@ -13,7 +13,15 @@ import stat
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.table import DISTRIBUTIONS, K0S, K3S, MICROK8S, RKE2
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import (
+    CONTAINERD,
+    DISTRIBUTIONS,
+    ENGINES,
+    K0S,
+    K3S,
+    MICROK8S,
+    RKE2,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +39,7 @@ _CONFIG_OPTIONS = ("-c", "--config")
 _ENDPOINT = re.compile(
     r"""(?:^\s*["']?|[{,]\s*["'])containerRuntimeEndpoint["']?\s*:\s*["']?([^"'\s#,}]+)""", re.MULTILINE
 )
-_DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
-_SOCKETS = {"/run/containerd/containerd.sock": "containerd", "/run/crio/crio.sock": "crio"}
+_SOCKETS = {each.socket: name for name, each in ENGINES.items() if each.socket and name not in DISTRIBUTIONS}
 _MAX_COMMAND_BYTES = 64 * 1024
 
 
@@ -210,4 +217,4 @@ def _configured_endpoint(host: Host, words: list[str]) -> str:
         found = _ENDPOINT.search(host.read_text(path) or "") if path.startswith("/") else None
         if found:
             return found.group(1)
-    return _DEFAULT_ENDPOINT
+    return f"unix://{CONTAINERD.socket}"  # the kubelet's own

@@ -16,16 +16,17 @@ class Engine:
     """A row. All paths are absolute.
 
     ``programs`` are names in root's PATH, or paths; one of them serves. ``units`` are the services that it may be in;
-    one that ``reloads`` takes its files in without a restart. ``packages`` are what a plan may install of it, or what
-    that brings. ``folder`` has its settings, ``main`` is the file in it that is read first.
-    ``question`` are the words after the program with which it reads all its settings, and ``too_old`` what it says
-    where it does not know these. ``drop_ins`` is the folder of files that are read beside the main one; with
-    ``reads_any_name`` whatever is in it. ``shim`` begins the name of what a container runs below.
+    one that ``reloads`` takes its files in without a restart. At ``socket`` it listens for a kubelet. ``shim`` begins
+    the name of what a container runs below. ``packages`` are what a plan may install of it, or what that brings;
+    ``data`` and ``groups`` of users are what they leave behind.
 
-    ``watched`` are files that a plan follows from, beside ``main`` and those that grapnel writes: ``ours`` are its
-    alone, and so are ``marked`` ones if they say so. A ``main`` with ``is_shared`` is grapnel's and others'.
-    ``read_at_start`` begins the paths of files, beside those of ``folder``, that are read only then. ``data`` and
-    ``groups`` of users are what its packages leave behind.
+    ``folder`` has its settings. ``main`` is the file in it that is read first, and with ``is_shared`` grapnel's and
+    others'; ``drop_ins`` is the folder of those that are read after it, with ``reads_any_name`` whatever their names.
+    ``read_at_start`` begins the paths of more that are read only when it starts. ``question`` are the words after the
+    program with which it reads all of them, and ``too_old`` what one says that does not know these.
+
+    ``ours`` are files of grapnel's alone, and so are ``marked`` ones if they say so. ``watched`` are those of others,
+    beside ``main``, that a plan follows from.
     """
 
     name: str
@@ -47,18 +48,18 @@ class Engine:
     data: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     shim: str = ""
+    socket: str = ""
 
 
 @dataclass(frozen=True)
 class Distribution(Engine):
-    """The containerd of a distribution of Kubernetes, which listens at ``socket``.
+    """The containerd of a distribution of Kubernetes.
 
     It writes ``config``, or ``agent/etc/containerd/config.toml`` below its ``data_folder``, or that of its
     ``settings``. ``version_question`` are the words after its program, and ``client`` those with which its ``ctr`` is
     called, each way until one is there.
     """
 
-    socket: str = ""
     settings: str = ""
     data_folder: str = ""
     config: str = ""
@@ -91,6 +92,7 @@ CONTAINERD = Engine(
     read_at_start=(f"{OWN_FOLDER}/",),
     data=_OF_CONTAINERD,
     shim="containerd-shim",
+    socket="/run/containerd/containerd.sock",
 )
 CRIO = Engine(
     "crio",
@@ -105,6 +107,7 @@ CRIO = Engine(
     ours=("/etc/containers/oci/hooks.d/99-grapnel.json",),
     marked=("/etc/crio/crio.conf.d/99-nvidia.conf",),
     shim="conmon",
+    socket="/run/crio/crio.sock",
 )
 DOCKER = Engine(
     "docker",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.known_part import as_far_as_known
-from provision.declaration.spec.model import Engine, Entitlement, StackSpec
+from provision.declaration.spec.model import Entitlement, StackSpec
 from provision.declaration.spec.rules.driver import judge_driver
 from provision.declaration.spec.rules.gpu_settings import judge_gpu_settings
 from provision.declaration.spec.rules.kueue import judge_kueue
@@ -60,8 +60,8 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
             )
         return
     by_kubelet = spec.runtime.entitlement is Entitlement.KUBELET
-    if by_kubelet and spec.runtime.engine is Engine.PODMAN:
-        yield error(path, "podman does not work with a kubelet", "write entitlement: env")
+    if by_kubelet and not spec.runtime.engine.works_with_kubelet:
+        yield error(path, f"{spec.runtime.engine.value} does not work with a kubelet", "write entitlement: env")
     elif by_kubelet and not spec.plugin.enabled:
         hint = "enable the plugin, or make sure that another device plugin allocates GPUs"
         yield warning(path, "grapnel allocates no GPUs while the plugin is disabled", hint)

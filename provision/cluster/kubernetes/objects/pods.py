@@ -97,12 +97,26 @@ class ResourceClaimStatus(ApiObject, frozen=True, kw_only=True):
     resource_claim_name: str | None = None
 
 
+class ExtendedRequest(ApiObject, frozen=True, kw_only=True):
+    """A container's extended resource that its pod has by a claim, such as nvidia.com/gpu."""
+
+    resource_name: str = ""
+
+
+class ExtendedClaimStatus(ApiObject, frozen=True, kw_only=True):
+    """The claim that the scheduler made for the extended resources of a pod which no device plugin has."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedRequest, ...] = ()
+
+
 class PodStatus(ApiObject, frozen=True, kw_only=True):
     """``phase`` is Pending, Running, Succeeded, Failed or Unknown."""
 
     phase: str = "Pending"
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[ResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class Pod(ApiObject, frozen=True, kw_only=True):

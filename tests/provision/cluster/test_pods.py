@@ -84,7 +84,7 @@ def test_a_claim_that_was_made_for_a_pod_is_found_by_the_pods_status() -> None:
 
 
 def by_the_scheduler(resource: str) -> dict[str, Any]:
-    """Return the status of a pod for whose extended resource the scheduler has made a claim: no device plugin has it."""
+    """Return the status of a pod for whose extended resource, which no device plugin has, there is a claim."""
     mapping = {"containerName": "main", "resourceName": resource, "requestName": "container-0-request-0"}
     claim = {"resourceClaimName": "train-extended-resources-x7k9p", "requestMappings": [mapping]}
     return {"phase": "Running", "extendedResourceClaimStatus": claim}

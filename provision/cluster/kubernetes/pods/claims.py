@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
+from provision.cluster.kubernetes.objects.claims import ResourceClaim
 from provision.cluster.kubernetes.objects.core import ApiGroup
-from provision.cluster.kubernetes.objects.pods import ResourceClaim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,11 +51,15 @@ class ClaimReader:
 
     def _list(self) -> None:
         try:
-            if self._path is None:
-                group = self._api.call(Request(method="GET", path=_GROUP), ApiGroup, expected=(NOT_FOUND,))
-                self._path = f"/apis/{group.preferred_version.group_version}/resourceclaims"
-            claims = self._api.list_all(self._path, ResourceClaim)
+            self._path = self._path or served_path(self._api)
+            claims = self._api.list_all(f"{self._path}/resourceclaims", ResourceClaim)
         except (StatusError, ForbiddenError, RefusedError):
             self._is_blind = True
             return
         self._known = {(claim.metadata.namespace, claim.metadata.name): claim.drivers for claim in claims}
+
+
+def served_path(api: Api) -> str:
+    """Return the path of the version that the API server prefers. Raises StatusError where it serves none."""
+    group = api.call(Request(method="GET", path=_GROUP), ApiGroup, expected=(NOT_FOUND,))
+    return f"/apis/{group.preferred_version.group_version}"

@@ -173,7 +173,9 @@ def _declared_words(node: NodeStatus) -> str:
     if node.declared is not None:
         told.append(f"driver {wanted_driver(node.declared)}" if node.declared.enabled else "the driver as it is")
     if node.plugin is not None:
-        told.append(f"GPUs as {node.plugin.resource}" if node.plugin.enabled else "no node daemon")
+        by_claims = node.plugin.interface is GpuInterface.DRA
+        offered = "GPUs by claims" if by_claims else f"GPUs as {node.plugin.resource}"
+        told.append(offered if node.plugin.enabled else "no node daemon")
     return ", ".join(told)
 
 

@@ -88,6 +88,13 @@ def test_the_newest_generation_of_a_pool_counts() -> None:
     assert rooms([published("gpu-0", "gpu-1"), published("gpu-0", generation=2)]) == {"n1": {CLASS: Room(1, 1, 0)}}
 
 
+def test_a_node_hides_no_device_of_another_one_by_the_name_of_its_pool() -> None:
+    thief = published("gpu-0", node="thief", generation=9)
+    thief["spec"]["pool"]["name"] = "n1"
+
+    assert rooms([published("gpu-0", "gpu-1"), thief])["n1"] == {CLASS: Room(2, 2, 0)}
+
+
 def test_a_device_that_is_tainted_is_there_and_is_not_given() -> None:
     assert rooms([published("gpu-0", "gpu-1", tainted="gpu-1")]) == {"n1": {CLASS: Room(2, 1, 0)}}
 

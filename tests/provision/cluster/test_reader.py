@@ -240,7 +240,8 @@ def test_gpus_that_a_node_gives_to_claims_are_offered_and_their_pods_are_named(
     assert n2.reported is not None
     assert gpu_words(n2, n2.reported) == words
     assert used_on(n2) == {"gpu.nvidia.com": 2}
-    assert {label: text for label, text, _ in facts_of(n2, None)}["in use"] == "2 gpu.nvidia.com by shop/train"
+    told = {label: text for label, text, _ in facts_of(n2, None)}
+    assert (told["in use"], told["declared"]) == ("2 gpu.nvidia.com by shop/train", "GPUs by claims")
     assert server.requests.count("resourceslices") == 1
     document = machine_document(n2)
     assert document is not None

@@ -34,14 +34,15 @@ def held_by(pod: Pod, claims: Claimed) -> Counter[str]:
 
 
 def rooms_of(slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]) -> dict[str, dict[str, Room]]:
-    """Return what nodes publish, by their names: devices of the newest generation of each pool.
+    """Return what nodes publish, by their names: devices of the newest generation of each pool, which a node names.
 
     A device that several pods have by one claim is held once; what an administrator's claim has is not held by it.
     """
-    newest: dict[str, int] = {}
+    newest: dict[tuple[str, str], int] = {}
     ours = [each.spec for each in slices if each.spec.driver == DRIVER and each.spec.node_name]
     for each in ours:
-        newest[each.pool.name] = max(each.pool.generation, newest.get(each.pool.name, 0))
+        pool = (each.node_name, each.pool.name)
+        newest[pool] = max(each.pool.generation, newest.get(pool, 0))
     taken = {
         (each.pool, each.device)
         for claim in claims
@@ -50,7 +51,7 @@ def rooms_of(slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]) -
     }
     counts: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for each in ours:
-        for device in each.devices if each.pool.generation == newest[each.pool.name] else ():
+        for device in each.devices if each.pool.generation == newest[each.node_name, each.pool.name] else ():
             count = counts[each.node_name][class_of(device.name)]
             count["has"] += 1
             count["gives"] += all(taint.effect not in _KEEPS_OFF for taint in device.taints)

@@ -34,9 +34,12 @@ from provision.controller.jobs.wire import MARK, LineReader, LogError
 from provision.declaration.fleet.errors import AnswerError, FactsError
 from provision.declaration.fleet.facts.node import parse_facts
 from provision.declaration.fleet.facts.release_result import parse_release_result
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import configuration as containerd
+from provision.planning.engines.containerd.imports import DROP_IN_FOLDER
+from provision.planning.engines.files.engine_file import is_same
 from provision.planning.node_plan import NodePlan
 from provision.planning.planner.plan import plan_node
-from provision.planning.render.engines import containerd, crio, docker
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.supply.builds.archive import rewrite_archive
 from provision.planning.supply.builds.errors import BuildsError
@@ -170,9 +173,9 @@ def documents(data: bytes) -> None:
 
 def containerd_files(version: str, main: str | None, others: list[str]) -> None:
     """A rendered drop-in has the intended meaning for the engine."""
-    drop_ins = {f"{containerd.DROP_IN_FOLDER}/{number}.toml": text for number, text in enumerate(others)}
+    drop_ins = {f"{DROP_IN_FOLDER}/{number}.toml": text for number, text in enumerate(others)}
     files = containerd.render_containerd(main=main, drop_ins=drop_ins, handlers=(HANDLER,), engine_version=version)
-    assert containerd.is_same_configuration(f"{files.drop_in}\n", files.drop_in)
+    assert is_same("a.toml", f"{files.drop_in}\n", files.drop_in)
 
 
 def crio_files(version: str, main: str | None, others: list[str]) -> None:

@@ -16,10 +16,10 @@ from plugin.kubelet.registration.call import METHOD as REGISTER
 from plugin.kubelet.registration.watcher import SERVICE as REGISTRATION
 from plugin.publication.metrics.catalogue import GPU_LABELS
 from provision.cluster.kubernetes.tenancy.served import GANGS
-from provision.planning.render.engines.base_spec import base_spec
-from provision.planning.render.engines.containerd import render_containerd
-from provision.planning.render.engines.crio import render_crio
-from provision.planning.render.engines.docker import render_docker
+from provision.planning.engines.containerd.base_spec import base_spec
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.crio import render_crio
+from provision.planning.engines.docker import render_docker
 from provision.planning.render.kueue import KUEUE_KINDS
 from provision.planning.render.tenancy import KINDS
 from runtime_hook.engines.cdi import FORMATS

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
-from provision.planning.planner.engines import package_defaults
-from provision.planning.render.engines.containerd import MAIN_PATH
+from provision.planning.engines.containerd.engine import DEBIANS_MAIN
+from provision.planning.engines.containerd.imports import MAIN_PATH
 from tests.attack.newest import NewestController
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
 
@@ -37,9 +37,8 @@ def assert_known(node: Node) -> None:
     """Check that the package brings the configuration that a plan for a node without it is made from."""
     conffiles = node.run(["dpkg-query", "-W", "-f", "${Conffiles}\\n", "containerd"]).stdout
     digests = dict(line.split()[:2] for line in conffiles.splitlines() if line.strip())
-    known = package_defaults.DEFAULTS["debian", "containerd"][MAIN_PATH]
-    assert known is not None
-    assert digests[MAIN_PATH] == hashlib.md5(known.encode(), usedforsecurity=False).hexdigest()  # as dpkg notes it
+    noted = hashlib.md5(DEBIANS_MAIN.encode(), usedforsecurity=False)  # as dpkg does
+    assert digests[MAIN_PATH] == noted.hexdigest()
 
 
 def test_a_plan_tells_what_would_change_and_changes_nothing(site: Site, controller: Controller) -> None:

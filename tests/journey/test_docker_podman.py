@@ -10,7 +10,7 @@ import pytest
 
 from lab import images
 from lab.nodes import NodeSpec, Site
-from provision.planning.render.engines.docker_gpus import GPUS_PATH
+from provision.planning.engines.docker import GPUS_PATH
 from tests.journey.conftest import VERSION, Controller
 from tests.worker import of_this_worker
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import (
-    MAIN,
     read_base_specs,
     read_imports,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD
 from ansible_collections.grapnel.node.plugins.module_utils.files.watched import read_files
 
 from provision.planning.planner.plan import plan_node
@@ -40,7 +40,7 @@ TEXTS = {
 
 @pytest.mark.parametrize(("text", "found"), TEXTS.values(), ids=TEXTS)
 def test_imports_are_told_with_what_they_lead_to(text: str, found: dict[str, list[str]], machine: Machine) -> None:
-    machine.write(MAIN, text)
+    machine.write(CONTAINERD.main, text)
     machine.write("/opt/a.toml")
     machine.write("/etc/containerd/more/b.toml")
     machine.write("/etc/containerd/more/README")
@@ -49,20 +49,20 @@ def test_imports_are_told_with_what_they_lead_to(text: str, found: dict[str, lis
 
 
 def test_imports_of_imported_files_are_followed_and_their_texts_are_told(machine: Machine) -> None:
-    machine.write(MAIN, 'imports = ["/opt/a.toml"]\n')
+    machine.write(CONTAINERD.main, 'imports = ["/opt/a.toml"]\n')
     machine.write("/opt/a.toml", 'imports = ["b.conf", "/etc/containerd/config.toml"]\n')
     machine.write("/opt/b.conf", "version = 2\n")
 
     assert read_imports(machine.host) == {
         "/opt/a.toml": ["/opt/a.toml"],
         "/opt/b.conf": ["/opt/b.conf"],
-        MAIN: [MAIN],
+        CONTAINERD.main: [CONTAINERD.main],
     }
     assert read_files(machine.host, [])["/opt/b.conf"]["content"] == "version = 2\n"
 
 
 def test_of_very_many_files_the_first_are_told(machine: Machine) -> None:
-    machine.write(MAIN, 'imports = ["/opt/*.toml"]\n')
+    machine.write(CONTAINERD.main, 'imports = ["/opt/*.toml"]\n')
     for number in range(100):
         machine.write(f"/opt/{number:03}.toml")
 
@@ -91,14 +91,14 @@ SPEC = "/etc/containerd/cri-base.json"
     ],
 )
 def test_base_specifications_that_are_named_are_found(text: str, found: list[str], machine: Machine) -> None:
-    machine.write(MAIN, text)
+    machine.write(CONTAINERD.main, text)
 
-    assert read_base_specs(machine.host, [MAIN, "/missing"]) == found
+    assert read_base_specs(machine.host, [CONTAINERD.main, "/missing"]) == found
 
 
-@pytest.mark.parametrize("place", [MAIN, "/etc/containerd/conf.d/10-site.toml", "/opt/a.toml"])
+@pytest.mark.parametrize("place", [CONTAINERD.main, "/etc/containerd/conf.d/10-site.toml", "/opt/a.toml"])
 def test_a_base_specification_is_read_wherever_it_is_named(place: str, machine: Machine) -> None:
-    machine.write(MAIN, 'imports = ["/opt/a.toml"]\n')
+    machine.write(CONTAINERD.main, 'imports = ["/opt/a.toml"]\n')
     machine.write("/opt/a.toml", "")
     machine.write(place, f'imports = ["/opt/a.toml"]\n{RUNC}base_runtime_spec = "{SPEC}"\n')
     machine.write(SPEC, "{}")
@@ -125,7 +125,7 @@ MADE: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_a_base_specification_that_cannot_be_read_is_told_while_planning(
     make: Callable[[Path], object], words: str, tmp_path: Path
 ) -> None:
-    main = tmp_path / MAIN.lstrip("/")
+    main = tmp_path / CONTAINERD.main.lstrip("/")
     main.parent.mkdir(parents=True)
     main.write_text(f'{RUNC}base_runtime_spec = "{SPEC}"\n')
     make(tmp_path / SPEC.lstrip("/"))

@@ -19,7 +19,8 @@ from lab import golang
 from lab.cri.engine import packages, unpack
 from lab.golang.programs import NEWEST_CONTAINERD_VERSION
 from provision.declaration.fleet.facts.node import Engine
-from provision.planning.render.engines.containerd import DROP_IN_PATH, MAIN_PATH, render_containerd
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.containerd.imports import DROP_IN_PATH, MAIN_PATH
 from tests.provision.samples import DEBIAN_CONFIG, RUNNING, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from provision.declaration.fleet.facts.node import Engine, NodeFacts, parse_fact
 from provision.declaration.fleet.load import without_inventory
 from provision.declaration.spec.load import load_declaration
 from provision.planning.draft.node import draft_node
+from provision.planning.engines.containerd.base_spec import base_spec
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
 from provision.planning.planner.plan import plan_node
 from provision.planning.products.recognise import recognise
-from provision.planning.render.engines.base_spec import base_spec
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 from tests.provision.samples import DEBIAN_CONFIG, PAYLOAD, RUNNING, as_json, make_facts, replace, simulate_apply
 

@@ -17,8 +17,9 @@ import pytest
 from lab.nodes import NodeSpec, Site
 from provision.declaration.fleet.facts.node import parse_facts
 from provision.planning.driver_change import DriverChange, ModuleTarget
-from provision.planning.render.engines.base_spec import render_base_spec
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, render_containerd
+from provision.planning.engines.containerd.base_spec import render_base_spec
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
 from provision.planning.supply.payload.archive import write_archive
 from provision.planning.supply.payload.sources import find_sources
 from tests.worker import of_this_worker

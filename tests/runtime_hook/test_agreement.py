@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.planning.render.engines.docker_gpus import render_gpus_program
+from provision.planning.engines.docker import render_gpus_program
 from runtime_hook.commands.explain import Sources, explain
 from tests.runtime_hook.containers import HOOK, HOOK_ENVIRONMENT, Container
 from tests.runtime_hook.driverlayers import EVERYTHING

@@ -63,9 +63,9 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import Role
     from provision.planning.planner.bundled import declared_bundle
-    from provision.planning.planner.engines.hand_edits import overwrite_edits
     from provision.planning.planner.mig import expected_mig
     from provision.planning.planner.plan import plan_node
+    from provision.planning.planner.runtime.hand_edits import overwrite_edits
     from provision.planning.supply.payload.place import payload_folder
     from provision.planning.supply.payload.store import load_payload
 

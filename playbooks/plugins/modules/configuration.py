@@ -119,6 +119,7 @@ steps:
 
 from typing import ClassVar
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     ConfigurationError,
     Service,
@@ -137,7 +138,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.machine.quiet_module import QuietModule
 
-ENGINES = ["", "containerd", "crio", "docker", "podman", "k3s", "rke2", "k0s", "microk8s"]
 _SERVICE = ("unit", "engine", "enabled", "restart", "reload", "timeout_s")
 
 
@@ -149,7 +149,7 @@ def main() -> None:
     module = Module(
         argument_spec={
             "unit": {"type": "str", "required": True},
-            "engine": {"type": "str", "default": "", "choices": ENGINES},
+            "engine": {"type": "str", "default": "", "choices": ["", *ENGINES]},
             "enabled": {"type": "bool", "default": True},
             "restart": {"type": "bool", "default": False},
             "reload": {"type": "bool", "default": False},

@@ -18,7 +18,7 @@ from provision.base.errors import GrapnelError
 from provision.declaration.fleet.endpoint import network_endpoints
 from provision.declaration.fleet.sources import inventory_key
 from provision.planning.planner.bundled import declare_carried, declared_bundle
-from provision.planning.planner.engines.hand_edits import overwrite_edits
+from provision.planning.planner.runtime.hand_edits import overwrite_edits
 from provision.planning.render.kubelet import declared_settings
 from provision.planning.supply.builds.shelf import Shelf
 from provision.planning.supply.bundle import read

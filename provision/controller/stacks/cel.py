@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from provision.declaration.spec.model import Engine
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -54,11 +56,16 @@ RULES: Final = (
     ),
     Rule(("driver", "repository"), "!has(self.folder)", f"folder {_NOT_HERE}: declare a url", ".folder"),
     Rule(("driver", "runfile"), "!has(self.path)", f"path {_NOT_HERE}: declare a url", ".path"),
-    Rule(
-        ("runtime",),
-        "!has(self.engine) || self.engine != 'podman' || (has(self.entitlement) && self.entitlement == 'env')",
-        "podman does not work with a kubelet: write entitlement: env",
-        ".entitlement",
+    *(
+        Rule(
+            ("runtime",),
+            f"!has(self.engine) || self.engine != '{engine.value}' || "
+            "(has(self.entitlement) && self.entitlement == 'env')",
+            f"{engine.value} does not work with a kubelet: write entitlement: env",
+            ".entitlement",
+        )
+        for engine in Engine
+        if not engine.works_with_kubelet
     ),
     Rule(("mig",), "!has(self.configFile)", f"configFile {_NOT_HERE}: write the layouts into config", ".configFile"),
     Rule(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.declaration.fleet.facts.node import NodeFacts
-    from provision.planning.products.model import Recognised
+    from provision.planning.products.recognise import Recognised
 
 _MISSING: Final = object()
 

@@ -9,8 +9,10 @@ from provision.declaration.spec.model import Engine, Runtime
 from provision.planning.draft.choose import Choosing
 from provision.planning.draft.files import read_object
 from provision.planning.draft.model import Plan, Section, Unsaid
+from provision.planning.engines.model import is_ordinary_name
+from provision.planning.engines.table import ENGINES
 from provision.planning.node_plan import Role
-from provision.planning.planner.engines.adoption import plan_adoption
+from provision.planning.planner.runtime.adoption import plan_adoption
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 
@@ -19,17 +21,12 @@ if TYPE_CHECKING:
 
     from provision.declaration.fleet.facts.node import NodeFacts
 
-_ENGINES: Final = tuple(engine.value for engine in Engine)
-_FOLDERS: Final = {"containerd": "/etc/containerd/", "crio": "/etc/crio/", "docker": "/etc/docker/"}
-_HANDLER: Final = re.compile(r"""\bruntimes\.["']?([a-z0-9][a-z0-9-]{0,62})["']?[\].]""")
 _DEFAULT: Final = re.compile(
     r"""^\s*"?(?:default_runtime_name|default_runtime|default-runtime)"?\s*[=:]\s*["'](.+?)["']""", re.MULTILINE
 )
-_ORDINARY: Final = frozenset({"runc", "crun", "youki", "kata", "runsc"})
 _USUAL: Final = "nvidia"
 _HANDLER_REASON: Final = "the handler that is there"
 _KUBELET: Final = "kubelet.service"
-_RUNNING: Final = ("active", "activating", "reloading")
 
 
 def describe_runtime(facts: NodeFacts, plan: Plan) -> Section:
@@ -73,15 +70,15 @@ def _say_adopt(choosing: Choosing, engine: str, handler: str) -> None:
 
 
 def _engines(facts: NodeFacts) -> list[str]:
-    """Return the engines, the one that runs the node's containers first: Docker brings containerd along."""
-    there = [name for name in _ENGINES if facts.engines.get(name) is not None]
+    """Return the engines, the one that runs the node's containers first."""
+    there = [engine for engine in ENGINES if facts.engines.get(engine.value) is not None]
     has_kubelet = facts.service(_KUBELET).load == "loaded"
 
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        runs = facts.service(f"{name}.service").active in _RUNNING
-        return name != facts.kubelet_engine, not runs, (name == "docker") if has_kubelet else (name != "docker")
+    def rank(engine: Engine) -> tuple[bool, bool, bool]:
+        runs = facts.service(f"{engine.value}.service").is_running
+        return engine.value != facts.kubelet_engine, not runs, ENGINES[engine].brings_another is has_kubelet
 
-    return sorted(there, key=rank)
+    return [engine.value for engine in sorted(there, key=rank)]
 
 
 def _why(facts: NodeFacts, engine: str) -> str:
@@ -90,27 +87,18 @@ def _why(facts: NodeFacts, engine: str) -> str:
 
 
 def _texts(facts: NodeFacts, engine: str) -> Iterator[str]:
-    folder = _FOLDERS.get(engine, "/none/")
+    folder = ENGINES[Engine(engine)].folder
     return (
         state.content
         for path, state in sorted(facts.files.items())
-        if path.startswith(folder) and state and state.content
+        if folder and path.startswith(folder) and state and state.content
     )
 
 
 def _handlers(facts: NodeFacts, engine: str) -> list[str]:
     """Return the names of handlers that are no ordinary runtimes."""
-    if engine == "docker":
-        return sorted(
-            name for text in _texts(facts, engine) for name in _docker_runtimes(text) if name not in _ORDINARY
-        )
-    names = {name for text in _texts(facts, engine) for name in _HANDLER.findall(text)}
-    return sorted(name for name in names if not any(name.startswith(each) for each in _ORDINARY))
-
-
-def _docker_runtimes(text: str) -> list[str]:
-    runtimes = read_object(text).get("runtimes")
-    return [name for name in runtimes if isinstance(name, str)] if isinstance(runtimes, dict) else []
+    handlers_in = ENGINES[Engine(engine)].handlers_in
+    return sorted({name for text in _texts(facts, engine) for name in handlers_in(text)})
 
 
 def _say_hook_settings(choosing: Choosing, facts: NodeFacts) -> None:
@@ -134,7 +122,7 @@ def _unsaid(facts: NodeFacts, engine: str, engines: list[str], handler: str, nam
             "name them in runtime.handlerAliases to take them over, too, or leave them as long as pods name them",
         )
     said = [found.group(1) for text in _texts(facts, engine) if (found := _DEFAULT.search(text))]
-    if said and said[-1] not in _ORDINARY:
+    if said and not is_ordinary_name(said[-1]):
         yield Unsaid(
             "default-runtime",
             f"the engine's default runtime is {said[-1]!r}, which no key says: it stays, also for pods without a class",

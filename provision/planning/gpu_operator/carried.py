@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.planning.draft.model import Said
+from provision.planning.engines.table import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,20 +25,6 @@ _BRANCH: Final = re.compile(r"[1-9][0-9]{2}\Z")
 _LONGEST_DRAIN_MIN: Final = 1440
 _LONGEST_WAIT_MIN: Final = 43_200
 _ALL_AT_ONCE: Final = 100_000  # the operator's 0: as many as maxUnavailable lets go
-_ENGINES: Final = (  # paths by which the toolkit's container is told which engine it configures
-    ("/var/lib/rancher/rke2", "rke2"),
-    ("/var/lib/rancher/k3s", "k3s"),
-    ("/var/snap/microk8s", "microk8s"),
-    ("/var/lib/k0s", "k0s"),
-    ("/etc/k0s", "k0s"),
-    ("/run/k0s", "k0s"),
-    ("/etc/crio", "crio"),
-    ("/run/crio", "crio"),
-    ("/etc/docker", "docker"),
-    ("/run/docker.sock", "docker"),
-    ("/etc/containerd", "containerd"),
-    ("/run/containerd", "containerd"),
-)
 _OF_K3S_AND_RKE2: Final = "/run/k3s/"  # both have their socket there
 _ENGINE_VARIABLES: Final = tuple(
     f"toolkit.env[{kind}_{what}]"
@@ -94,8 +81,8 @@ def _unavailable(value: Any) -> tuple[Said, ...] | None:
 
 def _engine(value: Any) -> tuple[Said, ...] | None:
     path = _path_of(value)
-    found = next((engine for start, engine in _ENGINES if path.startswith(start)), None)
-    return None if found is None else _said("runtime.engine", found)
+    found = next((engine for engine, known in ENGINES.items() if path.startswith(known.toolkit_paths)), None)
+    return None if found is None else _said("runtime.engine", found.value)
 
 
 def _path_of(value: object) -> str:

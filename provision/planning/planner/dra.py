@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from provision.declaration.spec.model import Engine, GpuInterface
+from provision.planning.engines.files.engine_file import version_numbers
 from provision.planning.node_plan import Problem
-from provision.planning.render.engines.engine_file import version_numbers
 from provision.planning.render.node_config import NODE_CONFIG_PATH
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from provision.planning.planner.part import (
     choose_python,
     derive_python,
     is_restart_due,
-    is_running,
     plan_deployment,
     plan_files,
     plan_service,
@@ -126,7 +125,7 @@ def _stops(facts: NodeFacts, units: Sequence[str], reason: str) -> tuple[Item, .
             reason=reason,
         )
         for unit in units
-        if facts.service(unit).enabled in {"enabled", "enabled-runtime"} or is_running(facts, unit)
+        if facts.service(unit).enabled in {"enabled", "enabled-runtime"} or facts.service(unit).is_running
     )
 
 
@@ -152,7 +151,7 @@ def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) ->
 
 def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool) -> tuple[Item, ...]:
     """Return the restart that the daemon needs, or the reload where it takes in what changes while it runs."""
-    if not is_running(facts, DAEMON_UNIT):
+    if not facts.service(DAEMON_UNIT).is_running:
         return ()
     action = Action.RESTART
     if driver_changes:

@@ -20,7 +20,6 @@ PACKAGE_MANAGER_LOCKED = "package-manager-locked"
 VERSION_NOT_CHOSEN = "version-not-chosen"
 _PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
 _GET_PYTHON = {"dnf": "`dnf install python3.11`", "zypper": "`zypper install python311`, of the Python 3 Module,"}
-_RUNNING = {"active", "activating", "reloading"}
 
 Variables = TypeVar("Variables")
 
@@ -109,7 +108,7 @@ def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
         reason = f"{unit} {state}: it would not start at boot"
         was = service.enabled or None
         items += [Item(role=role, action=Action.ENABLE, target=unit, from_=was, to="enabled", reason=reason)]
-    if service.enabled and not is_running(facts, unit):
+    if service.enabled and not service.is_running:
         reason = f"{unit} is {service.active}"
         items += [Item(role=role, action=Action.START, target=unit, from_=service.active, to="active", reason=reason)]
     return tuple(items)
@@ -118,11 +117,6 @@ def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
 def timers_of(payload: Payload) -> tuple[str, ...]:
     """Return the timers that run beside the daemon."""
     return tuple(sorted(name for name in payload.units if name.endswith(".timer")))
-
-
-def is_running(facts: NodeFacts, unit: str) -> bool:
-    """Tell whether a service runs, or is on its way."""
-    return facts.service(unit).active in _RUNNING
 
 
 def is_restart_due(facts: NodeFacts, unit: str) -> bool:

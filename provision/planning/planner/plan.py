@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from provision.declaration.spec.text.excerpt import few
 from provision.planning.driver.packages.catalogue import find_distribution
 from provision.planning.driver.packages.distributions.runfile import PERSISTENCED_UNIT
+from provision.planning.engines.table import find_engine
 from provision.planning.node_plan import Action, NodePlan, Problem, Role, Roles
 from provision.planning.planner.drivers.driver import changes_driver, loads_driver, plan_driver
 from provision.planning.planner.drivers.holders import DAEMON_UNIT
-from provision.planning.planner.engines.kubernetes_engines import find_engine
-from provision.planning.planner.engines.runtime import plan_runtime
 from provision.planning.planner.kubelet import plan_kubelet
 from provision.planning.planner.kubelet_rules import cgroup_warnings
 from provision.planning.planner.node_daemon import plan_node_daemon
 from provision.planning.planner.part import Part, is_restart_due
 from provision.planning.planner.record import with_record
+from provision.planning.planner.runtime.runtime import plan_runtime
 from provision.planning.planner.tuning import changes_hugepages, plan_tuning
 from provision.planning.products import recognise
 from provision.planning.render.kubelet import declared_settings

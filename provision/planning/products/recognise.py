@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.planning.engines.table import FOLDERS
 from provision.planning.node_plan import Problem
-from provision.planning.products.model import Recognised
-from provision.planning.products.table import PRODUCTS
+from provision.planning.products.table import PRODUCTS, Product
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.node_plan import Item
-    from provision.planning.products.model import Product
 
-_ENGINE_FOLDERS: Final = ("/etc/containerd/", "/etc/crio/", "/etc/docker/")
 _OWN_FIRST_LINE: Final = "# managed by grapnel:"
 _FEW: Final = 3
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A product, and what it was recognised by: paths of the node, in order."""
+
+    product: Product
+    found: tuple[str, ...]
 
 
 def recognise(facts: NodeFacts) -> tuple[Recognised, ...]:
@@ -66,7 +73,7 @@ def _engine_texts(facts: NodeFacts) -> Iterable[tuple[str, str]]:
     """Yield the engines' files with their texts, apart from our own."""
     for path, state in facts.files.items():
         text = "" if state is None else state.content or ""
-        if path.startswith(_ENGINE_FOLDERS) and not text.startswith(_OWN_FIRST_LINE):
+        if path.startswith(FOLDERS) and not text.startswith(_OWN_FIRST_LINE):
             yield path, text
 
 

@@ -1,4 +1,4 @@
-"""Lists the products, and the files and folders by which each is recognised.
+"""Lists the products that are recognised by what they leave on a node, and the files and folders of each.
 
 Where the paths are from: the products' own repositories, late in 2026. NVIDIA/nvidia-container-toolkit ``packaging/``,
 ``deployments/systemd/`` and ``cmd/nvidia-ctk-installer/``; NVIDIA/gpu-operator ``assets/state-container-toolkit`` and
@@ -9,10 +9,35 @@ kubernetes-sigs/kubespray ``roles/container-engine/containerd`` and ``roles/kube
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from provision.planning.node_plan import Role
-from provision.planning.products.model import Product
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product; ``code`` is its name in messages for programs, and the name of its page.
+
+    Any path of ``marks`` that is there shows that it was installed, and so does a text of ``mentions`` in a file of a
+    container engine. ``also`` are paths of it that say nothing by themselves, as others have them too. A warning is
+    given where a plan has something to do for one of ``roles``.
+    """
+
+    code: str
+    name: str
+    marks: tuple[str, ...]
+    meaning: str
+    remedy: str
+    roles: frozenset[Role]
+    also: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+
+    @property
+    def page(self) -> str:
+        """The page for people who come from it."""
+        return f"docs/migrate/{self.code}.md"
+
 
 RUNFILE: Final = Product(
     code="runfile",

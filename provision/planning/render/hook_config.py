@@ -6,8 +6,6 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from provision.declaration.spec.model import Engine
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,19 +14,20 @@ if TYPE_CHECKING:
 HOOK_CONFIG_PATH = "/etc/grapnel/hook.json"
 HOOK_TIMEOUT_S = 30
 CDI_PATH = "/var/run/cdi/grapnel.json"
-# People name devices to these themselves; elsewhere the kubelet's device plugin does.
-_ENGINES_WITH_DEVICES_BY_NAME = (Engine.DOCKER, Engine.PODMAN)
 
 
-def render_hook_config(stack: StackSpec) -> str:
-    """Return the file's text: what entitles a container, which parts of the driver the node has, and for whom."""
+def render_hook_config(stack: StackSpec, *, names_devices: bool = False) -> str:
+    """Return the file's text: what entitles a container, which parts of the driver the node has, and for whom.
+
+    With ``names_devices`` people name devices to the engine themselves; elsewhere the kubelet's device plugin does.
+    """
     capabilities = tuple(sorted(each.value for each in stack.driver.capabilities))
     namespaces = tuple(sorted(stack.tenancy.namespaces))
-    return _rendered(stack.runtime.entitlement.value, capabilities, namespaces, stack.runtime.engine)
+    return _rendered(stack.runtime.entitlement.value, capabilities, namespaces, names_devices=names_devices)
 
 
 @lru_cache(maxsize=64)
-def _rendered(entitlement: str, capabilities: Sequence[str], namespaces: Sequence[str], engine: Engine) -> str:
+def _rendered(entitlement: str, capabilities: Sequence[str], namespaces: Sequence[str], *, names_devices: bool) -> str:
     config: dict[str, object] = {
         "schema": "grapnel.dev/hook-config/v1alpha1",
         "entitlement": entitlement,
@@ -37,6 +36,6 @@ def _rendered(entitlement: str, capabilities: Sequence[str], namespaces: Sequenc
     }
     if namespaces:
         config["rules"] = [{"decision": "allow", "namespaces": namespaces}]
-    if engine in _ENGINES_WITH_DEVICES_BY_NAME:
+    if names_devices:
         config["cdi"] = CDI_PATH
     return json.dumps(config, indent=2) + "\n"

@@ -11,8 +11,10 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes, swap_in
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     PLACE,
+    Originals,
     OriginalsError,
     Packages,
+    find_unrecorded,
     parse_originals,
     read_originals,
     remember_changes,
@@ -123,6 +125,18 @@ def test_the_drivers_sources_are_the_drivers_to_remember(machine: Machine) -> No
 )
 def test_every_file_belongs_to_one_part(path: str, reader: Reader, part: str) -> None:
     assert part_of(path, reader) == part
+
+
+@pytest.mark.parametrize(
+    ("path", "reader"),
+    [
+        ("/usr/share/containers/oci/hooks.d/99-grapnel.json", Reader("", "podman")),
+        ("/etc/containers/oci/hooks.d/99-grapnel.json", Reader("crio.service", "crio")),
+    ],
+)
+def test_a_hook_file_without_a_record_is_its_engines(machine: Machine, path: str, reader: Reader) -> None:
+    machine.write(path, "{}")
+    assert find_unrecorded(machine.host, Originals()).files[path].reader == reader
 
 
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("good/*.json")), ids=lambda path: path.stem)

@@ -16,7 +16,8 @@ import pytest
 
 from lab import golang
 from lab.cri.engine import packages, unpack
-from provision.planning.render.engines import containerd, docker
+from provision.planning.engines import docker
+from provision.planning.engines.containerd import imports as containerd
 from tests.playbooks.removal.test_still_named import MAIN_2, TABLE, V2, V3, give_containerd, give_docker
 
 if TYPE_CHECKING:

@@ -14,14 +14,13 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
 
-from provision.planning.render.engines import containerd, crio, docker
-from provision.planning.render.engines.base_spec import render_base_spec
-from provision.planning.render.engines.kubernetes_engines import (
-    BASE_TEMPLATE,
-    Written,
-    render_kubernetes_drop_in,
-    render_template,
-)
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import imports as containerd
+from provision.planning.engines.containerd.base_spec import render_base_spec
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.kubernetes.handler import Written, render_kubernetes_drop_in
+from provision.planning.engines.kubernetes.template import BASE_TEMPLATE, render_template
 from tests.playbooks.fakes import Systemd
 from tests.playbooks.removal.node import ALL, set_up, teach_packages
 
@@ -64,11 +63,9 @@ def give_docker(machine: Machine, before: str | None = None, *, adopt: bool = Fa
 def give_containerd(machine: Machine, main: str, version: str, drop_ins: Mapping[str, str] | None = None) -> None:
     for path, text in {containerd.MAIN_PATH: main, **(drop_ins or {})}.items():
         machine.write(path, text)
-    made = containerd.render_containerd(
-        main=main, drop_ins=drop_ins or {}, handlers=HANDLERS, engine_version=version, adopt=True
-    )
+    made = render_containerd(main=main, drop_ins=drop_ins or {}, handlers=HANDLERS, engine_version=version, adopt=True)
     spec = render_base_spec(hook_timeout_s=60)
-    files = {containerd.BASE_SPEC_PATH: spec, containerd.MAIN_PATH: made.main, containerd.DROP_IN_PATH: made.drop_in}
+    files = {BASE_SPEC_PATH: spec, containerd.MAIN_PATH: made.main, containerd.DROP_IN_PATH: made.drop_in}
     give(machine, CONTAINERD, files)
 
 
@@ -87,7 +84,7 @@ def give_crio(machine: Machine, before: str = CRUN) -> None:
 def give_k3s(machine: Machine, rendered: str, path: str, text: str) -> None:
     machine.write("/usr/local/bin/k3s", "", mode=0o755)
     machine.write(f"{FOLDER}/config.toml", rendered)
-    files = {containerd.BASE_SPEC_PATH: render_base_spec(hook_timeout_s=60), path: text}
+    files = {BASE_SPEC_PATH: render_base_spec(hook_timeout_s=60), path: text}
     give(machine, K3S, files)
 
 
@@ -232,10 +229,10 @@ def test_a_handler_of_somebody_else_with_our_base_specification_is_told(machine:
     main = 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
     give_containerd(machine, main, "2.1.0")
     site = "/etc/containerd/conf.d/20-site.toml"
-    handler = f"runtime_type = 'io.containerd.runc.v2'\nbase_runtime_spec = '{containerd.BASE_SPEC_PATH}'\n"
+    handler = f"runtime_type = 'io.containerd.runc.v2'\nbase_runtime_spec = '{BASE_SPEC_PATH}'\n"
     machine.write(site, f"version = 3\n[plugins.'{V3}'.containerd.runtimes.debug]\n{handler}")
 
-    assert problems(machine)[0].startswith(f"{site}:4 names {containerd.BASE_SPEC_PATH}, which goes with grapnel")
+    assert problems(machine)[0].startswith(f"{site}:4 names {BASE_SPEC_PATH}, which goes with grapnel")
 
 
 def test_crios_default_runtime_that_goes_is_told_with_its_line(machine: Machine) -> None:
@@ -311,7 +308,7 @@ def test_a_template_that_stays_with_our_handler_in_it_is_told(machine: Machine) 
 
     assert any(note.startswith(f"{path} stays as it is") for note in removal.notes)
     assert removal.problems[0].startswith(f"{path}:")
-    assert f" names {containerd.BASE_SPEC_PATH}, which goes with grapnel" in removal.problems[0]
+    assert f" names {BASE_SPEC_PATH}, which goes with grapnel" in removal.problems[0]
 
 
 def test_nothing_names_a_handler_of_a_node_as_apply_leaves_it(machine: Machine) -> None:

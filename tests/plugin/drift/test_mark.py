@@ -9,7 +9,7 @@ import pytest
 
 from plugin.cli.drift import compare_now
 from plugin.drift.mark import is_edited
-from provision.planning.render.engines.mark import Origin, marked, origin_of
+from provision.planning.engines.files.mark import Origin, marked, origin_of
 from tests.plugin.drift.node import CONTENT, FILE, Node
 
 if TYPE_CHECKING:

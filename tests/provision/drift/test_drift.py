@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.planning.drift import Comparison, DriftKind, Subject, differences_of, group
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
 from provision.planning.node_plan import EDITED, Action, Disruption, Item, NodePlan, Problem, Role
-from provision.planning.planner.engines.hand_edits import overwrite_edits
-from provision.planning.render.engines.containerd import DROP_IN_PATH
+from provision.planning.planner.runtime.hand_edits import overwrite_edits
 from tests.provision.planner.test_drift import DRIFT, PIN_PATH
 from tests.provision.samples import (
     configured,

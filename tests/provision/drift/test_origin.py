@@ -8,7 +8,7 @@ from provision.declaration.fleet.errors import FactsError
 from provision.declaration.fleet.facts.node import NodeFacts, parse_facts
 from provision.declaration.fleet.facts.traces import FileTrace, PackageTrace, ServiceTrace, Traces
 from provision.planning.drift import Origin, differences_of, origins
-from provision.planning.render.engines.containerd import DROP_IN_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     as_json,

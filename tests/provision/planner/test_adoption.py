@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.declaration.fleet.facts.node import Engine, NodeFacts
-from provision.planning.render.engines import containerd, crio, docker
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import imports as containerd
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     RUNNING,

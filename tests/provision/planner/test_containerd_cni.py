@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provision.declaration.fleet.facts.node import Engine
-from provision.planning.render.engines.containerd import DROP_IN_FOLDER, MAIN_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_FOLDER, MAIN_PATH
 from tests.provision.samples import RUNNING, edit_file, make_facts, make_stack, plan, replace
 
 CNI = '[plugins."io.containerd.cri.v1.runtime".cni]\n'

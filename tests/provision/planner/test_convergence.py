@@ -18,10 +18,11 @@ from provision.declaration.fleet.facts.node import (
     Service,
 )
 from provision.planning.driver.packages.pins.apt import PIN_PATH
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH, MAIN_PATH
 from provision.planning.node_plan import NodePlan
 from provision.planning.planner.drivers.kernel_module import RELOAD_MARK
 from provision.planning.planner.node_daemon import UNIT_PATH
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from provision.planning.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from provision.declaration.fleet.facts.node import Engine, NodeFacts
+from provision.planning.engines.crio import DROP_IN_PATH, HOOK_FILE_PATH
 from provision.planning.node_plan import Disruption
-from provision.planning.render.engines.crio import DROP_IN_PATH
-from provision.planning.render.engines.hooks_d import HOOK_FILE_PATH
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     PAYLOAD,

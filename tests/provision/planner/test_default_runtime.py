@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.planning.render.engines import containerd
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.containerd.imports import MAIN_PATH
 from provision.planning.render.errors import EngineConfigError
 from tests.provision.planner import test_crio, test_docker
 from tests.provision.planner.test_kubernetes_engines import K3S, V2, V3, k3s, recorded
@@ -42,10 +43,10 @@ def with_default(engine: str) -> tuple[NodeFacts, str]:
         path, text = f"{K3S}/config.toml", recorded("k3s-1.35-imports.toml")
         facts = edit_file(k3s("k3s-1.35-imports.toml"), path, text + TABLE.format(plugin=V3))
         return configured(facts, engine), f"{path}:{text.count(chr(10)) + 2}"
-    facts = edit_file(make_facts(), containerd.MAIN_PATH, DEBIAN_CONFIG + TABLE.format(plugin=V2))
+    facts = edit_file(make_facts(), MAIN_PATH, DEBIAN_CONFIG + TABLE.format(plugin=V2))
     after = configured(facts, engine)
-    lines = text_of(after, containerd.MAIN_PATH).splitlines()
-    return after, f"{containerd.MAIN_PATH}:{lines.index(TABLE.splitlines()[1]) + 1}"
+    lines = text_of(after, MAIN_PATH).splitlines()
+    return after, f"{MAIN_PATH}:{lines.index(TABLE.splitlines()[1]) + 1}"
 
 
 @pytest.mark.parametrize("engine", ["containerd", "crio", "k3s"])
@@ -82,10 +83,8 @@ def test_the_last_of_containerds_files_says_which_is_the_default() -> None:
     later = {"/etc/containerd/conf.d/20-site.toml": f"version = 3\n{runc}"}
 
     with pytest.raises(EngineConfigError, match=r"10-site\.toml:3 has 'nvidia-legacy' as default runtime"):
-        containerd.render_containerd(main=main, drop_ins=others, handlers=("nvidia",), engine_version="2.1.0")
-    assert containerd.render_containerd(
-        main=main, drop_ins={**others, **later}, handlers=("nvidia",), engine_version="2.1.0"
-    )
+        render_containerd(main=main, drop_ins=others, handlers=("nvidia",), engine_version="2.1.0")
+    assert render_containerd(main=main, drop_ins={**others, **later}, handlers=("nvidia",), engine_version="2.1.0")
 
 
 def test_docker_keeps_a_name_that_is_no_longer_declared() -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.declaration.fleet.facts.node import AvailablePackage, Engine, NodeFacts
+from provision.planning.engines.docker import GPUS_PATH, MAIN_PATH, render_gpus_program
+from provision.planning.engines.podman import HOOK_FILE_PATH as PODMAN_HOOK_FILE_PATH
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.part import RESTART_MARKS
-from provision.planning.render.engines.docker import MAIN_PATH
-from provision.planning.render.engines.docker_gpus import GPUS_PATH, render_gpus_program
-from provision.planning.render.engines.hooks_d import PODMAN_HOOK_FILE_PATH
-from provision.planning.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
+from provision.planning.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH
 from tests.provision.samples import (
     PAYLOAD,
     RUNNING,
@@ -69,7 +68,12 @@ def test_docker_takes_its_runtime_in_without_a_restart() -> None:
 
 @pytest.mark.parametrize(("stack", "path"), [(DOCKER, CDI_PATH), (PODMAN, CDI_PATH), (make_stack(), None)])
 def test_the_hook_keeps_a_cdi_file_where_people_name_devices(stack: StackSpec, path: str | None) -> None:
-    assert json.loads(render_hook_config(stack)).get("cdi") == path
+    name = stack.runtime.engine.value
+    facts = make_facts(engines={name: Engine(binary=f"/usr/bin/{name}", version="26.1.5")})
+    runtime = plan(replace(facts, services={f"{name}.service": RUNNING}), stack).roles.runtime
+    assert runtime is not None
+    texts = {file.path: file.content for file in runtime.runtime_files}
+    assert json.loads(texts[HOOK_CONFIG_PATH]).get("cdi") == path
 
 
 @pytest.mark.parametrize(

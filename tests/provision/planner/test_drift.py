@@ -11,9 +11,10 @@ from provision.declaration.fleet.facts.node import (
     Installation,
 )
 from provision.planning.driver.packages.pins.apt import PIN_PATH
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH, MAIN_PATH
 from provision.planning.node_plan import Disruption
 from provision.planning.planner.node_daemon import UNIT_PATH
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,

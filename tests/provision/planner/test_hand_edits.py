@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 import pytest
 
 from provision.declaration.fleet.facts.node import Engine, NodeFacts
-from provision.planning.planner.engines.hand_edits import overwrite_edits
-from provision.planning.render.engines import crio
-from provision.planning.render.engines.containerd import DROP_IN_PATH
+from provision.planning.engines import crio
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
+from provision.planning.planner.runtime.hand_edits import overwrite_edits
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     RUNNING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provision.declaration.fleet.facts.node import NodeFacts, Service
-from provision.planning.planner.engines.runtime import HOOK_UNIT
+from provision.planning.planner.runtime.runtime import HOOK_UNIT
 from tests.provision.samples import PAYLOAD, RUNNING, configured, make_facts, plan, replace, steps
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from provision.planning.drift.compare import differences_of
 from provision.planning.drift.model import DriftKind
+from provision.planning.engines.containerd.base_spec import base_spec
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.containerd.imports import MAIN_PATH
 from provision.planning.node_plan import Disruption
-from provision.planning.render.engines.base_spec import base_spec
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, MAIN_PATH
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
 from tests.provision.planner.test_kubernetes_engines import K3S, k3s, recorded, stack_of
 from tests.provision.samples import (

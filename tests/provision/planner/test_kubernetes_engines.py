@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.declaration.fleet.facts.node import Engine, Service
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.files.mark import without_block
+from provision.planning.engines.kubernetes.template import BASE_TEMPLATE
 from provision.planning.node_plan import Disruption
-from provision.planning.planner.engines.hand_edits import overwrite_edits
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH
-from provision.planning.render.engines.kubernetes_engines import BASE_TEMPLATE
-from provision.planning.render.engines.mark import without_block
+from provision.planning.planner.runtime.hand_edits import overwrite_edits
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH
 from tests.provision.samples import (
     RUNNING,

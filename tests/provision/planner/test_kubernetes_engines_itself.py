@@ -13,8 +13,8 @@ import pytest
 
 from lab.cri.engine import packages, unpack
 from lab.golang import containerd
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH
-from provision.planning.render.engines.kubernetes_engines import BASE_TEMPLATE
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.kubernetes.template import BASE_TEMPLATE
 from tests.provision.planner.test_kubernetes_engines import NODES, recorded, stack_of, written
 from tests.provision.render.test_containerd_itself import dump, take_runtimes
 from tests.provision.samples import plan

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from provision.declaration.fleet.facts.node import AvailablePackage
-from provision.planning.planner.engines import package_defaults
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH, MAIN_PATH
+from provision.planning.engines.docker import GPUS_PATH
+from provision.planning.planner.runtime import runtime
 from provision.planning.render.declared import digest_of
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
-from provision.planning.render.engines.docker_gpus import GPUS_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
     edit_file,
@@ -90,7 +91,7 @@ def test_what_is_not_known_follows_in_the_next_pass(change: dict[str, str]) -> N
 
 
 def test_the_second_pass_configures_an_engine_whose_package_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_defaults, "DEFAULTS", {})
+    monkeypatch.setattr(runtime, "expect_files", lambda *_: None)
     facts = make_facts()
 
     second = plan(simulate_apply(facts, plan(facts)))

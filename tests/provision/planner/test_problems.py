@@ -13,8 +13,8 @@ from provision.declaration.fleet.facts.node import (
     OperatingSystem,
     Service,
 )
+from provision.planning.engines.containerd.imports import MAIN_PATH
 from provision.planning.node_plan import Role, Roles
-from provision.planning.render.engines.containerd import MAIN_PATH
 from tests.provision.samples import (
     GPU,
     available,

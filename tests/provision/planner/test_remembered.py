@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from provision.declaration.fleet.facts.node import Engine as FoundEngine
 from provision.declaration.spec.model import Engine
 from provision.planning.driver.packages import catalogue, closure
-from provision.planning.planner.engines import known as engines
+from provision.planning.engines import crio
+from provision.planning.engines.containerd import base_spec
+from provision.planning.engines.containerd import engine as containerd_engine
+from provision.planning.engines.files import engine_file
 from provision.planning.render import hook_config
-from provision.planning.render.engines import base_spec, containerd
 from tests.provision.samples import RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
     from provision.planning.node_plan import NodePlan
 
 REMEMBERED = (
-    engines._rendered_containerd,
-    engines._rendered_crio,
-    containerd.is_same_configuration,
+    containerd_engine._rendered,
+    crio._rendered,
+    engine_file.is_same,
     base_spec.inherit_base_spec,
     base_spec.render_base_spec,
     catalogue._packages,

@@ -10,9 +10,9 @@ import pytest
 
 from provision.apply.model import Assessment
 from provision.declaration.fleet.facts.node import Engine
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd.imports import DROP_IN_PATH, MAIN_PATH
 from provision.planning.node_plan import NodePlan, Role, role_variables, shown_plan
-from provision.planning.render.engines import crio, docker
-from provision.planning.render.engines.containerd import DROP_IN_PATH, MAIN_PATH
 from provision.report.documents.plans import plans_document
 from tests.provision.samples import (
     DEBIAN_CONFIG,

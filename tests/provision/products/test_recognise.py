@@ -13,7 +13,7 @@ from provision.planning.products.table import PRODUCTS
 from tests.provision.samples import make_facts, make_file
 
 if TYPE_CHECKING:
-    from provision.planning.products.model import Product
+    from provision.planning.products.table import Product
 
 CONTAINERD = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"

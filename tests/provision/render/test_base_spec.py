@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.base_spec import base_spec, hook_entry, inherit_base_spec, render_base_spec
+from provision.planning.engines.containerd.base_spec import base_spec, inherit_base_spec, render_base_spec
+from provision.planning.engines.files.hook import hook_entry
 from provision.planning.render.errors import EngineConfigError
 
 DATA = Path(__file__).parent / "data"

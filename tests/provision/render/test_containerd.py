@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.containerd import (
-    BASE_SPEC_PATH,
-    DROP_IN_PATH,
-    ContainerdFiles,
-    is_same_configuration,
-    render_containerd,
-)
-from provision.planning.render.engines.mark import marked
+from provision.planning.engines.containerd.configuration import ContainerdFiles, render_containerd
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
+from provision.planning.engines.files.engine_file import is_same
+from provision.planning.engines.files.mark import marked
 from provision.planning.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 
@@ -336,4 +333,4 @@ def test_what_cannot_be_added_to_is_refused(main: str, drop_ins: dict[str, str],
     ids=["comments and order do not count", "values do", "an absent file", "a broken file"],
 )
 def test_only_effective_changes_count(before: str | None, after: str, *, same: bool) -> None:
-    assert is_same_configuration(before, after) is same
+    assert is_same("a.toml", before, after) is same

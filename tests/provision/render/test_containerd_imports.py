@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from provision.planning.render.engines.containerd import ContainerdFiles, render_containerd
+from provision.planning.engines.containerd.configuration import ContainerdFiles, render_containerd
 from provision.planning.render.errors import EngineConfigError
 
 CRI = '[plugins."io.containerd.grpc.v1.cri"'

@@ -12,8 +12,11 @@ import pytest
 from lab import golang, images
 from lab.cri.engine import Handler, containerd, default_spec, packages, unpack
 from lab.golang.programs import NEWEST_CONTAINERD_VERSION
-from provision.planning.render.engines.base_spec import HOOK_PATH, base_spec, inherit_base_spec
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
+from provision.planning.engines.containerd.base_spec import base_spec, inherit_base_spec
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.containerd.imports import PLUGINS
+from provision.planning.engines.files.hook import HOOK_PATH
 from provision.planning.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 

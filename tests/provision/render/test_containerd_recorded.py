@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.containerd import BASE_SPEC_PATH, PLUGINS, render_containerd
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
+from provision.planning.engines.containerd.imports import PLUGINS
 from provision.planning.render.errors import EngineConfigError
 
 DATA = Path(__file__).parent / "data/containerd"

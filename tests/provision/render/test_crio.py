@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.crio import DROP_IN_FOLDER, DROP_IN_PATH, MAIN_PATH, render_crio
-from provision.planning.render.engines.mark import marked
+from provision.planning.engines.crio import DROP_IN_FOLDER, DROP_IN_PATH, MAIN_PATH, render_crio
+from provision.planning.engines.files.mark import marked
 from provision.planning.render.errors import EngineConfigError
 
 # What CRI-O's own packages bring as 10-crio.conf.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.docker import WRAPPER_PATH, render_docker
+from provision.planning.engines.docker import WRAPPER_PATH, render_docker
 from provision.planning.render.errors import EngineConfigError
 
 OURS = {"nvidia": {"path": WRAPPER_PATH}}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.planning.render.engines.docker_gpus import render_gpus_program
+from provision.planning.engines.docker import render_gpus_program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,10 @@ import tomlkit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provision.planning.render.engines import containerd, crio, docker
-from provision.planning.render.engines.engine_file import MAX_CHARACTERS, is_match, shown, version_numbers
+from provision.planning.engines import crio, docker
+from provision.planning.engines.containerd import configuration
+from provision.planning.engines.containerd import imports as containerd
+from provision.planning.engines.files.engine_file import MAX_CHARACTERS, is_match, is_same, shown, version_numbers
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ RUNTIMES = f"{CRI}.containerd.runtimes"
 SITE = "/etc/containerd/conf.d/10-site.toml"
 
 
-def render_containerd(main: str, site: str = "", *, engine: str = "1.7.24") -> containerd.ContainerdFiles:
-    return containerd.render_containerd(main=main, drop_ins={SITE: site}, handlers=("nvidia",), engine_version=engine)
+def render_containerd(main: str, site: str = "", *, engine: str = "1.7.24") -> configuration.ContainerdFiles:
+    return configuration.render_containerd(
+        main=main, drop_ins={SITE: site}, handlers=("nvidia",), engine_version=engine
+    )
 
 
 def render_crio(main: str) -> str:
@@ -150,7 +154,7 @@ def test_a_byte_order_mark_is_taken_and_kept() -> None:
     assert files.main.count(BOM) == 1
     assert BOM not in files.drop_in
     assert render_containerd(files.main).main == files.main
-    assert containerd.is_same_configuration(main, "version = 2")
+    assert is_same("a.toml", main, "version = 2")
     assert render_docker(f'{BOM}{{"debug": true}}').startswith(f'{BOM}{{\n  "debug": true')
     assert BOM not in render_crio(f'{BOM}crio.runtime.hooks_dir = ["/a"]')
 

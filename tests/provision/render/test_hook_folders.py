@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.planning.render.engines.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
+from provision.planning.engines.files.hook import DEFAULT_FOLDER, require_no_injector
+from provision.planning.engines.files.hook import FOLDER as OVERRIDE_FOLDER
 from provision.planning.render.errors import EngineConfigError
 
 FOLDERS = (DEFAULT_FOLDER, OVERRIDE_FOLDER)

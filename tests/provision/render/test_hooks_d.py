@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.base_spec import base_spec
-from provision.planning.render.engines.hooks_d import render_hooks_d
+from provision.planning.engines.containerd.base_spec import base_spec
+from provision.planning.engines.table import find_engine
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
-from tests.provision.samples import make_stack
+from tests.provision.samples import make_facts, make_stack
 
 KUBELET = {"runtime": {"engine": "crio"}}
 RULES = {"tenancy": {"namespaces": ["training"]}}
@@ -19,7 +19,9 @@ HANDLER, ALLOCATION = {"grapnel.dev/handler": "nvidia"}, {"grapnel.dev/allocatio
 
 
 def render(**sections: Any) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(render_hooks_d(make_stack(**sections)))
+    stack = make_stack(**sections)
+    (file,) = find_engine(make_facts(), stack.runtime.engine).own_files(stack)
+    document: dict[str, Any] = json.loads(file.content)
     return document
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.planning.render.engines.mark import Origin, marked, origin_of
+from provision.planning.engines.files.mark import Origin, marked, origin_of
 
 TEXT = marked("version = 3\n")
 OF_A_FORMER_RELEASE = "# managed by grapnel: the next apply puts back what is changed here\nversion = 3\n"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.planning.render.engines.containerd import render_containerd
-from provision.planning.render.engines.crio import render_crio
-from provision.planning.render.engines.docker import render_docker
-from provision.planning.render.engines.hook_folders import DEFAULT_FOLDER, require_no_injector
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.crio import render_crio
+from provision.planning.engines.docker import render_docker
+from provision.planning.engines.files.hook import DEFAULT_FOLDER, require_no_injector
 from provision.planning.render.errors import EngineConfigError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from provision.planning.render.engines.containerd import render_containerd
-from provision.planning.render.engines.crio import render_crio
-from provision.planning.render.engines.docker import render_docker
-from provision.planning.render.engines.runtimes import is_injector, is_ordinary
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.engines.crio import render_crio
+from provision.planning.engines.docker import render_docker
+from provision.planning.engines.files.runtimes import is_injector, is_ordinary
 from provision.planning.render.errors import EngineConfigError
 
 CRI = '[plugins."io.containerd.grpc.v1.cri"'

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.planning.render.engines.mark import Origin, origin_of
-from provision.planning.render.engines.toml_text import render_toml
+from provision.planning.engines.files.mark import Origin, origin_of
+from provision.planning.engines.files.toml_text import render_toml
 
 LEAVES = (
     st.text(max_size=6)

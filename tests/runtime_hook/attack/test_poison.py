@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.planning.render.engines.base_spec import hook_entry
+from provision.planning.engines.files.hook import hook_entry
 from tests.runtime_hook.containers import HOOK, START, run_hook
 
 if TYPE_CHECKING:

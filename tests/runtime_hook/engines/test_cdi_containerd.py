@@ -13,7 +13,7 @@ from lab.cri import CriError
 from lab.cri.config import ContainerSpec, container_config
 from lab.cri.engine import Handler, containerd, packages, unpack
 from lab.golang.programs import NEWEST_CONTAINERD_VERSION
-from provision.planning.render.engines.base_spec import base_spec
+from provision.planning.engines.containerd.base_spec import base_spec
 from tests.runtime_hook.containers import HOOK, MULTIARCH, run_hook
 from tests.runtime_hook.drivertree import DriverTree, uuid
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.planning.render.engines.hooks_d import render_hooks_d
+from provision.planning.engines.files.hook import render_hook_file
 from tests.provision.samples import make_stack
 from tests.runtime_hook.containers import run_hook
 from tests.runtime_hook.drivertree import uuid
@@ -80,7 +80,7 @@ def test_without_a_device_the_hook_does_not_start(described: Podman) -> None:
 
 def test_beside_a_hook_file_the_work_is_done_once(described: Podman, configure: Callable[..., list[str]]) -> None:
     stack = make_stack(runtime={"engine": "podman", "entitlement": "env"}, plugin={"enabled": False})
-    described.install(render_hooks_d(stack), configure(entitlement="env"))
+    described.install(render_hook_file(stack), configure(entitlement="env"))
 
     done = described.run(["--device", "nvidia.com/gpu=1", "--env", "NVIDIA_VISIBLE_DEVICES=0"], LOOK)
 

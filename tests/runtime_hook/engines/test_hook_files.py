@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.planning.render.engines.hooks_d import render_hooks_d
-from tests.provision.samples import make_stack
+from provision.planning.engines.table import find_engine
+from tests.provision.samples import make_facts, make_stack
 from tests.runtime_hook.drivertree import uuid
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def test_starts_of_the_hook_and_what_they_bring(
     outcome: tuple[int, int],
 ) -> None:
     stack = make_stack(**sections)
-    podman.install(render_hooks_d(stack), configure(entitlement=stack.runtime.entitlement.value))
+    (file,) = find_engine(make_facts(), stack.runtime.engine).own_files(stack)
+    podman.install(file.content, configure(entitlement=stack.runtime.entitlement.value))
 
     done = podman.run(options, ["/bin/probe", "libcuda.so.1"])
 

@@ -18,7 +18,7 @@ import pytest
 from lab import golang, images
 from lab.cri.config import ContainerSpec, Device, container_config
 from lab.cri.engine import Handler, containerd
-from provision.planning.render.engines.base_spec import base_spec
+from provision.planning.engines.containerd.base_spec import base_spec
 from tests.runtime_hook.containers import HOOK, MULTIARCH
 from tests.runtime_hook.drivertree import MAJOR, DriverTree
 

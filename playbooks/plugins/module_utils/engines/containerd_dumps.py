@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BASE_SPEC_PATH = "/etc/grapnel/containerd/base-spec.json"  # of our handler, and of no other one
+(_BASE_SPEC,) = CONTAINERD.ours  # of our handler, and of no other one
 
 _CRI = ("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 _ABOUT_FILES = {("imports",), ("version",)}
@@ -48,7 +50,7 @@ def foreign_differences(before: str, after: str) -> str | None:
 def _handlers_of_ours(tree: dict[str, Any], keys: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for key, value in tree.items():
         if isinstance(value, dict):
-            if value.get("base_runtime_spec") == BASE_SPEC_PATH:
+            if value.get("base_runtime_spec") == _BASE_SPEC:
                 yield (*keys, key)
             else:
                 yield from _handlers_of_ours(value, (*keys, key))

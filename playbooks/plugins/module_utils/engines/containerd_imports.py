@@ -11,12 +11,12 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
-
-MAIN = "/etc/containerd/config.toml"
 
 _MAX_FILES = 32
 _LIMIT_BYTES = 256 * 1024
@@ -34,7 +34,7 @@ def read_imports(host: Host, instead: Mapping[str, str] = MappingProxyType({})) 
     ``instead`` are texts that files will have.
     """
     found: dict[str, list[str]] = {}
-    pending = [MAIN]
+    pending = [CONTAINERD.main]
     seen: set[str] = set()
     while pending and len(seen) <= _MAX_FILES:
         path = pending.pop(0)

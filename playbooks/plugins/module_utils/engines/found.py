@@ -13,20 +13,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import read_imports
-from ansible_collections.grapnel.node.plugins.module_utils.engines.docker_gpus import takes_gpus
+from ansible_collections.grapnel.node.plugins.module_utils.engines.docker import takes_gpus
 from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import (
-    DISTRIBUTIONS,
     client_of,
     read_distributions,
     silence_of,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import (
+    CONTAINERD,
+    DISTRIBUTIONS,
+    DOCKER,
+    ENGINES,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
 if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.engines.table import Engine
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
-# Engines, and the program of each that serves: Docker's client may be there without it, and the other way round.
-_ENGINES = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"\b[0-9]+\.[0-9]+\.[0-9]+\b")
 _TEXT_LIMIT_BYTES = 256 * 1024
@@ -34,23 +38,19 @@ _VALUE = re.compile(r"""["']([^"'\n]{4,})["']""")  # of a file: what stands in q
 _QUOTED = re.compile(r"""["'`]([^"'`]+)["'`]""")  # of a message
 _CRI_PLUGIN = re.compile(r"^io\.containerd\.(?:grpc\.v1\s+cri|cri\.v1\s+\w+)\b.*\serror\s*$", re.MULTILINE)
 
-CONTAINERD_CONFIG = "/etc/containerd/config.toml"
-DOCKER_CONFIG = "/etc/docker/daemon.json"
-# What an engine reads its configuration from; only these engines are asked what they think of it.
-CONFIG_FOLDERS = {"containerd": "/etc/containerd", "crio": "/etc/crio", "docker": "/etc/docker"}
-
 
 def read_engines(host: Host) -> dict[str, Any]:
     """Return the facts ``engines``; None for those that are not installed."""
-    return {**{engine: _read_engine(host, engine) for engine in _ENGINES}, **read_distributions(host)}
+    plain = {name: _read_engine(host, each) for name, each in ENGINES.items() if name not in DISTRIBUTIONS}
+    return {**plain, **read_distributions(host)}
 
 
-def find_engine(host: Host, engine: str) -> str | None:
+def find_engine(host: Host, engine: Engine) -> str | None:
     """Return the path of an engine's program, None when it is not there."""
-    return host.find_command(_ENGINES[engine])
+    return host.find_command(engine.programs[0])
 
 
-def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
+def _read_engine(host: Host, engine: Engine) -> dict[str, Any] | None:
     binary = find_engine(host, engine)
     if binary is None:
         return None
@@ -59,26 +59,25 @@ def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
         "binary": binary,
         "version": version.group() if version else "",
         "config_error": _config_error(host, engine, binary),
-        **({"imports": read_imports(host)} if engine == "containerd" else {}),
-        **({"takes_gpus": takes_gpus(host)} if engine == "docker" else {}),
+        **({"imports": read_imports(host)} if engine is CONTAINERD else {}),
+        **({"takes_gpus": takes_gpus(host)} if engine is DOCKER else {}),
     }
 
 
-def _config_error(host: Host, engine: str, binary: str) -> str | None:
-    mains = {"containerd": CONTAINERD_CONFIG, "docker": DOCKER_CONFIG}
-    main = mains.get(engine, CONFIG_FOLDERS.get(engine))
-    if main is None or not host.path(main).exists():
+def _config_error(host: Host, engine: Engine, binary: str) -> str | None:
+    named = engine.main if engine.main in engine.question else engine.folder
+    if not engine.question or not host.path(named).exists():
         return None
-    parsed = host.run(parse_command(engine, binary), _TIMEOUT_S)
-    return complaint_of(engine, parsed, secret_texts(host.path(CONFIG_FOLDERS[engine])))
+    parsed = host.run([binary, *engine.question], _TIMEOUT_S)
+    return complaint_of(engine, parsed, secret_texts(host.path(engine.folder)))
 
 
-def complaint_of(engine: str, parsed: Finished, secret: list[str]) -> str | None:
-    """Return what an engine objects to in its configuration; a Docker before 23 cannot be asked.
+def complaint_of(engine: Engine, parsed: Finished, secret: list[str]) -> str | None:
+    """Return what an engine objects to in its configuration, which one that is too old cannot be asked.
 
     ``secret`` are texts of which nothing may be quoted.
     """
-    if parsed.return_code == 0 or (engine == "docker" and "unknown flag: --validate" in parsed.stderr):
+    if parsed.return_code == 0 or (engine.too_old and engine.too_old in parsed.stderr):
         return None
     return without_quotes(parsed.complaint, secret)
 
@@ -106,21 +105,12 @@ def without_quotes(complaint: str, secret: list[str]) -> str:
     )
 
 
-def parse_command(engine: str, binary: str) -> list[str]:
-    """Command with which an engine parses its whole configuration: drop-ins, containerd's plugin tables."""
-    if engine == "containerd":
-        return [binary, "--config", CONTAINERD_CONFIG, "config", "dump"]
-    if engine == "docker":
-        return [binary, "--validate", "--config-file", DOCKER_CONFIG]
-    return [binary, "config"]
-
-
 def has_containerd(engine: str) -> bool:
     """Tell whether an engine is a containerd, its own or a distribution's."""
-    return engine == "containerd" or engine in DISTRIBUTIONS
+    return engine == CONTAINERD.name or engine in DISTRIBUTIONS
 
 
-def containerd_silence(host: Host, engine: str = "containerd") -> str | None:
+def containerd_silence(host: Host, engine: str = CONTAINERD.name) -> str | None:
     """Return why containerd does not answer, None when it does; it may only need more time."""
     silence = silence_of(host, engine) if engine in DISTRIBUTIONS else None
     if silence is not None:
@@ -129,7 +119,7 @@ def containerd_silence(host: Host, engine: str = "containerd") -> str | None:
     return listed.complaint if listed.return_code else None
 
 
-def containerd_flaw(host: Host, engine: str = "containerd") -> str | None:
+def containerd_flaw(host: Host, engine: str = CONTAINERD.name) -> str | None:
     """Return why a containerd that answers does not work for a kubelet, None when it does.
 
     containerd comes up without its CRI plugin when that plugin's table is wrong, or names a file that is not there.

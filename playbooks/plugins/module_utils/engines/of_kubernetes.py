@@ -11,12 +11,22 @@ import re
 import socket
 import stat
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import (
+    CONTAINERD,
+    DISTRIBUTIONS,
+    ENGINES,
+    K0S,
+    K3S,
+    MICROK8S,
+    RKE2,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.grapnel.node.plugins.module_utils.engines.table import Distribution
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _TIMEOUT_S = 20.0
@@ -29,72 +39,8 @@ _CONFIG_OPTIONS = ("-c", "--config")
 _ENDPOINT = re.compile(
     r"""(?:^\s*["']?|[{,]\s*["'])containerRuntimeEndpoint["']?\s*:\s*["']?([^"'\s#,}]+)""", re.MULTILINE
 )
-_DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
-_SOCKETS = {"/run/containerd/containerd.sock": "containerd", "/run/crio/crio.sock": "crio"}
+_SOCKETS = {each.socket: name for name, each in ENGINES.items() if each.socket and name not in DISTRIBUTIONS}
 _MAX_COMMAND_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """A distribution of Kubernetes: its programs, units, and where its containerd listens.
-
-    ``client`` are the words with which its ``ctr`` is called, each way until one is there.
-    """
-
-    name: str
-    programs: tuple[str, ...]
-    units: tuple[str, ...]
-    socket: str
-    settings: str = ""
-    data: str = ""
-    config: str = ""
-    version_command: tuple[str, ...] = ("--version",)
-    client: tuple[tuple[str, ...], ...] = ()
-
-
-_RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
-DISTRIBUTIONS = {
-    each.name: each
-    for each in (
-        Distribution(
-            "k3s",
-            ("/usr/local/bin/k3s", "/usr/bin/k3s", "/opt/bin/k3s"),
-            ("k3s.service", "k3s-agent.service"),
-            _RANCHER_SOCKET,
-            settings="/etc/rancher/k3s/config.yaml",
-            data="/var/lib/rancher/k3s",
-            client=(("{program}", "ctr"),),
-        ),
-        Distribution(
-            "rke2",
-            ("/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/bin/rke2"),
-            ("rke2-server.service", "rke2-agent.service"),
-            _RANCHER_SOCKET,
-            settings="/etc/rancher/rke2/config.yaml",
-            data="/var/lib/rancher/rke2",
-            client=(("{data}/bin/ctr", "--address", _RANCHER_SOCKET),),
-        ),
-        Distribution(
-            "k0s",
-            ("/usr/local/bin/k0s", "/usr/bin/k0s"),
-            ("k0sworker.service", "k0scontroller.service"),
-            "/run/k0s/containerd.sock",
-            config="/etc/k0s/containerd.toml",
-            version_command=("version",),
-            client=(("{program}", "ctr"),),
-        ),
-        Distribution(
-            "microk8s",
-            ("/snap/bin/microk8s", "/var/lib/snapd/snap/bin/microk8s"),
-            ("snap.microk8s.daemon-containerd.service",),
-            "/var/snap/microk8s/common/run/containerd.sock",
-            config="/var/snap/microk8s/current/args/containerd.toml",
-            version_command=("version",),
-            client=(("/snap/microk8s/current/bin/ctr", "--address", "/var/snap/microk8s/common/run/containerd.sock"),),
-        ),
-    )
-}
-UNITS = tuple(unit for each in DISTRIBUTIONS.values() for unit in each.units)
 
 
 def read_distributions(host: Host) -> dict[str, Any]:
@@ -123,9 +69,9 @@ def files_of(host: Host) -> Iterator[str]:
         config = config_of(host, name)
         folder = config.rpartition("/")[0]
         yield config
-        if name == "microk8s":
+        if each is MICROK8S:
             yield f"{folder}/containerd-template.toml"
-        elif name == "k0s":
+        elif each is K0S:
             yield "/run/k0s/containerd-cri.toml"
             yield from _drop_ins(host, f"{folder}/containerd.d")
         else:
@@ -182,7 +128,7 @@ def _describe(host: Host, distribution: Distribution, running: str | None) -> di
     program = _program(host, distribution)
     if program is None:
         return None
-    found = _VERSION.search(host.run([program, *distribution.version_command], _TIMEOUT_S).stdout)
+    found = _VERSION.search(host.run([program, *distribution.version_question], _TIMEOUT_S).stdout)
     return {
         "binary": program,
         "version": found.group(1) if found else "",
@@ -197,7 +143,7 @@ def _program(host: Host, distribution: Distribution) -> str | None:
 
 def _data_of(host: Host, distribution: Distribution) -> str:
     found = _DATA_DIR.search(host.read_text(distribution.settings) or "")
-    return found.group(1).rstrip("/") if found else distribution.data
+    return found.group(1).rstrip("/") if found else distribution.data_folder
 
 
 def _drop_ins(host: Host, folder: str) -> Iterator[str]:
@@ -217,11 +163,11 @@ def _running(host: Host) -> Iterator[tuple[str, str]]:
 
 def _whose(host: Host, config: str) -> str:
     if config.endswith(f"{_AGENT}/config.toml"):
-        is_rke2 = "/rke2/" in config or not _program(host, DISTRIBUTIONS["k3s"])
-        return "rke2" if is_rke2 else "k3s"
-    if config == DISTRIBUTIONS["k0s"].config:
-        return "k0s"
-    return "microk8s" if config.startswith("/var/snap/microk8s/") else ""
+        is_rke2 = "/rke2/" in config or not _program(host, K3S)
+        return RKE2.name if is_rke2 else K3S.name
+    if config == K0S.config:
+        return K0S.name
+    return MICROK8S.name if config.startswith("/var/snap/microk8s/") else ""
 
 
 def _commands(host: Host) -> Iterator[list[str]]:
@@ -271,4 +217,4 @@ def _configured_endpoint(host: Host, words: list[str]) -> str:
         found = _ENDPOINT.search(host.read_text(path) or "") if path.startswith("/") else None
         if found:
             return found.group(1)
-    return _DEFAULT_ENDPOINT
+    return f"unix://{CONTAINERD.socket}"  # the kubelet's own

@@ -14,65 +14,59 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import foreign_differences
-from ansible_collections.grapnel.node.plugins.module_utils.engines.found import (
-    CONFIG_FOLDERS,
-    CONTAINERD_CONFIG,
-    complaint_of,
-    find_engine,
-    parse_command,
-    secret_texts,
-)
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import complaint_of, find_engine, secret_texts
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, ENGINES
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 
-CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
-ADOPTED_DROP_IN = "/etc/containerd/conf.d/99-nvidia-adopted.toml"
-
+_ADOPTED_DROP_IN = f"{CONTAINERD.drop_ins}/99-nvidia-adopted.toml"
 _TIMEOUT_S = 30.0
 # The script is constant; stage, folder and command are its arguments and never parsed by the shell.
 _IN_NAMESPACE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
 
 
-def rehearse_engine(host: Host, engine: str, changes: list[FileDifference]) -> str | None:
+def rehearse_engine(host: Host, name: str, changes: list[FileDifference]) -> str | None:
     """Return what is wrong with an engine's configuration as it would be, None when nothing is.
 
     A node without the engine, or without its folder, has nothing that could be rehearsed.
     """
-    folder = CONFIG_FOLDERS.get(engine)
-    if folder is None:
+    engine = ENGINES.get(name)
+    if engine is None or not engine.question:
         return None
-    binary = find_engine(host, engine)
+    folder, binary = engine.folder, find_engine(host, engine)
     concerned = [change for change in changes if change.after.path.startswith(f"{folder}/")]
     if binary is None or not concerned or not host.path(folder).is_dir():
         return None
+    question = [binary, *engine.question]
     with tempfile.TemporaryDirectory(prefix="grapnel-rehearsal-") as scratch:
-        stage = _Stage(host, folder, Path(scratch) / engine)
-        before = _ask_before(host, binary, stage, concerned) if engine == "containerd" else None
+        stage = _Stage(host, folder, Path(scratch) / name)
+        before = _ask_before(host, question, stage, concerned) if engine is CONTAINERD else None
         for change in concerned:
             if change.after.is_absent:
                 stage.remove(change.after.path)
             else:
                 stage.write(change.after.path, change.after.content, change.after.mode)
-        after = stage.ask(parse_command(engine, binary))
+        after = stage.ask(question)
         complaint = complaint_of(engine, after, secret_texts(stage.place))
     if complaint is not None:
-        return f"{engine} does not accept its configuration, nothing was changed: {complaint}"
+        return f"{name} does not accept its configuration, nothing was changed: {complaint}"
     difference = None if before is None else foreign_differences(before.stdout, after.stdout)
-    return difference and f"{engine} would not run as before, nothing was changed: {difference}"
+    return difference and f"{name} would not run as before, nothing was changed: {difference}"
 
 
-def _ask_before(host: Host, binary: str, stage: _Stage, changes: list[FileDifference]) -> Finished | None:
+def _ask_before(host: Host, question: list[str], stage: _Stage, changes: list[FileDifference]) -> Finished | None:
     """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all.
 
     A drop-in of another product that is moved away from the place of ours is in force as it is.
     """
-    if all(change.after.path != ADOPTED_DROP_IN for change in changes):
-        stage.write(CONTAINERD_DROP_IN, "", 0o600)
-    if not host.path(CONTAINERD_CONFIG).exists():
-        stage.write(CONTAINERD_CONFIG, "", 0o600)
-    found = stage.ask(parse_command("containerd", binary))
+    if all(change.after.path != _ADOPTED_DROP_IN for change in changes):
+        for path in CONTAINERD.marked:
+            stage.write(path, "", 0o600)
+    if not host.path(CONTAINERD.main).exists():
+        stage.write(CONTAINERD.main, "", 0o600)
+    found = stage.ask(question)
     return None if found.return_code else found
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.files import daemon_flaw
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import (
-    CONFIG_FOLDERS,
     containerd_flaw,
     containerd_silence,
     has_containerd,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines.rehearsal import rehearse_engine
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import (
     FileDifference,
     FileSetError,
@@ -120,8 +120,8 @@ def apply_changes(
     state = unit_state(host, service.unit) if service.unit else None
     if remembers:
         _remember(host, service, changes, state)
-    if service.engine in CONFIG_FOLDERS:
-        remove_leftovers(host, CONFIG_FOLDERS[service.engine])
+    if service.engine in ENGINES and ENGINES[service.engine].folder:
+        remove_leftovers(host, ENGINES[service.engine].folder)
     _swap_in(host, service, changes, state)
     failure = _set_unit_state(host, service, sleep)
     if failure is not None:

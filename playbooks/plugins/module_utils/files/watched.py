@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines import of_kubernetes as kubernetes_engines
-from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import (
-    MAIN,
-    read_base_specs,
-    read_imports,
+from ansible_collections.grapnel.node.plugins.module_utils.engines.files import (
+    KNOWN,
+    find_base_specs,
+    find_files,
+    hook_files,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import UNITS
 from ansible_collections.grapnel.node.plugins.module_utils.files.leftovers import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import (
+    DAEMON_UNIT,
     RELEASED,
     RELOAD_MARK,
     RESTART_MARKS,
@@ -44,13 +44,6 @@ _DRIVER_FILES = (
 )
 _FILES = (
     "/etc/apt/preferences",
-    "/etc/containerd/config.toml",
-    "/etc/containerd/conf.d/99-nvidia.toml",
-    "/etc/containers/oci/hooks.d/99-grapnel.json",
-    "/etc/crio/crio.conf",
-    "/etc/crio/crio.conf.d/99-nvidia.conf",
-    "/etc/docker/daemon.json",
-    "/etc/grapnel/containerd/base-spec.json",
     "/etc/grapnel/declared-configs.json",
     "/etc/grapnel/declared-devices.json",
     "/etc/grapnel/declared.json",
@@ -67,43 +60,27 @@ _FILES = (
     "/etc/systemd/system/grapnel-drift.timer",
     "/etc/systemd/system/grapnel-node.service",
     *_DRIVER_FILES,
-    "/usr/local/sbin/nvidia-container-runtime-hook",
-    "/usr/share/containers/oci/hooks.d/99-grapnel.json",
-    f"{RESTART_MARKS}/containerd.service",
-    f"{RESTART_MARKS}/crio.service",
-    f"{RESTART_MARKS}/docker.service",
-    f"{RESTART_MARKS}/grapnel-node.service",
+    *(f"{RESTART_MARKS}/{unit}" for unit in (*UNITS, DAEMON_UNIT)),
     RELOAD_MARK,
     RELEASED,
     SITE_MARK,
 )
-_MARKS = tuple(f"{RESTART_MARKS}/{unit}" for unit in kubernetes_engines.UNITS)
-_CRIO_CONFIG = "/etc/crio/crio.conf"
-_CRIO_FOLDER = "/etc/crio/crio.conf.d"
-_FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", _CRIO_FOLDER)
+_PREFERENCES = "/etc/apt/preferences.d"
 _CLASSES = "/etc/grapnel/devices.d"
 _CONFIGS = "/etc/grapnel/nvidia.d"  # of which a label of the Node names one
-# Folders of OCI hook files that CRI-O and Podman read by themselves; CRI-O's configuration may name others.
-_HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
-_HOOK_SUFFIX = _CLASS_SUFFIX = ".json"
+_CLASS_SUFFIX = ".json"
 _MAX_CLASSES = _MAX_CONFIGS = 64
-_MAX_HOOK_FOLDERS = 6
-_MAX_HOOK_FILES = 32  # of one folder
-_COMMENT = re.compile(r"#[^\n]*")
-_HOOKS_DIR = re.compile(r"""\bhooks_dir["']?\s*=\s*\[([^\]]*)\]""")
-_ABSOLUTE = re.compile(r"""["'](/[^"'\n]*)["']""")
 
 
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:
     """Return facts ``files``: what the planner always needs, files beside those, and ``more``; absent ones are None."""
-    beside = [f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name)]
-    engines = [*chain(*read_imports(host).values()), *kubernetes_engines.files_of(host)]
-    specs = [path for path in read_base_specs(host, [MAIN, *engines, *beside]) if path not in _FILES]
+    engines = find_files(host)
+    specs = find_base_specs(host, engines)
     paths = {
         *_FILES,
-        *_MARKS,
-        *beside,
-        *_hook_files(host),
+        *KNOWN,
+        *_preferences(host),
+        *hook_files(host),
         *_class_files(host),
         *_config_files(host),
         *engines,
@@ -114,11 +91,8 @@ def read_files(host: Host, more: list[str]) -> dict[str, Any]:
     return {_as_text(path): None if path in links else _read_file(host, path) for path in sorted(paths)}
 
 
-def _hook_files(host: Host) -> Iterator[str]:
-    """Paths of the hook files that CRI-O and Podman read, of many the first."""
-    for folder in islice(dict.fromkeys([*_HOOK_FOLDERS, *_folders_of_crio(host)]), _MAX_HOOK_FOLDERS):
-        names = [name for name in host.names(folder) if name.endswith(_HOOK_SUFFIX)]
-        yield from (f"{folder}/{name}" for name in names[:_MAX_HOOK_FILES])
+def _preferences(host: Host) -> Iterator[str]:
+    return (f"{_PREFERENCES}/{name}" for name in host.names(_PREFERENCES) if not is_leftover(name))
 
 
 def _class_files(host: Host) -> Iterator[str]:
@@ -131,18 +105,6 @@ def _config_files(host: Host) -> Iterator[str]:
     """Paths of the node daemon's configurations, as many as can be declared."""
     names = [name for name in host.names(_CONFIGS) if not is_leftover(name)]
     return (f"{_CONFIGS}/{name}" for name in names[:_MAX_CONFIGS])
-
-
-def _folders_of_crio(host: Host) -> Iterator[str]:
-    """Folders that CRI-O's files call ``hooks_dir``: which one counts is the planner's business.
-
-    Read as text: a node's Python may have no TOML parser.
-    """
-    beside = (f"{_CRIO_FOLDER}/{name}" for name in host.names(_CRIO_FOLDER))
-    for path in (_CRIO_CONFIG, *beside):
-        text = _COMMENT.sub("", host.read_text(path, _CONTENT_LIMIT_BYTES) or "")
-        for listed in _HOOKS_DIR.findall(text):
-            yield from (os.path.normpath(found) for found in _ABSOLUTE.findall(listed))
 
 
 def _as_text(path: str) -> str:

@@ -11,7 +11,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines import of_kubernetes as kubernetes_engines
+from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import data_of
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import DISTRIBUTIONS, MICROK8S
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import is_restart_due
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ def find_inside(host: Host, unit: str, *, is_missing: bool) -> Inside | None:
     (docs.k3s.io, "Kubelet Configuration"). What they and others say by `kubelet-arg` are flags. k0s and microk8s give
     it none, but the flags that they are told to, of which one may name a folder.
     """
-    for name, each in kubernetes_engines.DISTRIBUTIONS.items():
-        units = (_KUBELITE,) if name == "microk8s" else each.units
+    for name, each in DISTRIBUTIONS.items():
+        units = (_KUBELITE,) if each is MICROK8S else each.units
         if not (is_missing or unit in units):
             continue
         loaded = [one for one in units if unit_state(host, one).get("LoadState") == "loaded"]
@@ -131,9 +132,9 @@ def find_inside(host: Host, unit: str, *, is_missing: bool) -> Inside | None:
 
 def _by_folder(host: Host, name: str, _unit: str) -> Place:
     """Return the place of k3s or RKE2."""
-    folder = f"{kubernetes_engines.data_of(host, name)}/agent/etc/kubelet.conf.d"
+    folder = f"{data_of(host, name)}/agent/etc/kubelet.conf.d"
     has_folder = host.path(f"{folder}/00-{name}-defaults.conf").is_file()
-    flags = tuple((flag, "") for flag in _extra_flags(host, kubernetes_engines.DISTRIBUTIONS[name].settings))
+    flags = tuple((flag, "") for flag in _extra_flags(host, DISTRIBUTIONS[name].settings))
     return Place(program=name, config_dir=folder if has_folder else "", flags=flags)
 
 

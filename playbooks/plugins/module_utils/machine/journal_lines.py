@@ -8,12 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.found import (
-    CONFIG_FOLDERS,
-    secret_texts,
-    without_quotes,
-)
-from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import DISTRIBUTIONS, config_of, log_of
+from ansible_collections.grapnel.node.plugins.module_utils.engines.files import folder_of
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import secret_texts, without_quotes
+from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import log_of
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import DISTRIBUTIONS
 from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def told_by(host: Host, unit: str, engine: str) -> str:
     if not unit:
         return ""
     lines = [*_lines_of_journal(host, unit), *_lines_of_file(host, engine)]
-    folder = config_of(host, engine).rpartition("/")[0] if engine in DISTRIBUTIONS else CONFIG_FOLDERS.get(engine)
+    folder = folder_of(host, engine)
     secret = secret_texts(Path(host.path(folder))) if folder else []
     said = " | ".join(printable(without_quotes(line, secret), _MOST_CHARACTERS) for line in lines)
     return f"; its log ends with: {said}" if said else ""

@@ -1,4 +1,4 @@
-"""Reads the state of systemd units, and keeps marks of restarts that are due.
+"""Reads the state of systemd units, what they have not read yet, and keeps marks of restarts that are due.
 
 A restart is due from just before a service or one of its files changes until the service has restarted. The
 mark lies in ``/run``, so a reboot, which is a restart too, clears it; a run that is killed in between is found out by
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines import of_kubernetes as kubernetes_engines
-from ansible_collections.grapnel.node.plugins.module_utils.files.newer import find_newer_files
+from ansible_collections.grapnel.node.plugins.module_utils.engines import table as engines
 from ansible_collections.grapnel.node.plugins.module_utils.preflight import unattended
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 
@@ -44,20 +43,27 @@ DRIVER_SERVICES = (
 COUNTING_SERVICES = ("slurmd.service",)
 
 _UNITS = (
-    "containerd.service",
-    "crio.service",
-    "docker.service",
+    *engines.UNITS,
     "grapnel-drift.timer",
     "grapnel-inventory.path",
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",
-    *kubernetes_engines.UNITS,
     *unattended.UNITS,
 )
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,StateChangeTimestampMonotonic,KillMode,FragmentPath,DropInPaths"
 _NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 _TIMEOUT_S = 20.0
+_MOST_NEWER = 16  # paths of one service
+_MICROSECONDS = 1_000_000
+_MADE_AGAIN = "/run/"  # what systemd's generators write there is written at each reload
+# By what begins the paths. A Kubernetes distribution writes its containerd's configuration itself when it starts.
+_READ_AT_START = {
+    unit: (f"{each.folder}/", *each.read_at_start)
+    for each in engines.ENGINES.values()
+    if each.folder
+    for unit in each.units
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def read_units(
     return {
         unit["Id"]: {
             **_describe(unit),
-            "newer_files": find_newer_files(host, clock, unit, files, own.get(unit["Id"], ())),
+            "newer_files": _newer_files(host, clock, unit, files, own.get(unit["Id"], ())),
         }
         for unit in _parse(shown.stdout)
         if "Id" in unit
@@ -108,6 +114,43 @@ def _describe(unit: dict[str, str]) -> dict[str, Any]:
         "enabled": unit.get("UnitFileState", ""),
         "kill_mode": unit.get("KillMode", ""),
     }
+
+
+def _newer_files(
+    host: Host, clock: Clock, unit: Mapping[str, str], files: Iterable[str], own: Iterable[str]
+) -> list[str]:
+    """Return the files that changed since a unit last changed its state; for Docker, a reload counts as such a change.
+
+    What counts is the last change of content, mode or name (ctime): `mv` and `cp -p` keep a file's own time. A file
+    that has its former content again counts as well, as nobody knows what the service has read.
+    ``unit`` are systemd's properties of it, ``files`` all those that were looked at, ``own`` the ones that it reads
+    beside those of its known folders.
+    """
+    since = int(unit.get("StateChangeTimestampMonotonic") or 0)
+    if unit.get("ActiveState") != "active" or not since:
+        return []
+    now = clock.now()
+    start = now - clock.monotonic() + since / _MICROSECONDS
+    paths = sorted({*_of_unit(unit), *_settings(unit["Id"], files), *own})
+    return [path for path in paths if start < _changed(host, path) <= now][:_MOST_NEWER]
+
+
+def _of_unit(unit: Mapping[str, str]) -> Iterator[str]:
+    """Return where systemd has a unit from; its limits are given to a process when it starts."""
+    paths = [unit.get("FragmentPath", ""), *unit.get("DropInPaths", "").split()]
+    return (path for path in paths if path.startswith("/") and not path.startswith(_MADE_AGAIN))
+
+
+def _settings(unit: str, files: Iterable[str]) -> Iterator[str]:
+    folders = _READ_AT_START.get(unit)
+    return (path for path in files if folders and path.startswith(folders))
+
+
+def _changed(host: Host, path: str) -> float:
+    try:
+        return host.path(path).stat().st_ctime
+    except OSError:
+        return 0
 
 
 def is_restart_due(host: Host, unit: str) -> bool:

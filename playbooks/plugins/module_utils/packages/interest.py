@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import re
 
-ENGINE_PACKAGES = (
-    "containerd",
-    "containerd.io",
-    "containernetworking-plugins",
-    "cri-o",
-    "docker-ce",
-    "docker.io",
-    "podman",
-    "runc",
-)
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
+
+ENGINE_PACKAGES = tuple(sorted(name for each in ENGINES.values() for name in each.packages))
 SOURCE_PATTERN = "^nvidia-graphics-drivers"
 # In extended regular expressions, which apt takes too.
 NAME_PATTERN = (

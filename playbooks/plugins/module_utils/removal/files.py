@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileDifference, FileText, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import is_text_of
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import SHARED, take_out
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 
 SAVED = ".saved"
-# CRI-O reads every file of its folder, whatever its name (filepath.Walk in pkg/config/config.go): there a text that is
-# kept would stay in force.
-_KEPT_ELSEWHERE = {"/etc/crio/crio.conf.d": "/etc/crio"}
+# Where an engine reads whatever is in a folder, a text that is kept there would stay in force.
+_KEPT_ELSEWHERE = {each.drop_ins: each.folder for each in ENGINES.values() if each.reads_any_name}
 
 
 @dataclass(frozen=True)

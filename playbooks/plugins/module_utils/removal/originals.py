@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.engines.docker import without_ours
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, DOCKER, ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import HOOK_CONFIG, Reader, is_drivers
@@ -31,15 +33,12 @@ PLACE = "/var/lib/grapnel/originals.json"
 SCHEMA = "grapnel.dev/originals/v1alpha1"
 _LIMIT_BYTES = 16 * 1024 * 1024
 # What releases of grapnel that kept no record have written.
-_CONTAINERD = Reader("containerd.service", "containerd")
-_CRIO = Reader("crio.service", "crio")
-_DOCKER = Reader("docker.service", "docker", reloads=True)
 _DAEMON = Reader(DAEMON_UNIT)
-_CONTAINERD_MAIN, _DOCKER_MAIN = "/etc/containerd/config.toml", "/etc/docker/daemon.json"
-_CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+_READERS = {
+    each.name: Reader(each.units[0] if each.units else "", each.name, reloads=each.reloads) for each in ENGINES.values()
+}
 _OWN = {
-    "/etc/containers/oci/hooks.d/99-grapnel.json": Reader("", "podman"),
-    "/etc/grapnel/containerd/base-spec.json": _CONTAINERD,
+    **{path: _READERS[each.name] for each in ENGINES.values() for path in each.ours},
     "/etc/grapnel/declared-devices.json": _DAEMON,
     HOOK_CONFIG: Reader(),
     "/etc/grapnel/gpu-settings.json": Reader(),
@@ -47,12 +46,11 @@ _OWN = {
     "/etc/grapnel/node.json": _DAEMON,
     "/etc/grapnel/nvidia.json": _DAEMON,
     f"/etc/systemd/system/{DAEMON_UNIT}": _DAEMON,
-    "/usr/share/containers/oci/hooks.d/99-grapnel.json": _CRIO,
 }
 # NVIDIA's toolkit has files of the same names.
-_IF_MARKED = {_CONTAINERD_DROP_IN: _CONTAINERD, "/etc/crio/crio.conf.d/99-nvidia.conf": _CRIO}
+_IF_MARKED = {path: _READERS[each.name] for each in ENGINES.values() for path in each.marked}
+(_CONTAINERD_DROP_IN,) = CONTAINERD.marked
 _MARK = "managed by grapnel"
-_WRAPPER = "/usr/lib/grapnel/hook/grapnel-runtime"
 _TEXT_LIMIT_BYTES = 256 * 1024
 
 
@@ -274,30 +272,24 @@ def find_unrecorded(host: Host, originals: Originals, only: Collection[str] | No
         if is_ours and path not in originals.files and (only is None or path in only):
             found[path] = Original(None, FileText(path, text or "", 0o644), reader, is_mixed=True)
     drop_in = originals.files.get(_CONTAINERD_DROP_IN, found.get(_CONTAINERD_DROP_IN))
-    if drop_in is not None and drop_in.is_mixed and _CONTAINERD_MAIN not in originals.files:
+    if drop_in is not None and drop_in.is_mixed and CONTAINERD.main not in originals.files:
         notes.append(
-            f"{_CONTAINERD_MAIN} keeps its imports: grapnel has no record of how it was before; one that matches no "
+            f"{CONTAINERD.main} keeps its imports: grapnel has no record of how it was before; one that matches no "
             "file does nothing"
         )
-    docker = None if _DOCKER_MAIN in originals.files else _of_docker(_text_of(host, _DOCKER_MAIN))
-    if docker is not None and (only is None or _DOCKER_MAIN in only):
-        found[_DOCKER_MAIN] = docker
-        notes.append(f"{_DOCKER_MAIN} keeps its layout and features: grapnel has no record of how it was before")
+    docker = None if DOCKER.main in originals.files else _of_docker(_text_of(host, DOCKER.main))
+    if docker is not None and (only is None or DOCKER.main in only):
+        found[DOCKER.main] = docker
+        notes.append(f"{DOCKER.main} keeps its layout and features: grapnel has no record of how it was before")
     return Unrecorded(found, tuple(notes))
 
 
 def _of_docker(text: str | None) -> Original | None:
-    try:
-        tree = json.loads(text or "")
-        ours = {name for name, one in tree["runtimes"].items() if one.get("path") == _WRAPPER}
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    before = without_ours(text)
+    if before is None:
         return None
-    if not ours:
-        return None
-    others = {name: one for name, one in tree["runtimes"].items() if name not in ours}
-    before = {**tree, "runtimes": others} if others else {key: tree[key] for key in tree if key != "runtimes"}
-    was = FileText(_DOCKER_MAIN, json.dumps(before, indent=2, ensure_ascii=False) + "\n", 0o644)
-    return Original(was if before else None, FileText(_DOCKER_MAIN, text or "", 0o644), _DOCKER)
+    was = FileText(DOCKER.main, json.dumps(before, indent=2, ensure_ascii=False) + "\n", 0o644)
+    return Original(was if before else None, FileText(DOCKER.main, text or "", 0o644), _READERS[DOCKER.name])
 
 
 def _text_of(host: Host, path: str) -> str | None:

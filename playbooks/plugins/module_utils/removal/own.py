@@ -10,6 +10,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import OWN_FOLDER
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import our_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, HOOK_CONFIG
@@ -27,7 +28,7 @@ PROGRAMS, VOLATILE = "/usr/lib/grapnel", ("/run/grapnel", "/run/grapnel-modules"
 FOLDERS = (
     f"{PROGRAMS}/releases",
     PROGRAMS,
-    "/etc/grapnel/containerd",
+    OWN_FOLDER,
     "/etc/grapnel/devices.d",
     "/etc/grapnel/nvidia.d",
     "/etc/grapnel",

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_property
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import remove_made
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import keep_settings, put_back_settings
@@ -21,19 +22,11 @@ _CHANGE_TIMEOUT_S = 900.0
 # One that is upgraded has its present version in brackets: it was there before.
 _NEW = re.compile(r"^Inst (\S+?)(?::\S+)? \(", re.MULTILINE)
 _GOES = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\S+)? ", re.MULTILINE)
-_SHIM = re.compile(r"^containerd-shim|^conmon")
+_SHIMS = tuple({each.shim for each in ENGINES.values() if each.shim})  # what containers run below
 _WAIT = ("-o", "DPkg::Lock::Timeout=120")
 _SILENT = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1")
 # A file that somebody has changed stays as it is, and the package's is written beside it.
 _KEEP_FILES = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
-_CONTAINERD = ("/var/lib/containerd", "/opt/containerd", "/opt/cni", "/etc/cni", "/etc/containerd", "/run/containerd")
-# What an engine keeps of its own, and its package leaves behind.
-_DATA = {
-    "containerd": _CONTAINERD,
-    "docker": (*_CONTAINERD, "/var/lib/docker", "/etc/docker", "/run/docker"),
-    "podman": (),
-}
-_GROUPS = {"docker": ("docker",)}
 _MEMBERS = 3  # column of group(5)
 
 
@@ -112,12 +105,12 @@ def purge(host: Host, plan: PackagePlan) -> None:
 
 def absent_data(host: Host, engine: str) -> tuple[str, ...]:
     """Return the folders of an engine's data that are not there before it is installed."""
-    return tuple(path for path in _DATA.get(engine, ()) if not host.path(path).exists())
+    return tuple(path for path in (ENGINES[engine].data if engine in ENGINES else ()) if not host.path(path).exists())
 
 
 def absent_groups(host: Host, engine: str) -> tuple[str, ...]:
     """Return the groups of users that an engine makes, and that are not there before it is installed."""
-    return tuple(name for name in _GROUPS.get(engine, ()) if not _group(host, name))
+    return tuple(name for name in (ENGINES[engine].groups if engine in ENGINES else ()) if not _group(host, name))
 
 
 def is_unused_group(host: Host, name: str) -> bool:
@@ -147,4 +140,4 @@ def _is_installed(host: Host, name: str) -> bool:
 
 def _has_containers(host: Host) -> bool:
     comms = (host.read_text(f"/proc/{pid}/comm") or "" for pid in host.names("/proc") if pid.isdigit())
-    return any(_SHIM.match(comm) for comm in comms)
+    return any(comm.startswith(_SHIMS) for comm in comms)

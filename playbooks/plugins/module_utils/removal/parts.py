@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import SOURCES
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import OWN_FOLDER
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 
 RUNTIME, DAEMON, HOOK, NODE = "runtime", "daemon", "hook", "node"
@@ -14,7 +15,7 @@ _OWN = "/etc/grapnel/"
 _UNIT_FILES = tuple(
     f"/etc/systemd/system/{unit}" for unit in (DAEMON_UNIT, "grapnel-drift.service", "grapnel-drift.timer")
 )
-_OF_ENGINES = "/etc/grapnel/containerd/"
+_OF_ENGINES = f"{OWN_FOLDER}/"
 
 
 @dataclass(frozen=True)

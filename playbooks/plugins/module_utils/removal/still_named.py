@@ -7,19 +7,18 @@ never changed. What was there before grapnel is given back together with the han
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_imports import MAIN, read_imports
-from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import (
-    DISTRIBUTIONS,
-    config_of,
-    files_of,
+from ansible_collections.grapnel.node.plugins.module_utils.engines.files import settings_of
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handlers import (
+    defaults_in,
+    handlers_in,
+    says_default,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines.toml_lines import read_names
+from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import config_of
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import DISTRIBUTIONS, K0S, OWN_FOLDER
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import PROGRAMS
 
 if TYPE_CHECKING:
@@ -29,19 +28,9 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn
     from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import Reader
 
-_DOCKER = "/etc/docker/daemon.json"
-_CRIO, _CRIO_FOLDER = "/etc/crio/crio.conf", "/etc/crio/crio.conf.d"
 _UNITS = "/etc/systemd/system"
 _LIMIT_BYTES = 256 * 1024
-_SPECS, _HOOK = "/etc/grapnel/containerd/", f"{PROGRAMS}/hook/"
-_ANNOTATION = "grapnel.dev/handler"  # of grapnel's handler of CRI-O
-_WHOLE = frozenset({"runtime_type", "runtime_path", "inherit_default_runtime", "path", "runtimeType"})
-# As engines' files, settings of distributions (YAML) and command lines have it.
-_DEFAULT = re.compile(
-    r"""^[^#\n]*?\b(?:default_runtime(?:_name)?["']?[ \t]*=|default-runtime(?:["']?[ \t]*[:=]|[ \t]))"""
-    r"""[ \t]*["']?([A-Za-z0-9._-]+)""",
-    re.MULTILINE,
-)
+_SPECS, _HOOK = f"{OWN_FOLDER}/", f"{PROGRAMS}/hook/"
 
 
 @dataclass(frozen=True)
@@ -62,20 +51,6 @@ class _File:
         return next((f"{self.path}:{number}" for number, line in lines if is_meant(line)), self.path)
 
 
-@dataclass
-class _Handler:
-    """What a text has of a handler, from ``line`` on."""
-
-    line: int
-    keys: set[str] = field(default_factory=set)
-    is_ours: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the engine takes it for a handler, and not for settings of one."""
-        return not _WHOLE.isdisjoint(self.keys)
-
-
 def find_still_named(
     host: Host, returned: Iterable[FileReturn], stays: Callable[[Reader], bool], *, hook_goes: bool
 ) -> list[str]:
@@ -92,7 +67,7 @@ def find_still_named(
             name
             for change in changes
             if change.before is not None
-            for name, handler in _handlers(change.before.content).items()
+            for name, handler in handlers_in(change.before.content).items()
             if handler.is_ours
         }
         found += _naming_handlers(engine, configured, going - _left(configured))
@@ -107,11 +82,11 @@ def _naming_handlers(engine: str, files: list[_File], going: set[str]) -> Iterat
         remedy = "name another one there, or take the line out, then remove again"
         if file.is_rendered:
             remedy = f"change default-runtime in the settings of {engine}, which writes this file, and restart it first"
-        place = file.place(partial(_says_default, name=name))
+        place = file.place(partial(says_default, name=name))
         yield f"{place} has {name!r} as default runtime, which goes with grapnel, and {engine} fails then: {remedy}"
     for file in files:
-        for name in [] if file.is_rendered else sorted(going & _handlers(file.after).keys()):
-            present = _handlers(file.present).get(name)
+        for name in [] if file.is_rendered else sorted(going & handlers_in(file.after).keys()):
+            present = handlers_in(file.present).get(name)
             place = file.path if present is None else f"{file.path}:{present.line}"
             yield (
                 f"{place} configures the handler {name!r}, which is removed with grapnel: "
@@ -132,23 +107,11 @@ def _says_path(line: str, path: str) -> bool:
     return path in line.partition("#")[0]
 
 
-def _says_default(line: str, name: str) -> bool:
-    return name in _DEFAULT.findall(line) or ('"default-runtime"' in line and json.dumps(name) in line)
-
-
 def _default(files: list[_File]) -> tuple[_File, str] | None:
     """Return the default runtime that will be in force, the last one that is said; what is rendered counts least."""
     ordered = sorted(files, key=lambda file: not file.is_rendered)
-    said = [(file, name) for file in ordered for name in _defaults(file.after)]
+    said = [(file, name) for file in ordered for name in defaults_in(file.after)]
     return said[-1] if said else None
-
-
-def _defaults(text: str) -> list[str]:
-    """Return the names that a text gives the default runtime, in its order."""
-    if not _is_json(text):
-        return _DEFAULT.findall(text)
-    name = _tree(text).get("default-runtime")
-    return [name] if isinstance(name, str) else []
 
 
 def _left(files: list[_File]) -> set[str]:
@@ -156,77 +119,20 @@ def _left(files: list[_File]) -> set[str]:
     return {
         name
         for file in files
-        for name, handler in _handlers(file.after).items()
+        for name, handler in handlers_in(file.after).items()
         if handler.is_whole and not (file.is_rendered and handler.is_ours)
     }
 
 
-def _handlers(text: str) -> dict[str, _Handler]:
-    """Return what a text of any engine has of handlers, by name."""
-    return _of_json(text) if _is_json(text) else _of_toml(text)
-
-
-def _is_json(text: str) -> bool:
-    """Tell Docker's file from the others, of which templates begin with two braces."""
-    start = text.lstrip("\ufeff \t\r\n")
-    return start.startswith("{") and not start.startswith("{{")
-
-
-def _tree(text: str) -> dict[str, Any]:
-    try:
-        tree = json.loads(text.lstrip("\ufeff"))
-    except (ValueError, RecursionError):
-        return {}
-    return tree if isinstance(tree, dict) else {}
-
-
-def _of_json(text: str) -> dict[str, _Handler]:
-    runtimes = _tree(text).get("runtimes")
-    lines = text.splitlines()
-    found = {}
-    for name, entry in runtimes.items() if isinstance(runtimes, dict) else ():
-        line = next((number for number, each in enumerate(lines, start=1) if f"{json.dumps(name)}:" in each), 1)
-        keys = set(entry) if isinstance(entry, dict) else set()
-        found[name] = _Handler(line, keys, is_ours="path" in keys and str(entry["path"]).startswith(_HOOK))
-    return found
-
-
-def _of_toml(text: str) -> dict[str, _Handler]:
-    found: dict[str, _Handler] = {}
-    for line, name, value in read_names(text):
-        place = name.index("runtimes") if "runtimes" in name else len(name)
-        if name[place - 1 : place] not in (("containerd",), ("runtime",)) or len(name) < place + 2:
-            continue
-        handler = found.setdefault(name[place + 1], _Handler(line))
-        handler.keys.update(name[place + 2 : place + 3])
-        handler.is_ours |= _SPECS in value or _ANNOTATION in name
-    return found
-
-
 def _configured(host: Host, engine: str, unit: str, texts: Mapping[str, str]) -> list[_File]:
     """Return what an engine and its service read, in their order; ``texts`` are those that files will have."""
-    rendered = config_of(host, engine) if engine in DISTRIBUTIONS and engine != "k0s" else ""
-    paths = dict.fromkeys([*_paths(host, engine, texts), *_command_lines(host, unit)])
+    rendered = config_of(host, engine) if engine in DISTRIBUTIONS and engine != K0S.name else ""
+    paths = dict.fromkeys([*settings_of(host, engine, texts), *_command_lines(host, unit)])
     files = []
     for path in filter(None, paths):
         present = _read(host, path)
         files.append(_File(path, present, texts.get(path, present), is_rendered=path == rendered))
     return files
-
-
-def _paths(host: Host, engine: str, texts: Mapping[str, str]) -> list[str]:
-    if engine == "containerd":
-        return [MAIN, *(path for paths in read_imports(host, texts).values() for path in paths)]
-    if engine == "crio":
-        return [_CRIO, *(f"{_CRIO_FOLDER}/{name}" for name in host.names(_CRIO_FOLDER))]
-    if engine == "docker":
-        return [_DOCKER]
-    if engine in DISTRIBUTIONS:
-        settings = DISTRIBUTIONS[engine].settings
-        more = [f"{settings}.d/{name}" for name in host.names(f"{settings}.d")] if settings else []
-        # What k0s has merged below /run is made of the others.
-        return [settings, *more, *(path for path in files_of(host) if not path.startswith("/run/"))]
-    return []
 
 
 def _command_lines(host: Host, unit: str) -> list[str]:

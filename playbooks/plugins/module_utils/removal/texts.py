@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
+
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText
 
 # Files that people and other programs edit as well; every other file that was not there before is grapnel's alone.
-SHARED = ("/etc/containerd/config.toml", "/etc/docker/daemon.json")
+SHARED = tuple(each.main for each in ENGINES.values() if each.is_shared)
 _NEW = object()
 _VERSION = re.compile(r"^\s*version\s*=", re.MULTILINE)
 

@@ -177,6 +177,11 @@ class Service(Fact, frozen=True, kw_only=True):
     kill_mode: grammar.Word = ""
     newer_files: Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=16)] = ()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs, or is on its way."""
+        return self.active in {"active", "activating", "reloading"}
+
 
 _Paths = Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=64)]
 

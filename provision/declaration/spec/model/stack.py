@@ -31,6 +31,11 @@ class Engine(Enum):
     K0S = "k0s"
     MICROK8S = "microk8s"
 
+    @property
+    def works_with_kubelet(self) -> bool:
+        """Whether a kubelet can start containers through it."""
+        return self is not Engine.PODMAN
+
 
 class HandEdits(Enum):
     """What becomes of a file of grapnel's in the engine's configuration that somebody has edited."""

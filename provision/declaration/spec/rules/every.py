@@ -63,8 +63,8 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
     if spec.plugin.enabled and spec.plugin.interface is GpuInterface.DRA and spec.runtime.engine is Engine.DOCKER:
         hint = "use containerd or CRI-O for these nodes, or write interface: devicePlugin"
         yield error(("plugin", "interface"), "dra needs CDI devices, which no kubelet hands to Docker", hint)
-    if by_kubelet and spec.runtime.engine is Engine.PODMAN:
-        yield error(path, "podman does not work with a kubelet", "write entitlement: env")
+    if by_kubelet and not spec.runtime.engine.works_with_kubelet:
+        yield error(path, f"{spec.runtime.engine.value} does not work with a kubelet", "write entitlement: env")
     elif by_kubelet and not spec.plugin.enabled:
         hint = "enable the plugin, or make sure that another device plugin allocates GPUs"
         yield warning(path, "grapnel allocates no GPUs while the plugin is disabled", hint)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.planning.planner.part import is_running
-
 if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import DeviceHolder, NodeFacts
 
@@ -24,7 +22,7 @@ def holders(facts: NodeFacts) -> tuple[DeviceHolder, ...]:
 
 def is_offering(facts: NodeFacts) -> bool:
     """Tell whether a node daemon may have given GPUs away: one that is a service, or a pod that has the driver open."""
-    return is_running(facts, DAEMON_UNIT) or any(each.unit == DAEMON_UNIT for each in facts.device_holders)
+    return facts.service(DAEMON_UNIT).is_running or any(each.unit == DAEMON_UNIT for each in facts.device_holders)
 
 
 def describe_holders(facts: NodeFacts) -> str:

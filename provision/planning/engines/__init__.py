@@ -1,0 +1,1 @@
+"""Knows container engines: their files, handlers and hook files."""

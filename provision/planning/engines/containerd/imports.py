@@ -1,0 +1,167 @@
+"""Finds which files containerd reads, in which order: its main file, ours, and what else is imported.
+
+Our part is a drop-in. It has the last word only if it is read last, and it can leave everything else as it is only if
+everything else is known.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from provision.planning.engines.containerd.handler import require_types
+from provision.planning.engines.files.engine_file import Table, is_match, parse_toml, shown
+from provision.planning.render.errors import EngineConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+FOLDER = "/etc/containerd"
+MAIN_PATH = f"{FOLDER}/config.toml"
+DROP_IN_FOLDER = f"{FOLDER}/conf.d"
+DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.toml"
+# The plugin with the CRI's runtimes by the configuration's version; 4 moved sockets into plugins and left this one.
+PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
+CRI_NAMES: Final = {"cri", *PLUGINS.values()}  # by the configuration's version: 1, 2, 3 and later
+
+_IMPORT = f"{DROP_IN_FOLDER}/*.toml"
+_OWN_IMPORT = f"{DROP_IN_FOLDER}/99-nvidia*.toml"  # a pattern: containerd does not start without a file that is named
+_MAX_FILES = 32
+
+
+@dataclass(frozen=True)
+class Config:
+    """One configuration file, its values checked."""
+
+    path: str
+    text: str
+    version: int | None
+    imports: tuple[str, ...]
+    disabled_plugins: tuple[str, ...]
+    is_empty: bool
+    has_plugins: bool
+    cri: Mapping[str, Mapping[str, Any]]
+    """Tables of the CRI plugin by its name."""
+
+
+def parse_config(path: str, text: str) -> Config:
+    """Parse a file; raises `EngineConfigError`, also for a main file that another program writes."""
+    if path == MAIN_PATH:
+        _require_own_hand(text)
+    tree = parse_toml(path, text, show=f"containerd --config {shown(path)} config dump")
+    plugins = tree.table("plugins")
+    return Config(
+        path=path,
+        text=text,
+        version=tree.number("version", 1) if "version" in tree.values else None,
+        imports=tree.texts("imports"),
+        disabled_plugins=tree.texts("disabled_plugins"),
+        is_empty=not tree.values,
+        has_plugins=bool(plugins.values),
+        cri={name: plugins.table(name).values for name in CRI_NAMES if _has_table(plugins, name)},
+    )
+
+
+def missing_import(config: Config, texts: Mapping[str, str]) -> str:
+    """Return the import that the main file lacks, empty when it has ours.
+
+    Files of the folder that the engine does not read today are not put in force by the way.
+    """
+    if any(_matches(DROP_IN_PATH, pattern) for pattern in config.imports):
+        return ""
+    idle = (path for path in texts if path != DROP_IN_PATH and _matches(path, _IMPORT))
+    is_new = any(not any(_matches(path, pattern) for pattern in config.imports) for path in idle)
+    return _OWN_IMPORT if is_new else _IMPORT
+
+
+def files_around_ours(
+    main: Config, texts: Mapping[str, str], addition: str, looked_at: Collection[str]
+) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
+    """Return the other files that the engine reads before ours and after it, in its order: breadth first."""
+    found: dict[str, Config] = {}
+    known = sorted({*texts, DROP_IN_PATH})
+    order: list[str] = []
+    pending = [(main, pattern) for pattern in (*main.imports, *([addition] if addition else []))]
+    while pending:
+        importer, pattern = pending.pop(0)
+        for path in _files_of(importer, pattern, known, looked_at):
+            if path in order or path == MAIN_PATH:
+                continue
+            order.append(path)
+            if path != DROP_IN_PATH:
+                _require_few(order)
+                found[path] = parse_config(path, texts[path])
+                pending += [(found[path], each) for each in found[path].imports]
+    place = order.index(DROP_IN_PATH)
+    return tuple(found[path] for path in order[:place]), tuple(found[path] for path in order[place + 1 :])
+
+
+def merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge tables as containerd 2 does: lists are joined, other values of later tables win."""
+    result: dict[str, Any] = {}
+    for table in tables:
+        for key, value in table.items():
+            old = result.get(key)
+            if isinstance(old, dict) and isinstance(value, dict):
+                result[key] = merged([old, value])
+            elif isinstance(old, list) and isinstance(value, list):
+                result[key] = [*old, *(each for each in value if each not in old)]
+            else:
+                result[key] = value
+    return result
+
+
+def _require_own_hand(text: str) -> None:
+    for line in text.splitlines():
+        _, generated, after = line.casefold().partition("generated by")
+        if line.startswith("#") and generated and "do not edit" in after:
+            raise EngineConfigError(
+                f"{MAIN_PATH} is managed by another program: {shown(line.strip('# '))!r}",
+                hint="add the handler in that program's settings, or stop it from managing the file",
+            )
+
+
+def _has_table(plugins: Table, name: str) -> bool:
+    """Check the types of a CRI table; False when there is none."""
+    if name not in plugins.values:
+        return False
+    require_types(plugins.table(name).table("containerd"))
+    return True
+
+
+def _files_of(importer: Config, pattern: str, known: Iterable[str], looked_at: Collection[str]) -> list[str]:
+    folder = posixpath.dirname(importer.path)
+    matching = [path for path in known if is_match(path, pattern, folder)]
+    absolute = posixpath.normpath(posixpath.join(folder, pattern))
+    is_known = absolute in looked_at
+    if matching or (is_known and "*" in absolute) or (not is_known and posixpath.dirname(absolute) == DROP_IN_FOLDER):
+        return matching
+    if is_known:
+        raise EngineConfigError(
+            f"{_place_of(importer, pattern)} imports {shown(absolute)}, which is not there or is no text: containerd "
+            "does not start with that",
+            hint="write that file, or take the import out",
+        )
+    raise EngineConfigError(
+        f"{shown(importer.path)} imports {shown(pattern)}, which grapnel does not read and which may hold CRI settings",
+        hint=f"move it to {DROP_IN_FOLDER}",
+    )
+
+
+def _place_of(importer: Config, pattern: str) -> str:
+    """Return where an import stands, with its line where that can be found."""
+    lines = enumerate(importer.text.splitlines(), start=1)
+    line = next((number for number, text in lines if pattern in text.partition("#")[0]), None)
+    return shown(importer.path) if line is None else f"{shown(importer.path)}, line {line},"
+
+
+def _require_few(order: list[str]) -> None:
+    if len(order) > _MAX_FILES:
+        raise EngineConfigError(
+            f"{MAIN_PATH} imports more than {_MAX_FILES} files", hint="merge them, or import fewer of them"
+        )
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return is_match(path, pattern, posixpath.dirname(MAIN_PATH))

@@ -1,0 +1,1 @@
+"""Reads and writes what files of several engines have in common."""

@@ -1,1 +1,0 @@
-"""Renders what container engines read: configurations, handlers, hook files."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _KUBELET: Final = (1, 34)  # the first that has resource.k8s.io/v1 without a gate
 _CONTAINERD: Final = (1, 7)  # the first that takes CDI devices from a kubelet: no error tells of an older one
+_CDI_ALWAYS_ON: Final = (2, 4)
 _SAID_CDI: Final = re.compile(r"^[^#\n]*\benable_cdi[ \t]*=[ \t]*(true|false)", re.MULTILINE)
 _VERSION_2: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*2\b", re.MULTILINE)
 _OTHERWISE: Final = "declare plugin.interface: devicePlugin for this node"
@@ -59,7 +60,8 @@ def dra_warnings(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
     found = facts.engines.get(engine.value)
     if stack.plugin.interface is not GpuInterface.DRA or found is None or engine is Engine.CRIO:
         return ()
-    if engine is Engine.CONTAINERD and stack.runtime.enabled:
+    is_on = version_numbers(found.version) >= _CDI_ALWAYS_ON
+    if engine is Engine.CONTAINERD and (stack.runtime.enabled or is_on):
         return ()
     texts = [state.content for path, state in facts.files.items() if path.endswith(".toml") and state and state.content]
     said = {word for text in texts for word in _SAID_CDI.findall(text)}

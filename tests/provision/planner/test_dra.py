@@ -8,9 +8,21 @@ import pytest
 
 from provision.declaration.fleet.facts.kubelet import CgroupV1
 from provision.declaration.fleet.facts.node import Engine
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
 from provision.planning.node_plan import Action
 from provision.planning.render.node_config import NODE_CONFIG_PATH
-from tests.provision.samples import configured, edit_file, make_facts, make_stack, plan, replace, simulate_apply, steps
+from tests.provision.samples import (
+    RUNNING,
+    configured,
+    edit_file,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+    simulate_apply,
+    steps,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
@@ -72,6 +84,7 @@ def test_a_node_that_cannot_give_gpus_by_claims_is_refused(facts: NodeFacts, eng
         pytest.param(containerd("1.7.24", ON), {"enabled": False}, False, id="it is said"),
         pytest.param(containerd("2.1.4"), {"enabled": False}, False, id="on unless it is said"),
         pytest.param(containerd("2.1.4", OFF), {"enabled": False}, True, id="off, as it is said"),
+        pytest.param(containerd("2.4.2", OFF), {"enabled": False}, False, id="an engine that has no such key"),
         pytest.param(containerd("1.7.24", f"# {ON}"), {"enabled": False}, False, id="a comment before the table"),
         pytest.param(containerd("1.7.24", ON.replace("  en", "# en")), {"enabled": False}, True, id="a comment"),
         pytest.param(containerd("1.7.24", OFF), {}, False, id="grapnel writes it"),
@@ -107,6 +120,21 @@ def test_a_change_says_what_becomes_of_pods(before: dict[str, str], after: dict[
     assert words in write.reason
     assert write.action is Action.WRITE
     assert plan(simulate_apply(facts, result), make_stack(plugin=after)).is_empty
+
+
+@pytest.mark.parametrize(("version", "is_restarted"), [("1.7.24", True), ("2.2.1", False)])
+def test_an_engine_that_takes_no_devices_is_told_to_and_restarts_for_it_once(
+    version: str, *, is_restarted: bool
+) -> None:
+    facts = replace(containerd(version, ""), services={"containerd.service": RUNNING})
+    facts = simulate_apply(facts, plan(facts, make_stack(plugin=API)))
+
+    result = plan(facts, make_stack(plugin=DRA))
+
+    assert (("restart", "containerd.service") in steps(result.items)) is is_restarted
+    after = simulate_apply(facts, result)
+    assert ("enable_cdi = true" in text_of(after, DROP_IN_PATH)) is is_restarted
+    assert plan(after, make_stack(plugin=DRA)).is_empty
 
 
 def test_nothing_is_said_of_an_interface_that_stays_or_that_a_node_never_had() -> None:

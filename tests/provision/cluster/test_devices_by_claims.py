@@ -81,7 +81,12 @@ def test_gpus_and_mig_devices_are_of_two_classes_and_a_device_of_a_claim_is_held
     found = rooms([published("gpu-0", "gpu-1", MIG), published("gpu-0", node="n2")], claim("a", "gpu-1", MIG))
 
     assert found == {"n1": {CLASS: Room(2, 2, 1), MIG_CLASS: Room(1, 1, 1)}, "n2": {CLASS: Room(1, 1, 0)}}
-    assert (class_of("gpu-0"), class_of(MIG)) == (CLASS, MIG_CLASS)
+
+
+def test_the_class_of_a_device_is_known_by_its_name_in_either_driver() -> None:
+    ours = ("gpu-6b1cd5c6-0000-4000-8000-000000000001", "mig-6b1cd5c6-0000-4000-8000-000000000002")
+
+    assert [class_of(each) for each in (*ours, "gpu-0", MIG)] == [CLASS, MIG_CLASS] * 2
 
 
 def test_the_newest_generation_of_a_pool_counts() -> None:
@@ -97,6 +102,21 @@ def test_a_node_hides_no_device_of_another_one_by_the_name_of_its_pool() -> None
 
 def test_a_device_that_is_tainted_is_there_and_is_not_given() -> None:
     assert rooms([published("gpu-0", "gpu-1", tainted="gpu-1")]) == {"n1": {CLASS: Room(2, 1, 0)}}
+
+
+def test_a_device_that_is_shared_counts_as_its_shares() -> None:
+    one = published("gpu-0", "gpu-1")
+    shared = {"allowMultipleAllocations": True, "capacity": {"shares": {"value": "4"}, "memory": {"value": "80Gi"}}}
+    one["spec"]["devices"][0] |= shared
+    share = {"shareID": "7d3c8e8e-3c0c-4b8e-9d80-0a4f7b7b5b11", "consumedCapacity": {"shares": "1"}}
+    two = share | {"shareID": "0b5f0e5c-27f7-4f0e-a1f3-6d0c7e1a2c22", "consumedCapacity": {"shares": "2"}}
+    claims = [claim("a", "gpu-0", **share), claim("b", "gpu-0", **two)]
+
+    assert rooms([one], *claims) == {"n1": {CLASS: Room(5, 5, 3)}}
+    assert users([with_claim("a", "a"), with_claim("b", "b")], *claims) == (
+        User("default/a", {CLASS: 1}),
+        User("default/b", {CLASS: 2}),
+    )
 
 
 def test_devices_of_another_driver_are_nobodys_gpus() -> None:

@@ -56,14 +56,6 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
         ),
         pytest.param({"plugin": DRA | {"memoryUnits": [{}]}}, ("error", "plugin.memoryUnits"), id="claims of units"),
         pytest.param(
-            {"plugin": DRA | {"sharing": {"mps": SHARED}}}, ("error", "plugin.sharing.mps"), id="claims of shares"
-        ),
-        pytest.param(
-            {"plugin": DRA | {"configs": {"a": {"sharing": {"timeSlicing": SHARED}}}}},
-            ("error", "plugin.configs.a.sharing.timeSlicing"),
-            id="claims of shares that a label chooses",
-        ),
-        pytest.param(
             {"plugin": DRA | {"resources": {"gpus": [{"pattern": "*", "name": "a"}]}}},
             ("warning", "plugin.resources"),
             id="names that no claim goes by",
@@ -131,6 +123,14 @@ def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: t
         pytest.param({"plugin": {"resource": "notkubernetes.io/gpu"}}, id="a domain that only ends alike"),
         pytest.param({"plugin": DRA, "runtime": {"engine": "crio"}}, id="claims, with what they need"),
         pytest.param({"plugin": DRA | {"migStrategy": "mixed"}}, id="claims of MIG devices"),
+        pytest.param({"plugin": DRA | {"sharing": {"mps": SHARED}}}, id="claims of shares"),
+        pytest.param(
+            {
+                "plugin": DRA
+                | {"resources": {"gpus": [{"pattern": "*", "name": "gpu"}]}, "sharing": {"timeSlicing": SHARED}}
+            },
+            id="names by which devices are shared",
+        ),
         pytest.param({"rollout": {"soakMinutes": 5, "drainTimeoutMinutes": 60}}, id="a patient rollout"),
         pytest.param(
             {

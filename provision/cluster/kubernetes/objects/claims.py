@@ -10,12 +10,16 @@ _EXTENDED = "resource.kubernetes.io/extended-resource-claim"  # annotation of th
 
 
 class Allocated(ApiObject, frozen=True, kw_only=True):
-    """One device of a claim; with ``admin_access`` others may have it as well."""
+    """One device of a claim; with ``admin_access`` others may have it as well.
+
+    ``consumed_capacity`` is what it takes of a device that several claims may have.
+    """
 
     driver: str = ""
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
+    consumed_capacity: dict[str, str] = {}
 
 
 class AllocatedDevices(ApiObject, frozen=True, kw_only=True):
@@ -99,11 +103,19 @@ class DeviceTaint(ApiObject, frozen=True, kw_only=True):
     effect: str = ""
 
 
+class Capacity(ApiObject, frozen=True, kw_only=True):
+    """A quantity, as the API server writes it."""
+
+    value: str = ""
+
+
 class PublishedDevice(ApiObject, frozen=True, kw_only=True):
-    """A device of a slice."""
+    """A device of a slice; with ``allow_multiple_allocations`` several claims may have parts of its ``capacity``."""
 
     name: str
     taints: tuple[DeviceTaint, ...] = ()
+    capacity: dict[str, Capacity] = {}
+    allow_multiple_allocations: bool | None = None
 
 
 class Pool(ApiObject, frozen=True, kw_only=True):

@@ -176,26 +176,21 @@ def _interface(plugin: Plugin) -> Iterator[Remark]:
     elif plugin.kubernetes_api is None:
         message = "dra needs the Kubernetes API, where the node's devices are published and its claims are read"
         yield error(path, message, "write kubernetesApi, such as /etc/kubernetes/kubelet.conf")
-    yield from _of_names(plugin, SECTION)
-    for name, config in plugin.configs.items():
-        yield from _of_names(config, (*SECTION, "configs", name))
     if plugin.memory_units:
-        yield _not_by_claims((*SECTION, "memoryUnits"), "units of memory")
+        message = "units of memory are offered through the device plugin alone: a claim has a device, or a share of it"
+        hint = "leave it out for these nodes, share GPUs by timeSlicing or mps, or write interface: devicePlugin"
+        yield error((*SECTION, "memoryUnits"), message, hint)
+    yield from _names_alone(plugin, SECTION)
+    for name, config in plugin.configs.items():
+        yield from _names_alone(config, (*SECTION, "configs", name))
 
 
-def _of_names(part: Plugin | PluginConfig, where: KeyPath) -> Iterator[Remark]:
-    """Yield what is about resources by their names, which a claim does not go by."""
-    for way, strategy in (("timeSlicing", part.sharing.time_slicing), ("mps", part.sharing.mps)):
-        if strategy is not None:
-            yield _not_by_claims((*where, "sharing", way), "shares")
-    if part.resources.gpus or part.resources.mig:
+def _names_alone(part: Plugin | PluginConfig, where: KeyPath) -> Iterator[Remark]:
+    """Yield names of resources by which nothing is shared: no device that a claim selects has one."""
+    is_shared = part.sharing.time_slicing is not None or part.sharing.mps is not None
+    if (part.resources.gpus or part.resources.mig) and not is_shared:
         message = "has no effect with interface: dra, where claims select devices by their attributes"
         yield warning((*where, "resources"), message, "leave it out")
-
-
-def _not_by_claims(path: KeyPath, what: str) -> Remark:
-    message = f"{what} are offered through the device plugin alone: a claim has a whole GPU, or a MIG device"
-    return error(path, message, "leave it out for these nodes, or write interface: devicePlugin")
 
 
 def _in_a_pod(plugin: Plugin) -> Iterator[Remark]:

@@ -9,7 +9,7 @@ from provision.declaration.spec.model import Engine, Runtime
 from provision.planning.draft.choose import Choosing
 from provision.planning.draft.files import read_object
 from provision.planning.draft.model import Plan, Section, Unsaid
-from provision.planning.engines.model import is_ordinary_name
+from provision.planning.engines.files.runtimes import is_ordinary_name
 from provision.planning.engines.table import ENGINES
 from provision.planning.node_plan import Role
 from provision.planning.planner.runtime.adoption import plan_adoption

@@ -20,8 +20,8 @@ from provision.declaration.spec.model import Engine
 from provision.planning.engines.files.engine_file import Table, bom_of, parse_json, version_numbers
 from provision.planning.engines.files.hook import HOOK_PATH
 from provision.planning.engines.files.present import mode_of, text_of, version_of_engine
-from provision.planning.engines.files.runtimes import is_injector
-from provision.planning.engines.model import Files, KnownEngine, NodeEngine, is_ordinary_name
+from provision.planning.engines.files.runtimes import is_injector, is_ordinary_name
+from provision.planning.engines.model import Files, KnownEngine, NodeEngine
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.render.errors import EngineConfigError
 

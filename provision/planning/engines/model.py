@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from provision.planning.engines.files.runtimes import handlers_in_toml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from provision.planning.node_plan import FileContent, Problem
 
 Files = tuple["FileContent", ...]
-
-_HANDLER: Final = re.compile(r"""\bruntimes\.["']?([a-z0-9][a-z0-9-]{0,62})["']?[\].]""")
-_ORDINARY: Final = ("runc", "crun", "youki", "kata", "runsc")
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,6 @@ class NodeEngine:
     adopted: Mapping[str, str] = field(default_factory=dict)
     follows_from: Callable[[NodeFacts, StackSpec], Mapping[str, str]] = field(default=lambda *_: {}, repr=False)
     warnings: Callable[[NodeFacts, StackSpec], tuple[Problem, ...]] = field(default=lambda *_: (), repr=False)
-
-
-def handlers_in_toml(text: str) -> Iterable[str]:
-    """Return the names of handlers in a configuration that are no ordinary runtimes."""
-    return (name for name in _HANDLER.findall(text) if not name.startswith(_ORDINARY))
-
-
-def is_ordinary_name(name: str) -> bool:
-    """Tell whether a handler's name is that of a runtime that many nodes have."""
-    return name in _ORDINARY
 
 
 @dataclass(frozen=True)

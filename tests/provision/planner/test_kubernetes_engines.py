@@ -372,6 +372,69 @@ def test_a_handler_in_the_template_of_microk8s_is_told_with_its_line() -> None:
     assert problem.message.startswith(f"microk8s has a handler 'nvidia' already, in {path}:{text.count(chr(10)) + 1},")
 
 
+# As NVIDIA's toolkit writes it.
+THEIRS = """\
+[plugins."{plugin}".containerd.runtimes.nvidia]
+  privileged_without_host_devices = false
+  runtime_type = "io.containerd.runc.v2"
+
+  # which program
+  [plugins."{plugin}".containerd.runtimes.nvidia.options]
+    BinaryName = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+"""
+OTHERS = """
+# its other handler
+[plugins."{plugin}".containerd.runtimes.nvidia-cdi]
+  runtime_type = "io.containerd.runc.v2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "rendered"),
+    [
+        ("microk8s", ""),
+        ("k3s with containerd 1.7", "k3s-1.28-with-toolkit.toml"),
+        ("k3s with containerd 2 before it imported drop-ins", ""),
+        ("RKE2 with containerd 1.7", ""),
+    ],
+)
+def test_a_handler_in_a_template_is_taken_over_and_everything_else_stays(name: str, rendered: str) -> None:
+    facts, path, _, handler = NODES[name]
+    theirs, others = (text.format(plugin=handler["plugin"]) for text in (THEIRS, OTHERS))
+    above = facts.content(path) or BASE_TEMPLATE
+    facts = edit_file(facts, path, above + theirs + others)
+    facts = edit_file(facts, f"{K3S}/config.toml", recorded(rendered)) if rendered else facts
+    stack = stack_of(of_engine(facts), adopt=True)
+
+    result = plan(facts, stack)
+
+    text = written(result, path)
+    assert without_block(text) == above + others
+    assert handler_in(text.removeprefix(above + others)) == handler
+    assert plan(simulate_apply(facts, result), stack).is_empty
+
+
+@pytest.mark.parametrize(
+    ("above", "words"),
+    [
+        (BASE_TEMPLATE + IN_TEMPLATES["a condition of the template"], "there is more in its tables than settings"),
+        (BASE_TEMPLATE + IN_TEMPLATES["dotted keys"], "k3s has a handler 'nvidia' already"),
+    ],
+)
+def test_a_handler_that_is_more_than_tables_is_not_taken_over(above: str, words: str) -> None:
+    facts = edit_file(k3s("k3s-1.32.toml"), f"{K3S}/config-v3.toml.tmpl", above)
+    (problem,) = plan(facts, stack_of("k3s", adopt=True)).problems
+    assert words in problem.message
+
+
+def test_the_only_handler_is_not_taken_over() -> None:
+    """Ours would be without the options that the node's control groups need."""
+    facts, path, _, _ = NODES["microk8s"]
+    facts = edit_file(facts, path, f"version = 2\n{THEIRS.format(plugin=V2)}")
+    (problem,) = plan(facts, stack_of("microk8s", adopt=True)).problems
+    assert "has no handler runc beside 'nvidia'" in problem.message
+
+
 @pytest.mark.parametrize(
     "lines",
     [

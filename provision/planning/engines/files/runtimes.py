@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ORDINARY = re.compile(r"(?:runc|crun|youki)(?:[-._](?:v?[0-9][\w.+~-]*|amd64|x86_64|arm64|aarch64))?")
+_HANDLER: Final = re.compile(r"""\bruntimes\.["']?([a-z0-9][a-z0-9-]{0,62})["']?[\].]""")
+_USUAL_NAMES: Final = ("runc", "crun", "youki", "kata", "runsc")
 
 
 def is_injector(values: Iterable[Any]) -> bool:
@@ -26,3 +28,13 @@ def is_injector(values: Iterable[Any]) -> bool:
 def is_ordinary(program: str) -> bool:
     """Tell whether a program, a name or a path, is known to do nothing but run containers."""
     return _ORDINARY.fullmatch(PurePosixPath(program).name) is not None and not is_injector([program])
+
+
+def handlers_in_toml(text: str) -> Iterable[str]:
+    """Return the names of handlers in a configuration that are no ordinary runtimes."""
+    return (name for name in _HANDLER.findall(text) if not name.startswith(_USUAL_NAMES))
+
+
+def is_ordinary_name(name: str) -> bool:
+    """Tell whether a handler's name is that of a runtime that many nodes have."""
+    return name in _USUAL_NAMES

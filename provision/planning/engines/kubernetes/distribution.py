@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from provision.planning.engines.containerd.engine import base_spec_file, base_spec_source, base_spec_warnings
 from provision.planning.engines.files.engine_file import shown
+from provision.planning.engines.files.mark import has_mark
 from provision.planning.engines.files.present import mode_of, strictest, text_of
 from provision.planning.engines.kubernetes.handler import Written, base_spec_of, render_kubernetes_drop_in
-from provision.planning.engines.kubernetes.template import render_template, require_free_template
+from provision.planning.engines.kubernetes.template import (
+    handlers_of,
+    render_template,
+    require_free_template,
+    without_handlers,
+)
 from provision.planning.engines.model import Files, NodeEngine
 from provision.planning.node_plan import FileContent
 from provision.planning.render.errors import EngineConfigError
@@ -113,17 +119,24 @@ class Distribution:
     def _files(self, facts: NodeFacts, stack: StackSpec, *, way: Way) -> Files:
         handlers = stack.runtime.handlers
         templates = {path: text_of(facts, path) for path in self.templates(facts, way)}
+        adopted: tuple[str, ...] = ()
+        if stack.runtime.adopt and way.is_template and (theirs := templates.get(way.path)):
+            # Where ours is in it already, a former run has taken out what was rendered before that run.
+            adopted = handlers if has_mark(theirs) else handlers_of(theirs, handlers)
+            templates[way.path] = without_handlers(way.path, theirs, adopted)
         for path, template in templates.items():
             require_free_template(way.name, path, template or "", handlers)
-        files = self._rendered(facts, handlers, way)
+        files = self._rendered(facts, handlers, way, adopted)
         self.check(facts, way, [text for text in templates.values() if text], handlers)
         return files
 
-    def _rendered(self, facts: NodeFacts, handlers: tuple[str, ...], way: Way) -> Files:
+    def _rendered(self, facts: NodeFacts, handlers: tuple[str, ...], way: Way, adopted: tuple[str, ...]) -> Files:
         present, written = text_of(facts, way.path), self.read(facts, way)
         spec = base_spec_file(facts, base_spec_of(written))
         if not way.is_template:
             mode = strictest(facts, [way.config, *(path for path, _ in written.others)])
             return (spec, FileContent(way.path, render_kubernetes_drop_in(written, handlers), mode))
         mode = mode_of(facts, way.path) if present else strictest(facts, [way.config])
-        return (spec, FileContent(way.path, render_template(present, written, handlers), mode))
+        if present and adopted:
+            present = without_handlers(way.path, present, adopted)
+        return (spec, FileContent(way.path, render_template(present, written, handlers, adopted), mode))

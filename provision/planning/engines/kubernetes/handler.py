@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+_OF_RUNC = ("runc", "crun")
+
+
 @dataclass(frozen=True)
 class Written:
     """What containerd reads today: the file that the distribution has written, and what is imported beside ours."""
@@ -61,16 +64,22 @@ def version_of(path: str, text: str) -> int:
 
 
 @lru_cache(maxsize=DISTINCT_FILES)
-def render_kubernetes_drop_in(written: Written, handlers: tuple[str, ...]) -> str:
+def render_kubernetes_drop_in(written: Written, handlers: tuple[str, ...], adopted: tuple[str, ...] = ()) -> str:
     """Return the drop-in's text, remembered for nodes with equal files.
 
-    Raises `EngineConfigError` when nothing should be touched.
+    Handlers that are ``adopted`` go: ours is made of another one. Raises `EngineConfigError` when nothing should be
+    touched.
     """
     version = version_of(written.path, written.text)
     containerd = _containerd(written, version)
-    for handler in handlers:
+    for handler in (each for each in handlers if each not in adopted):
         _require_free(written, containerd, handler)
-    plain = _without_ours(containerd)
+    plain = _without_ours(containerd, adopted)
+    if adopted and plain.table("runtimes").values.keys().isdisjoint(_OF_RUNC):
+        raise EngineConfigError(
+            f"{shown(written.path)} has no handler runc beside {adopted[0]!r}, which is to be taken over",
+            hint="containers of the new handler need an ordinary runtime's options: add a handler runc with them",
+        )
     require_default(
         "default_runtime_name",
         containerd.text("default_runtime_name"),
@@ -95,9 +104,9 @@ def _containerd(written: Written, version: int) -> Table:
     return Table(written.path, merged(found), ("plugins", plugin)).table("containerd")
 
 
-def _without_ours(containerd: Table) -> Table:
+def _without_ours(containerd: Table, adopted: tuple[str, ...] = ()) -> Table:
     entries = containerd.table("runtimes").values
-    runtimes = {name: entry for name, entry in entries.items() if not _is_ours(entry)}
+    runtimes = {name: entry for name, entry in entries.items() if not (_is_ours(entry) or name in adopted)}
     return Table(containerd.path, {**containerd.values, "runtimes": runtimes}, containerd.keys)
 
 

@@ -32,10 +32,47 @@ _ACTION = re.compile(r"\{\{[^{}]*\}\}")
 _RUNTIMES = ("plugins", "", "containerd", "runtimes")  # with the plugin's name in the second place
 
 
-def render_template(template: str | None, written: Written, handlers: tuple[str, ...]) -> str:
+def handlers_of(template: str, handlers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the handlers that somebody has written into a template."""
+    return tuple(each for each in handlers if _find_handler(without_block(template), [each]))
+
+
+def without_handlers(path: str, template: str, handlers: Collection[str]) -> str:
+    """Return what stands above our part without the tables of these handlers, which are taken over.
+
+    Raises `EngineConfigError` where a table has more in it than settings, such as a condition of the template.
+    """
+    kept: list[str] = []
+    taken: list[str] = []
+    between: list[str] = []  # blank lines and comments, which belong to the table that they lead up to
+    is_theirs = False
+    for line in without_block(template).splitlines(keepends=True):
+        if not line.strip() or line.lstrip().startswith("#"):
+            between.append(line)
+            continue
+        if line.lstrip().startswith("["):
+            header = _HEADER.match(line)
+            name = _parts(header[1]) if header else ()
+            is_theirs = _is_on_the_way(name) and not {*name[len(_RUNTIMES) : len(_RUNTIMES) + 1]}.isdisjoint(handlers)
+        (taken if is_theirs else kept).extend([*between, line])
+        between.clear()
+    kept += between
+    try:
+        tomllib.loads("".join(taken))
+    except ValueError as error:
+        raise EngineConfigError(
+            f"the handler in {shown(path)} cannot be taken over: there is more in its tables than settings",
+            hint="take its lines out of that template, then plan again",
+        ) from error
+    return "".join(kept)
+
+
+def render_template(
+    template: str | None, written: Written, handlers: tuple[str, ...], adopted: tuple[str, ...] = ()
+) -> str:
     """Return a template with our block at its end; without one, that of k3s's own followed by our block."""
     above = BASE_TEMPLATE if template is None else without_block(template)
-    block = tomllib.loads(render_kubernetes_drop_in(written, handlers))
+    block = tomllib.loads(render_kubernetes_drop_in(written, handlers, adopted))
     del block["version"]  # the template's own
     return f"{above}{'' if above.endswith(chr(10)) else chr(10)}{render_toml(block)}"
 

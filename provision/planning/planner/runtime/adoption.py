@@ -2,8 +2,9 @@
 
 A drop-in of theirs may be at the place of ours (NVIDIA's toolkit and the GPU operator use the same names), or an engine
 may read it after ours. What stands in it stays in force under a name that sorts just before ours: it may have more
-handlers than the one. A handler in a file of its own stays there, and ours is read later; Docker has one file, in which
-ours takes its place. What a node's files were before, the node itself remembers, and `grapnel remove` gives it back.
+handlers than the one. A handler in a file of its own stays there, and ours is read later; in Docker's one file, and in
+templates of Kubernetes distributions, ours takes its place. What a node's files were before, the node itself remembers,
+and `grapnel remove` gives it back.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ NodeDaemonError
 ├── KubeletError         the kubelet cannot be reached or refuses the registration
 │   └── KubeletSilent    it takes the connection, and does not answer
 ├── ClusterError         the Kubernetes API cannot be reached or used, or said no
+├── ClaimError           a ResourceClaim cannot be prepared
 └── RequestError         a call of the kubelet that cannot be answered
     ├── InvalidRequest   it names what this node never offered
     └── DeviceNotReady   it names a device that is not healthy
@@ -135,6 +136,10 @@ class ClusterError(NodeDaemonError):
         self.status = status
         self.retry_after_s = retry_after_s
         self.owners = owners or {}
+
+
+class ClaimError(NodeDaemonError):
+    """A ResourceClaim cannot be prepared now; the kubelet shows why at the pod, and asks again."""
 
 
 class RequestError(NodeDaemonError):

@@ -23,6 +23,7 @@ from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
 from plugin.daemon.mig_change import MigChanges
 from plugin.daemon.observation_log import log_changes
+from plugin.daemon.optional.claims import Claims
 from plugin.daemon.optional.config_by_label import ConfigByLabel
 from plugin.daemon.optional.memory_limits import MemoryLimits
 from plugin.daemon.optional.memory_units import MemoryUnits
@@ -88,6 +89,8 @@ class Daemon:
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
         self._mig = MigChanges(config, self._driver, logger, reopen=self._observe_again, changed=self._offer_again)
         self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
+        self._claims = Claims(self._history, self._mps, self._tasks.spawn, logger)
+        self._claims.on_change, self._claims.on_state = self._offer_again, self._on_registration
         self._offering = Offering(
             logger,
             dependencies.timing,
@@ -143,6 +146,7 @@ class Daemon:
         if self._dependencies.follows_files:
             self._tasks.spawn(ConfigFiles(lambda: self._config, self._reload_soon).follow())
         self._history.start()
+        await self._claims.follow(self._config)
         self._driver.observe(self._config)
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
         # that this daemon will read what was written.
@@ -195,16 +199,17 @@ class Daemon:
     def _offer(self, observation: Observation) -> None:
         """Show kubelets what there is, but for what somebody has in another way, and what is being changed."""
         sizes, offering = dict(self._offering.unit_bytes), self._offering
-        inventory = self._mig.marked(observation.inventory)
-        if self._state.release is None and inventory.devices:  # else nobody knows what is shared
-            self._mps.follow(self._config, offering.plan(self._config, inventory))
+        found = self._mig.marked(observation.inventory)
+        if self._state.release is None and found.devices:  # else nobody knows what is shared
+            self._mps.follow(self._config, offering.plan(self._config, found))
+        inventory = self._claims.show(self._config, found, lambda: offering.plan(self._config, found))
         offering.show(self._config, inventory, self._history.view.known)
         if offering.unit_bytes != sizes:
             write_unit_sizes(self._config.state_folder, offering.unit_bytes, self._log)
         if offering.unit_bytes:
             self._limits.prepare()
             self._overuse.prepare()
-        self._history.view.be_urgent(bool(offering.waits))
+        self._history.view.be_urgent(bool(offering.waits) or self._claims.is_waiting)
         self._units.offered(*offering.memory_cards)
 
     def _on_allocated(self, resource: str, device_ids: Sequence[str], at: float) -> None:
@@ -262,7 +267,7 @@ class Daemon:
             self._state.release,
             self._state.observation,
             is_observed=self._driver.observed.is_set(),
-            is_offered=bool(self._offering.resources),
+            is_offered=bool(self._offering.resources) or self._claims.is_offering(self._config),
             kubelet=self._state.registration,
         )
         refused = f"; goes on as before, for its configuration is refused: {self._refused}" if self._refused else ""
@@ -310,6 +315,7 @@ class Daemon:
         self._others.close()  # what it finds is for the kubelet of before
         if await self._offering.configured(before, config):
             self._state.is_registered = False
+        await self._claims.follow(config)
         await self._admin.serve(config.admin_socket)
         await self._metrics.serve(config.metrics_address)
         await self._node.move(config)
@@ -336,5 +342,5 @@ class Daemon:
         # Before the GPUs are withdrawn: it takes up to a second, in which they are as good as before.
         await asyncio.gather(asyncio.to_thread(self._node.close), self._mps.close())
         await self._driver.stop()
-        await self._offering.stop()
+        await asyncio.gather(self._offering.stop(), self._claims.close())
         await self._history.stop()

@@ -35,6 +35,7 @@ _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("auto", "socket", "watcher")
+DEVICE_PLUGIN, DRA = INTERFACES = ("devicePlugin", "dra")
 LIMITS_OFF, LIMITS_PREFERRED, LIMITS_REQUIRED = MEMORY_LIMITS = ("off", "preferred", "required")
 OVERUSE_REPORT, OVERUSE_EVICT = MEMORY_OVERUSE = ("report", "evict")
 LABELS_AUTO, LABELS_FILE, LABELS_NODE, LABELS_FEATURE = LABELS = ("auto", "file", "node", "nodeFeature")
@@ -57,6 +58,7 @@ class NodeConfig:
     given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
     kubelet_root: Path = Path("/var/lib/kubelet")
     registration: str = "auto"
+    interface: str = DEVICE_PLUGIN  # by which GPUs are given to pods
     hook_path: Path | None = Path("/usr/lib/grapnel/hook/grapnel-hook")  # None: in a pod, where none can be run
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
@@ -71,6 +73,7 @@ class NodeConfig:
     metrics_address: str = ""
     kubernetes_api: str = ""  # a kubeconfig's path, or IN_CLUSTER; "" is off
     node_name: str = ""
+    cdi_folder: Path = Path("/var/run/cdi")  # where engines look for the devices of claims
     device_classes: Path = Path("/etc/grapnel/devices.d")
     memory_units: tuple[ShareRule, ...] = ()
     labels: str = LABELS_AUTO  # through what they reach the Node
@@ -119,6 +122,7 @@ KEYS = {
     "nvidiaConfigDefault": "nvidia_config_default",
     "kubeletRoot": "kubelet_root",
     "registration": "registration",
+    "interface": "interface",
     "hookPath": "hook_path",
     "hookTimeoutSeconds": "hook_timeout_s",
     "devRoot": "dev_root",
@@ -133,6 +137,7 @@ KEYS = {
     "metricsAddress": "metrics_address",
     "kubernetesApi": "kubernetes_api",
     "nodeName": "node_name",
+    "cdiFolder": "cdi_folder",
     "deviceClassesFolder": "device_classes",
     "memoryUnits": "memory_units",
     "memoryLimits": "memory_limits",
@@ -224,6 +229,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "nvidiaConfigDefault": _config_name,
     "kubeletRoot": _path,
     "registration": _one_of(REGISTRATIONS),
+    "interface": _one_of(INTERFACES),
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
     "devRoot": _path,
@@ -238,6 +244,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "metricsAddress": _listen_address,
     "kubernetesApi": _kubernetes_api,
     "nodeName": _node_name,
+    "cdiFolder": _path,
     "deviceClassesFolder": _path,
     "memoryUnits": parse_memory_units,
     "memoryLimits": _one_of(MEMORY_LIMITS),
@@ -272,6 +279,8 @@ def parse_config(content: bytes | str, origin: str) -> NodeConfig:
     problems += [_unknown(key) for key in given if key not in _PARSERS]
     if document.get("schema", SCHEMA) != SCHEMA:
         problems.append(f'schema: must be "{SCHEMA}"')
+    if values.get("interface") == DRA and not values.get("kubernetesApi"):
+        problems.append("interface: dra needs kubernetesApi, through which claims are read and devices published")
     if problems:
         raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
     return NodeConfig(**{KEYS[key]: value for key, value in values.items()}, origin=origin, given=given)

@@ -32,6 +32,7 @@ class Api:
         self.core = client.CoreV1Api(configured)
         self.apps = client.AppsV1Api(configured)
         self.policy = client.PolicyV1Api(configured)
+        self.resource = client.ResourceV1Api(configured)
         self._node_api = client.NodeV1Api(configured)
         self._kubeconfig = kubeconfig
 
@@ -61,11 +62,13 @@ class Api:
         return self._read(self._node_api.read_runtime_class, name) is not None
 
     def create(self, namespace: str, manifest: Manifest) -> None:
-        """Make a pod, a deployment or a budget."""
+        """Make a pod, a deployment, a budget or a claim."""
         call = {
             "Pod": self.core.create_namespaced_pod,
             "DaemonSet": self.apps.create_namespaced_daemon_set,
             "Deployment": self.apps.create_namespaced_deployment,
+            "ResourceClaim": self.resource.create_namespaced_resource_claim,
+            "ResourceClaimTemplate": self.resource.create_namespaced_resource_claim_template,
             "PodDisruptionBudget": self.policy.create_namespaced_pod_disruption_budget,
         }[manifest["kind"]]
         call(namespace, manifest, _request_timeout=CALL_TIMEOUT_S)

@@ -96,7 +96,12 @@ class LabNode:
     def registrations(self) -> int:
         """Return how often a kubelet has taken the daemon's registration since the boot."""
         argv = ["journalctl", "--unit", DAEMON, "--boot", "--no-pager", "--output", "cat"]
-        return self.node.run(argv).stdout.count("msg=registered")
+        return self.node.run(argv).stdout.count("msg=registered resource=")
+
+    def claim_registrations(self) -> int:
+        """Return how often a kubelet has taken the daemon as a driver of claims since the boot."""
+        argv = ["journalctl", "--unit", DAEMON, "--boot", "--no-pager", "--output", "cat"]
+        return self.node.run(argv).stdout.count("msg=registered driver=")
 
     def pid(self, unit: str) -> int:
         """Return the main process of a unit as this machine numbers it."""

@@ -34,6 +34,11 @@ class PluginServer:
         """How many peers have a stream, or may still open one."""
         return self._server.live_connections if self._server is not None else 0
 
+    @property
+    def open_connections(self) -> int:
+        """How many peers are connected."""
+        return self._server.open_connections if self._server is not None else 0
+
     def is_in_place(self) -> bool:
         """Whether the socket of this server is the one that a kubelet would reach."""
         return self._identity is not None and self._identity == socket_identity(self._folder / self._name)

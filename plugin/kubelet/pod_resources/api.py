@@ -19,11 +19,32 @@ class ContainerDevices(Message):
     device_ids: tuple[str, ...] = strings(2)
 
 
+class CDIDevice(Message):
+    """A device by its qualified CDI name."""
+
+    name: str = string(1)
+
+
+class ClaimResource(Message):
+    """A device of a claim."""
+
+    cdi_devices: tuple[CDIDevice, ...] = messages(1, CDIDevice)
+    driver_name: str = string(2)
+
+
+class DynamicResource(Message):
+    """What a container has of a ResourceClaim."""
+
+    claim_name: str = string(2)
+    claim_resources: tuple[ClaimResource, ...] = messages(4, ClaimResource)
+
+
 class ContainerResources(Message):
     """What one container has."""
 
     name: str = string(1)
     devices: tuple[ContainerDevices, ...] = messages(2, ContainerDevices)
+    dynamic_resources: tuple[DynamicResource, ...] = messages(5, DynamicResource)
 
 
 class PodResources(Message):

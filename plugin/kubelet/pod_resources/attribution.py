@@ -13,6 +13,7 @@ from plugin.devices.sharing import device_of
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
+CLAIM = "claim "  # begins what stands for the resource of devices that a ResourceClaim brought
 _MIG = "MIG-"  # begins the UUID of a MIG device, whichever resource it is offered as
 
 
@@ -52,6 +53,6 @@ def holders_by_uuid(
     found: dict[str, set[PodContainer]] = {}
     for each in assignments:
         for device_id in each.device_ids:
-            if each.resource in resources or device_id.startswith(_MIG):
+            if each.resource in resources or each.resource.startswith(CLAIM) or device_id.startswith(_MIG):
                 found.setdefault(device_of(device_id), set()).add(each.holder)
     return {uuid: tuple(sorted(holders, key=name_of)) for uuid, holders in found.items()}

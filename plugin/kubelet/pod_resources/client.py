@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.errors import KubeletError
 from plugin.kubelet import KUBELET_SOCKET
+from plugin.kubelet.cdi_names import uuid_of
 from plugin.kubelet.pod_resources.api import ListPodResourcesRequest, ListPodResourcesResponse
-from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+from plugin.kubelet.pod_resources.attribution import CLAIM, DeviceAssignment, PodContainer
 from plugin.kubelet.rpc.client import call_unary
 from plugin.kubelet.rpc.codec import Message
 from plugin.kubelet.rpc.connection import Limits
@@ -18,7 +19,10 @@ from plugin.kubelet.rpc.status import CallError
 from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from plugin.kubelet.pod_resources.api import ContainerResources
 
 _Response = TypeVar("_Response", bound=Message)
 METHOD = "/v1.PodResourcesLister/List"
@@ -30,13 +34,22 @@ _MAX_DETAIL = 200
 def assignments_of(response: ListPodResourcesResponse) -> tuple[DeviceAssignment, ...]:
     """Return what an answer says, in its order."""
     return tuple(
-        DeviceAssignment(
-            PodContainer(pod.namespace, pod.name, container.name), devices.resource_name, devices.device_ids
-        )
+        DeviceAssignment(PodContainer(pod.namespace, pod.name, container.name), resource, device_ids)
         for pod in response.pod_resources
         for container in pod.containers
-        for devices in container.devices
+        for resource, device_ids in _resources_of(container)
     )
+
+
+def _resources_of(container: ContainerResources) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what a container has: devices by resource, and those of claims that are this daemon's to give."""
+    for devices in container.devices:
+        yield devices.resource_name, devices.device_ids
+    for claim in container.dynamic_resources:
+        names = (each.name for resource in claim.claim_resources for each in resource.cdi_devices)
+        uuids = tuple(uuid for name in names if (uuid := uuid_of(name)))
+        if uuids:
+            yield f"{CLAIM}{claim.claim_name}", uuids
 
 
 async def ask(folder: Path, method: str, request: Message, response: type[_Response], deadline_s: float) -> _Response:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from plugin.base.errors import KubeletError
 from plugin.devices.allocation.table import NoHoldings
 from plugin.devices.sharing import device_of, kind_of
+from plugin.kubelet.pod_resources.attribution import CLAIM
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 DOUBT_S = 0.4  # a pod's admission waits for it, and all others behind it
 LISTED_S = 5.0  # after an allocation the kubelet has listed it, however busy it is
 _ASK_S = 5.0
+_DOUBT_OF_CLAIM_S = 2.0  # a claim is prepared in 10 s
 
 
 class Pace(NamedTuple):
@@ -39,7 +41,7 @@ class Pace(NamedTuple):
 
 
 class Held:
-    """Who has which device by one answer of the kubelet.
+    """Who has which device of device plugins by one answer of the kubelet.
 
     Of a GPU that is shared every unit is a device. Whoever has a unit of one kind keeps others from those of another:
     the whole GPU, a share of its time, units of its memory.
@@ -50,6 +52,8 @@ class Held:
         self._uses: dict[str, dict[tuple[str, str], str]] = {}  # device → resource and kind of unit → who has one
         self._units: dict[str, set[str]] = {}
         for each in assignments:
+            if each.resource.startswith(CLAIM):
+                continue  # who has a GPU by a claim, and who only sees it, the daemon itself knows
             who = f"{each.holder.namespace}/{each.holder.pod} as {each.resource}"
             for device_id in each.device_ids:
                 self._exact.setdefault(device_id, who)
@@ -209,6 +213,20 @@ class HoldingsView:
         self._given = {each: at for each, at in self._given.items() if at + LISTED_S > since}
         self._listed(assignments, asked_at)
         return True
+
+    def holder_of(self, devices: Sequence[str]) -> str | None:
+        """Return who has any of these devices or units of them, "" where nobody has, None: nobody has said so far."""
+        if not self._answered:
+            return None
+        new = any(device_of(each) in devices for each in self._given)
+        return next(
+            (who for each in devices if (who := self.held.any_of(each))), "a pod of a moment ago" if new else ""
+        )
+
+    async def look_again(self) -> None:
+        """Ask now; raises KubeletError where there is no answer."""
+        if not await self.ask_now(_DOUBT_OF_CLAIM_S):
+            raise KubeletError(self.problem)
 
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
         """Return who has any of these devices: asked again where somebody seems to, and where nobody was asked yet.

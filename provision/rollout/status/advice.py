@@ -135,13 +135,13 @@ def render_page() -> str:
 
 
 def render_led() -> str:
-    """Return what is otherwise where a controller leads, as a table in Markdown."""
+    """Return what is otherwise where a controller leads, as a table in Markdown: states with the same in one row."""
+    states: dict[tuple[str, str], list[str]] = {}
+    for each in map(led, SITUATIONS):
+        if each.key in _LED:
+            states.setdefault((each.follows, each.todo), []).append(f"`{each.key}`")
     lines = ["| state | what follows | what to do |", "|---|---|---|"]
-    lines += [
-        f"| **{each.title}** (`{each.key}`) | {each.follows} | {each.todo} |"
-        for each in map(led, SITUATIONS)
-        if each.key in _LED
-    ]
+    lines += [f"| {', '.join(keys)} | {follows} | {todo} |" for (follows, todo), keys in states.items()]
     return "\n".join(lines) + "\n"
 
 

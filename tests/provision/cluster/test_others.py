@@ -181,7 +181,7 @@ def test_a_view_has_what_was_asked_for_and_no_more() -> None:
 
 def test_the_page_has_the_table() -> None:
     """When this fails: write what ``render_table`` of ``provision.cluster.kubernetes.nodes.others`` returns."""
-    page = Path(__file__).parents[3] / "docs/upgrade/when.md"
+    page = Path(__file__).parents[3] / "docs/upgrade/other-tools.md"
     assert render_table() in page.read_text()
 
 

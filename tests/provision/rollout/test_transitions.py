@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from provision.rollout.decision.snapshot import NodeState
 
-PAGE = Path(__file__).parents[3] / "docs/upgrade.md"
+PAGE = Path(__file__).parents[3] / "docs/upgrade/phases.md"
 IN_TABLE = {(source, each.target) for each in TRANSITIONS for source in each.sources}
 EITHER = (False, True)
 FAILED = state("n2", view("n2", record(Phase.ROLLBACK)))

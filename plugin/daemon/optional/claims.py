@@ -1,0 +1,146 @@
+"""Gives GPUs away by dynamic resource allocation, where node.json says so or claims of before are still prepared.
+
+In front of `plugin.dra`, which is imported only then.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from plugin.daemon.optional.node_object import node_name
+from plugin.devices.inventory import without_driver
+from plugin.settings.node_config import DRA
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from plugin.base.log import Logger
+    from plugin.devices.allocation.table import Sharing
+    from plugin.devices.inventory import Device, Inventory
+    from plugin.devices.resources import OfferPlan
+    from plugin.dra.claims import ClaimName
+    from plugin.dra.driver import Driver
+    from plugin.holdings.history.keeper import HistoryKeeper
+    from plugin.settings.node_config import NodeConfig
+
+_FOLDER = "claims"  # in the state folder: there since a first claim, until the device plugin offers again
+
+
+class Claims:
+    """Made and used in the event loop. `on_change` hears that claims come or go, `on_state` what it waits for."""
+
+    on_change: Callable[[], None]
+    on_state: Callable[[str], None]
+
+    def __init__(
+        self, history: HistoryKeeper, sharing: Sharing, spawn: Callable[[Awaitable[None]], None], logger: Logger
+    ) -> None:
+        self._history = history
+        self._sharing = sharing
+        self._spawn = spawn
+        self._log = logger
+        self._driver: Driver | None = None
+        self._config: NodeConfig | None = None
+        self._made_for: tuple[object, ...] = ()
+
+    def is_offering(self, config: NodeConfig) -> bool:
+        """Whether GPUs are given by claims, and not by the device plugin."""
+        return config.interface == DRA
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether devices are withheld until their pods have ended."""
+        return self._driver is not None and bool(self._driver.withheld)
+
+    async def follow(self, config: NodeConfig) -> None:
+        """Do what this configuration says from now on.
+
+        A driver that is to offer nothing any more goes on as it was started, until nobody has a claim.
+        """
+        before, self._config = self._config, config
+        if self._driver is not None and before is not None and self._is_another(before, config):
+            await self.close()
+        if self._driver is None and (self.is_offering(config) or (config.state_folder / _FOLDER).is_dir()):
+            self._driver = self._start(config)
+
+    def _is_another(self, before: NodeConfig, config: NodeConfig) -> bool:
+        """Whether a driver has to be made anew for a configuration."""
+        if (before.kubelet_root, before.state_folder) != (config.kubelet_root, config.state_folder):
+            return True
+        return self.is_offering(config) and self._made_for != _made_for(config)
+
+    def _start(self, config: NodeConfig) -> Driver:
+        from plugin.dra.driver import Driver
+        from plugin.dra.store import Published, published_in
+
+        view, self._made_for = self._history.view, _made_for(config)
+        where = Published(config.kubernetes_api, node_name(config, os.environ))
+        if not self.is_offering(config):
+            where = published_in(config.state_folder) or where
+        return Driver(
+            config,
+            where,
+            self._log,
+            environment=os.environ,
+            look_again=view.look_again,
+            holder=view.holder_of,
+            changed=self.on_change,
+            registered=view.kubelet_came,
+            report=self._tell,
+        )
+
+    def _tell(self, waiting_for: str) -> None:
+        """Hand on what a driver waits for, while it offers anything."""
+        if self._config is not None and self.is_offering(self._config):
+            self.on_state(waiting_for)
+
+    def show(self, config: NodeConfig, inventory: Inventory, plan: Callable[[], OfferPlan]) -> Inventory:
+        """Publish this for claims; returns what is left to the device plugin. `plan` is what it would offer."""
+        if self._driver is None:
+            return inventory
+        from plugin.dra.devices import find_shares
+
+        is_offered = self.is_offering(config)
+        self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered)
+        if is_offered:
+            return replace(inventory, devices=())
+        holders, unknown = self._driver.holders, self._driver.store.unknown
+        if unknown:
+            return without_driver(inventory, f"{unknown} cannot be read: a claim may have it")
+        if not holders and self._driver.is_done:
+            self._end()
+            return inventory
+        return replace(inventory, devices=tuple(_marked(each, holders) for each in inventory.devices))
+
+    def _end(self) -> None:
+        """Leave the node as it was before: the device plugin offers everything, and nobody has a claim."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.remove()
+            self._spawn(driver.close())
+
+    async def close(self) -> None:
+        """End; claims stay prepared."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
+
+
+def _made_for(config: NodeConfig) -> tuple[object, ...]:
+    """Return what a driver is made for."""
+    return (config.kubernetes_api, config.node_name, config.cdi_folder, config.hook_path, config.hook_timeout_s)
+
+
+def _marked(device: Device, holders: Mapping[str, ClaimName]) -> Device:
+    """Return a GPU that nobody else is given while a claim has it; of a GPU in MIG mode this is so for each device."""
+    if device.unhealthy:
+        return device
+    if device.gpu.uuid in holders:
+        return replace(device, unhealthy=f"{holders[device.gpu.uuid]} has it")
+    slices = tuple(
+        replace(each, problem=f"{holders[each.facts.uuid]} has it") if each.facts.uuid in holders else each
+        for each in device.slices
+    )
+    return replace(device, slices=slices)

@@ -1,0 +1,80 @@
+"""The CDI file by which engines add a claim's devices to a container. Pure.
+
+One file for the node, whatever claims there are: each device under its UUID, and what each container with one needs
+besides. So no file is left behind by a claim, and no engine has to read one anew while a pod starts. The hook that the
+file adds takes for granted what the engine added: device nodes, which nobody names but the kubelet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plugin.kubelet.cdi_names import KIND, device_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from plugin.devices.inventory import ControlNode
+    from plugin.dra.devices import DraDevice, Share
+
+    Json = dict[str, Any]
+
+FILE = "grapnel-claims.json"
+_NO_HOST_PATH, _HOST_PATH = "0.3.0", "0.5.0"  # the least version that has what is used
+_MARGIN_S = 15  # the hook gives up by itself before that, and says why
+_NODE_MODE, _CAPABILITY_MODE = 0o666, 0o444
+_CAPABILITIES = "/dev/nvidia-caps/"
+
+
+def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hook: str, timeout_s: float) -> Json:
+    """Return the file's content; `hook` is the hook's path. There has to be a device, else it is not valid."""
+    found = tuple(devices)
+    nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in found}
+    common = [_node(f"/dev/{each.name}", each.path) for each in control]
+    every = [*common, *(node for of_device in nodes.values() for node in of_device)]
+    return {
+        "cdiVersion": _HOST_PATH if any("hostPath" in node for node in every) else _NO_HOST_PATH,
+        "kind": KIND,
+        "devices": [
+            {
+                "name": device_name(each.uuid),
+                "containerEdits": {"deviceNodes": nodes[each.uuid], **_of_share(each.share)},
+            }
+            for each in found
+        ],
+        "containerEdits": {
+            "env": ["NVIDIA_VISIBLE_DEVICES=void", "GRAPNEL_INJECTION=cdi"],
+            "deviceNodes": common,
+            "hooks": [
+                {
+                    "hookName": "createRuntime",
+                    "path": hook,
+                    "args": ["grapnel-hook", "prestart", "--entitlement", "cdi"],
+                    "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"],
+                    "timeout": int(timeout_s) + _MARGIN_S,
+                }
+            ],
+        },
+    }
+
+
+def _of_share(share: Share | None) -> Json:
+    """Return what a container needs besides, so that its processes share the device as it is declared."""
+    if share is None:
+        return {}
+    mounts = [
+        {
+            "hostPath": each.host_path,
+            "containerPath": each.container_path,
+            "options": ["ro" if each.read_only else "rw", "nosuid", "nodev", "bind"],
+        }
+        for each in share.mounts
+    ]
+    variables = [f"{name}={value}" for name, value in share.variables]
+    return {**({"env": variables} if variables else {}), **({"mounts": mounts} if mounts else {})}
+
+
+def _node(path: str, host_path: str) -> Json:
+    mode = _CAPABILITY_MODE if path.startswith(_CAPABILITIES) else _NODE_MODE
+    where = {"path": path} if path == host_path else {"path": path, "hostPath": host_path}
+    return {**where, "fileMode": mode, "permissions": "rw"}

@@ -1,0 +1,80 @@
+"""What a ResourceClaim says that it was given of this node. Pure.
+
+Everything is the scheduler's: the status of the claim, which no author of a pod can write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plugin.base.documents import list_of, member, members, text, truth
+from plugin.base.errors import ClaimError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TEXT = text(253)
+
+
+class ClaimName(NamedTuple):
+    """A claim, as the kubelet names it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"claim {self.namespace}/{self.name}"
+
+
+class Result(NamedTuple):
+    """One device of a claim. `request` is the claim's own name for it, without that of an alternative."""
+
+    request: str
+    pool: str
+    device: str
+    is_admin: bool = False  # sees a device without having it
+    share_id: str = ""  # of a device that several claims have
+    shares: int = 1  # how much of it
+
+
+def find_results(document: Mapping[str, Any], claim: ClaimName, driver: str) -> tuple[Result, ...]:
+    """Return the devices of this driver that a claim was given; raises ClaimError."""
+    try:
+        uid = member(member(document, "metadata", members), "uid", _TEXT)
+        status = member(document, "status", members, {})
+        allocation = member(status, "allocation", members, {})
+        devices = member(allocation, "devices", members, {})
+        rows = member(devices, "results", list_of(members), ())
+        results = [row for row in rows if row.get("driver") == driver]
+        found = tuple(map(_result, results))
+        configs = member(devices, "config", list_of(members), ())
+    except ValueError as error:
+        raise ClaimError(f"{claim} has no form that is known: {error}") from error
+    if uid != claim.uid:
+        raise ClaimError(f"{claim} is another one by now: the pod's was deleted")
+    if not found:
+        raise ClaimError(f"{claim} was given nothing of {driver}")
+    refused = [row for row in configs if isinstance(row.get("opaque"), dict) and row["opaque"].get("driver") == driver]
+    if refused:
+        kind = (refused[0]["opaque"].get("parameters") or {}).get("kind", "a configuration")
+        raise ClaimError(f"{claim} asks for {str(kind)[:64]} by its config, which this driver does not serve yet")
+    return found
+
+
+def _count(value: object) -> int:
+    """Return a whole number of shares, as a quantity writes it."""
+    if not isinstance(value, str) or not (value.isascii() and value.isdecimal()):
+        raise ValueError("consumedCapacity has shares that are no number")
+    return int(value)
+
+
+def _result(row: Mapping[str, Any]) -> Result:
+    return Result(
+        member(row, "request", _TEXT).partition("/")[0],
+        member(row, "pool", _TEXT),
+        member(row, "device", _TEXT),
+        member(row, "adminAccess", truth, default=False),
+        member(row, "shareID", _TEXT, ""),
+        _count(member(row, "consumedCapacity", members, {}).get("shares", "1")),
+    )

@@ -1,0 +1,229 @@
+"""GPUs and MIG devices as a ResourceSlice describes them. Pure.
+
+Types, attributes and capacities have the names of NVIDIA's driver (`cmd/gpu-kubelet-plugin/deviceinfo.go`, mig.go,
+0.4.0), so that claims written for it select the same devices. A device is called by its UUID, where NVIDIA's has the
+minor number: that is another GPU's after one was taken out, while claims that are allocated still name it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plugin.devices.sharing import SHARE, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from plugin.devices.allocation.answer import Mount
+    from plugin.devices.allocation.table import Sharing
+    from plugin.devices.inventory import Device, Inventory
+    from plugin.devices.mig import Slice
+    from plugin.devices.resources import OfferPlan
+
+    Json = dict[str, Any]
+
+DRIVER = "gpu.nvidia.com"
+LOST, UNHEALTHY = "gpu.nvidia.com/gpu-lost", "grapnel.dev/unhealthy"  # taints
+_STANDARD = "resource.kubernetes.io"
+_MAX_TEXT = 64  # of an attribute
+_MIB = 2**20
+_NO_NAME = re.compile(r"[^a-z0-9-]+")
+_FAMILIES = {3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell", 12: "Blackwell", 13: "Rubin"}
+_TURING, _ADA = (7, 5), (8, 9)
+_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+_KIBI = 1024
+# Of what nobody divides a claim takes nothing: without a policy the first one would take all of it.
+_NOTHING = {"default": "0", "validValues": ["0"]}
+
+
+class Share(NamedTuple):
+    """How a device is shared: in how many parts, how many of them one claim may have, and what a container needs."""
+
+    parts: int
+    at_most: int
+    variables: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    problem: str = ""  # why it cannot be shared now
+
+
+class DraDevice(NamedTuple):
+    """One device that claims can be given. `nodes` are container path and host path of each device node.
+
+    `share` is how several claims have it at the same time, None where one claim has it alone.
+
+    `parts`: the UUIDs of which nobody else may have any at the same time: its own, and of a GPU those of its MIG
+    devices, of a MIG device its GPU's. `unhealthy` is the reason, "" for a healthy one.
+    """
+
+    name: str
+    uuid: str
+    parts: tuple[str, ...]
+    nodes: tuple[tuple[str, str], ...]
+    attributes: Mapping[str, Json]
+    capacity: Mapping[str, Json]
+    unhealthy: str = ""
+    is_lost: bool = False
+    share: Share | None = None
+
+    def to_json(self, *, has_taints: bool) -> Json:
+        """Return it as a slice has it; taints keep pods off what is unhealthy."""
+        shown: Json = {"name": self.name, "attributes": dict(self.attributes)}
+        capacity = dict(self.capacity)
+        if self.share is not None:
+            shown["allowMultipleAllocations"] = True
+            capacity = {name: {**each, "requestPolicy": _NOTHING} for name, each in capacity.items()}
+            capacity["shares"] = _share_capacity(self.share)
+        if capacity:
+            shown["capacity"] = capacity
+        if has_taints and self.unhealthy:
+            shown["taints"] = [{"key": LOST if self.is_lost else UNHEALTHY, "effect": "NoSchedule"}]
+        return shown
+
+
+def name_of(uuid: str) -> str:
+    """Return the name of a device in its pool: its UUID as a DNS label."""
+    return _NO_NAME.sub("-", uuid.lower())[:63].strip("-")
+
+
+def find_shares(plan: OfferPlan, sharing: Sharing) -> Mapping[str, Share]:
+    """Return how devices are shared by time-slicing or MPS, by UUID."""
+    shares: dict[str, Share] = {}
+    for resource in plan.resources.values():
+        counts = Counter(unit.source_id for unit in resource.units if kind_of(unit.device_id) == SHARE)
+        for uuid, count in counts.items():
+            variables, mounts = sharing.parts(uuid)
+            at_most = 1 if resource.refuses_several else count
+            shares[uuid] = Share(count, at_most, variables, mounts, sharing.problem(uuid))
+    return shares
+
+
+def find_devices(inventory: Inventory, shares: Mapping[str, Share] | None = None) -> tuple[DraDevice, ...]:
+    """Return what there is, in the driver's order: a GPU in MIG mode is its MIG devices."""
+    shares = shares or {}
+    found = (each for device in inventory.devices for each in _devices_of(device, inventory))
+    return tuple(_shared(each, shares[each.uuid]) if each.uuid in shares else each for each in found)
+
+
+def _shared(device: DraDevice, share: Share) -> DraDevice:
+    return device._replace(share=share, unhealthy=device.unhealthy or share.problem)
+
+
+def _share_capacity(share: Share) -> Json:
+    """Return the capacity of which a claim takes one where it asks for none; NVIDIA's name (consumable_shares.go)."""
+    allowed = {"min": "1", "max": str(share.at_most), "step": "1"}
+    return {"value": str(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}
+
+
+def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:
+    gpu, node = device.gpu, (f"/dev/nvidia{device.gpu.minor}", device.path)
+    common = _common_attributes(device, inventory)
+    if not gpu.is_cut and not device.slices:
+        own = {"type": _text("gpu"), "uuid": _text(gpu.uuid)}
+        capacity = {} if device.memory_bytes is None else {"memory": _quantity(device.memory_bytes)}
+        yield DraDevice(
+            name_of(gpu.uuid),
+            gpu.uuid,
+            (gpu.uuid, *(mig.uuid for mig in gpu.mig)),
+            (node,),
+            {**own, **common},
+            capacity,
+            device.unhealthy,
+            device.is_lost,
+        )
+    for mig in device.slices:
+        yield DraDevice(
+            name_of(mig.facts.uuid),
+            mig.facts.uuid,
+            (mig.facts.uuid, gpu.uuid),
+            (node, *((f"/dev/{name}", path) for name, path in mig.nodes)),
+            {**_mig_attributes(mig, gpu.uuid), **common},
+            _mig_capacity(mig),
+            device.unhealthy or mig.problem,
+            device.is_lost,
+        )
+
+
+def _mig_attributes(mig: Slice, parent: str) -> Mapping[str, Json]:
+    facts = mig.facts
+    return {
+        "type": _text("mig"),
+        "uuid": _text(facts.uuid),
+        "parentUUID": _text(parent),
+        **({"profile": _text(facts.profile)} if facts.profile else {}),
+    }
+
+
+def _mig_capacity(mig: Slice) -> Mapping[str, Json]:
+    size = mig.facts.size
+    if size is None:
+        return {}
+    counts = {
+        "multiprocessors": size.multiprocessors,
+        "copyEngines": size.copy_engines,
+        "decoders": size.decoders,
+        "encoders": size.encoders,
+        "jpegEngines": size.jpeg_engines,
+        "ofaEngines": size.ofa_engines,
+    }
+    return {
+        **{name: {"value": str(count)} for name, count in counts.items()},
+        "memory": _quantity(size.memory_mib * _MIB),
+    }
+
+
+def _common_attributes(device: Device, inventory: Inventory) -> Mapping[str, Json]:
+    gpu = device.gpu
+    place = next((each for each in inventory.topology.places if each.address == gpu.pci_address), None)
+    texts = {
+        "productName": gpu.model,
+        "brand": gpu.brand,
+        "architecture": architecture(gpu.compute_capability),
+        f"{_STANDARD}/pciBusID": gpu.pci_address,
+        f"{_STANDARD}/pcieRoot": place.path[0] if place is not None and place.path else "",
+    }
+    versions = {
+        "cudaComputeCapability": gpu.compute_capability,
+        "driverVersion": inventory.driver_version,
+        "cudaDriverVersion": inventory.cuda_version,
+    }
+    numbers = {f"{_STANDARD}/numaNode": device.numa_node}
+    return {
+        **{name: _text(value) for name, value in texts.items() if value},
+        **{name: {"version": found} for name, value in versions.items() if (found := semantic_version(value))},
+        **{name: {"int": value} for name, value in numbers.items() if value is not None},
+    }
+
+
+def architecture(compute_capability: str) -> str:
+    """Return the architecture in go-nvlib's words (`GetArchitectureAsString`), "" where it is not known."""
+    major, _, minor = compute_capability.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        return ""
+    pair = int(major), int(minor)
+    if pair[0] == _TURING[0]:
+        return "Turing" if pair >= _TURING else "Volta"
+    if pair[0] == _ADA[0]:
+        return "Ada Lovelace" if pair >= _ADA else "Ampere"
+    return _FAMILIES.get(pair[0], "")
+
+
+def semantic_version(version: str) -> str:
+    """Return a version with three numbers and no leading zeros, as the API takes it; "" where it is none."""
+    parts = version.split(".")
+    if not all(part.isascii() and part.isdecimal() for part in parts) or len(parts) > len("x.y"):
+        return ""
+    return ".".join(str(int(part)) for part in (*parts, "0", "0")[:3])
+
+
+def _text(value: str) -> Json:
+    return {"string": value[:_MAX_TEXT]}
+
+
+def _quantity(count: int) -> Json:
+    """Return an amount of bytes in the API's own form, so that what it answers is what it was told."""
+    power = 0
+    while count and count % _KIBI == 0 and power < len(_SUFFIXES) - 1:
+        count, power = count // _KIBI, power + 1
+    return {"value": f"{count}{_SUFFIXES[power]}"}

@@ -1,0 +1,176 @@
+"""The driver as a whole: what it publishes of an inventory, whom it gives devices, and when it has nothing more to do.
+
+What a pod has by the device plugin is withheld from the slices until it is free, and the device plugin offers nothing
+that a claim has: so a node changes from one to the other while pods run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from plugin.base.errors import ClaimError
+from plugin.dra.cdi import FILE, render_cdi
+from plugin.dra.cluster_api import ClusterApi
+from plugin.dra.devices import find_devices
+from plugin.dra.keeper import SliceKeeper
+from plugin.dra.registration import Registration
+from plugin.dra.service import ClaimService, Health
+from plugin.dra.store import ClaimStore, published_in
+from plugin.publication.node_object.api.messages import Request
+from plugin.system.durable import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from plugin.base.log import Logger
+    from plugin.devices.inventory import ControlNode, Inventory
+    from plugin.dra.claims import ClaimName
+    from plugin.dra.devices import DraDevice, Share
+    from plugin.dra.store import PreparedDevice, Published
+    from plugin.settings.node_config import NodeConfig
+
+_TOPIC_CDI = "cdi file of claims"
+_MODE = 0o644
+
+
+class Driver:
+    """Of one configuration. Made and used in the event loop.
+
+    `where` is through which API, and as which Node, it publishes. `look_again` asks the kubelet who has devices by its
+    device plugins, `holder` says who has one of these UUIDs by them, None where nobody knows yet. `changed` hears that
+    claims have come or gone, `registered` that a kubelet took the driver, `report` what it waits for.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only: what it asks and whom it tells
+        self,
+        config: NodeConfig,
+        where: Published,
+        logger: Logger,
+        *,
+        environment: Mapping[str, str],
+        look_again: Callable[[], Awaitable[None]],
+        holder: Callable[[tuple[str, ...]], str | None],
+        changed: Callable[[], None],
+        registered: Callable[[], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._where = where
+        self._node = where.node
+        self._log = logger
+        self._look_again = look_again
+        self._find_holder = holder
+        self.changed = changed
+        self._on_registered = registered
+        self._cdi_path = config.cdi_folder / FILE
+        self._api = ClusterApi(where.api, environment)
+        self._health = Health()
+        self.store = ClaimStore(config.state_folder, logger)
+        self.store.load()
+        self._is_noted = published_in(config.state_folder) == where
+        self.devices: dict[str, DraDevice] = {}
+        self._control: tuple[ControlNode, ...] = ()
+        self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
+        self._written = ""
+        service = ClaimService(self, self.store, self._health, self._read_claim, logger)
+        self._registration = Registration(config.kubelet_root, service.methods(), self._registered, report, logger)
+        self._slices = SliceKeeper(where.node, where.api, environment, lambda: self._registration.is_registered, logger)
+        self._task = asyncio.ensure_future(self._registration.run())
+
+    @property
+    def holders(self) -> Mapping[str, ClaimName]:
+        """Which claim has which GPU or MIG device, by UUID; of a shared one any of them."""
+        return {each.uuid: claim for claim, each in self.store.held()}
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether any claim is prepared."""
+        return bool(self.store)
+
+    def show(self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool) -> None:
+        """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
+        devices = find_devices(inventory, shares)
+        self.devices, self._control = {each.name: each for each in devices}, inventory.control
+        self._health.show(self._node, devices)
+        if devices:
+            try:
+                self.prepare()
+            except ClaimError as error:
+                self._log.standing(_TOPIC_CDI, error.message, **({"hint": error.hint} if error.hint else {}))
+        holders = {each.uuid: self._find_holder(each.parts) for each in devices} if is_offered else {}
+        if None in holders.values():
+            return  # the kubelet has not said yet who has what: the slices stay as they are
+        others = {each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)}
+        self.withheld = {uuid: who for uuid, who in holders.items() if who} | (others if is_offered else {})
+        shown = tuple(each for each in devices if each.uuid not in self.withheld) if is_offered else ()
+        if shown and not self._is_noted:
+            try:
+                self.store.note_published(self._where)
+            except OSError as error:
+                self._log.standing("claims", f"{self._config.state_folder} cannot be written: {error.strerror}")
+                return
+            self._is_noted = True
+            self._log.standing("claims")
+        self._slices.publish(shown)
+
+    def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
+        """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
+        device = self.devices.get(prepared.device)
+        return device is not None and (device.share is None) == bool(prepared.share_id)
+
+    def prepare(self) -> None:
+        """Have the CDI file say what there is, and be there; raises ClaimError."""
+        if self._config.hook_path is None:
+            raise ClaimError(
+                "a container with a claim needs the hook, which a pod cannot run", "run the daemon as a unit"
+            )
+        content = render_cdi(
+            self.devices.values(), self._control, str(self._config.hook_path), self._config.hook_timeout_s
+        )
+        text = json.dumps(content, indent=1) + "\n"
+        if text == self._written and self._cdi_path.exists():
+            return
+        try:
+            self._cdi_path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            replace_file(self._cdi_path, text, _MODE)
+        except OSError as error:
+            words = (error.strerror or str(error)).lower()
+            raise ClaimError(f"{self._cdi_path} cannot be written: {words}") from error
+        self._written = text
+        self._log.standing(_TOPIC_CDI)
+
+    async def look_again(self) -> None:
+        """Ask the kubelet who has devices by its device plugins; raises KubeletError."""
+        await self._look_again()
+
+    def holder(self, device: DraDevice) -> str:
+        """Return who has a device, or a part of it, by a device plugin; "" where nobody has."""
+        return self._find_holder(device.parts) or ""
+
+    def _registered(self) -> None:
+        self._slices.check()
+        self._on_registered()
+
+    def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
+        path = f"/apis/resource.k8s.io/v1/namespaces/{quote(claim.namespace)}/resourceclaims/{quote(claim.name)}"
+        return self._api.ask(Request("GET", path, "get", "resourceclaims"))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody has a claim, and the API has no slice any more: for a driver that offers nothing."""
+        return not self.store and self._slices.is_settled
+
+    def remove(self) -> None:
+        """Take back what engines and the next start would find: nobody has a claim any more."""
+        self._cdi_path.unlink(missing_ok=True)
+        self.store.remove_folder()
+
+    async def close(self) -> None:
+        """End. Claims stay prepared, and slices stay published."""
+        self._registration.stop()
+        self._slices.close()
+        await asyncio.wait({self._task})
+        self._api.close()

@@ -1,0 +1,208 @@
+"""Keeps the node's ResourceSlices as they have to be, in threads of its own: one writes, one hears of others' changes.
+
+The kubelet deletes all slices of its node when it starts, and those of a driver that was away for 30 s; anybody with
+the right can. A watch of the node's own slices tells at once, so nothing is asked in turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from plugin.base.errors import ClusterError
+from plugin.dra.cluster_api import ClusterApi
+from plugin.dra.slices import Owner, drops_taints, is_ours, list_slices, plan_writes, request_of
+from plugin.publication.node_object.answers import CONFLICT, NOT_FOUND, node_state
+from plugin.publication.node_object.api.budget import Backoff
+from plugin.publication.node_object.requests import read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from plugin.base.log import Logger
+    from plugin.dra.devices import DraDevice
+    from plugin.dra.slices import Write
+
+    Json = dict[str, Any]
+
+_TOPIC, _WATCH_TOPIC = "resource slices", "resource slices: watch"
+_HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
+_WATCH_S = 600  # and up to a half more
+_MOST_ROUNDS = 5  # of writes that others overtook, until it waits
+_LOOK_S = 0.5  # whether a kubelet has come
+
+
+def _chance() -> float:
+    return int.from_bytes(os.urandom(4), "big") / 2**32
+
+
+class SliceKeeper:
+    """Of one node. Calls return at once; they are of one thread.
+
+    While `is_registered` is False, which is asked in any thread, nothing is offered that is not offered already: a pod
+    that comes to a node whose kubelet does not know the driver waits for a minute and a half.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        source: str,
+        environment: Mapping[str, str],
+        is_registered: Callable[[], bool],
+        logger: Logger,
+    ) -> None:
+        self._node = node
+        self._is_registered = is_registered
+        self._api = ClusterApi(source, environment)
+        self._watch_api = ClusterApi(source, environment)
+        self._log = logger
+        self._wanted: tuple[DraDevice, ...] | None = None
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._is_ended = threading.Event()
+        self._is_settled = threading.Event()  # what is wanted is what there is, as far as is known
+        self._owner: Owner | None = None
+        self._versions: dict[str, str] = {}  # of each slice, as it was written or listed last
+        self._has_taints = True
+        self._threads: tuple[threading.Thread, ...] = ()
+
+    def publish(self, devices: tuple[DraDevice, ...]) -> None:
+        """Have the slices say this from now on; nothing at all where there are no devices."""
+        with self._lock:
+            if devices == self._wanted:
+                return
+            self._wanted = devices
+            self._is_settled.clear()
+        if not self._threads:
+            # Daemon threads: an API server that hangs must not keep the process from ending.
+            self._threads = (
+                threading.Thread(target=self._write, name="slices", daemon=True),
+                threading.Thread(target=self._watch, name="slices-watch", daemon=True),
+            )
+            for thread in self._threads:
+                thread.start()
+        self._wake.set()
+
+    def check(self) -> None:
+        """Compare what there is with what there has to be: a kubelet has come."""
+        self._versions = {}
+        self._wake.set()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what was published last is what the API has."""
+        return self._is_settled.is_set()
+
+    def close(self) -> None:
+        """End. The slices stay: whoever is next takes them over, else the kubelet deletes them after 30 s."""
+        self._is_ended.set()
+        self._wake.set()
+
+    def _write(self) -> None:
+        backoff = Backoff(_chance)
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._is_ended.is_set():
+                self._api.close()
+                return
+            try:
+                self._reconcile()
+            except ClusterError as error:
+                self._log.standing(_TOPIC, error.message, hint=error.hint or _HINT)
+                backoff.failed(time.monotonic(), error.retry_after_s)
+                self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
+                self._wake.set()
+            except Exception as error:  # noqa: BLE001 - a bug here must not end the thread
+                self._log.standing(_TOPIC, f"bug: {error!r:.256}", hint="please report it")
+                backoff.failed(time.monotonic())
+                self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
+                self._wake.set()
+            else:
+                backoff.succeeded()
+                self._log.standing(_TOPIC)
+
+    def _reconcile(self) -> None:
+        for _ in range(_MOST_ROUNDS):
+            with self._lock:
+                wanted = self._wanted
+            if wanted is None:
+                return
+            if wanted and not self._is_registered():
+                self._is_ended.wait(_LOOK_S)
+                self._wake.set()
+                return
+            if self._owner is None:
+                self._owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
+            found = self._list()
+            writes = plan_writes(self._owner, wanted, found, has_taints=self._has_taints)
+            if self._make(writes):
+                with self._lock:
+                    if wanted == self._wanted:
+                        self._is_settled.set()
+                        return
+        raise ClusterError("the slices are changed by others as fast as they are written", "is there a second driver?")
+
+    def _list(self) -> list[Json]:
+        items = self._api.ask(list_slices(self._node)).get("items")
+        found = [each for each in items if isinstance(each, dict) and is_ours(each, self._node)] if items else []
+        self._versions = {each["metadata"]["name"]: each["metadata"].get("resourceVersion", "") for each in found}
+        return found
+
+    def _make(self, writes: tuple[Write, ...]) -> bool:
+        """Make the writes; False: another look is needed."""
+        for write in writes:
+            try:
+                answer = self._api.ask(request_of(write))
+            except ClusterError as error:
+                if error.status in (CONFLICT, NOT_FOUND):
+                    self._owner = None if error.status == NOT_FOUND else self._owner
+                    return False
+                raise
+            if write.document is None:
+                self._versions.pop(write.name, None)
+                continue
+            self._versions[write.name] = answer["metadata"].get("resourceVersion", "")
+            if self._has_taints and drops_taints(write.document, answer):
+                self._log.info("this Kubernetes has no device taints: what is unhealthy is left out of the slices")
+                self._has_taints = False
+                return False
+        return True
+
+    def _watch(self) -> None:
+        backoff = Backoff(_chance)
+        while not self._is_ended.is_set():
+            try:
+                self._watch_api.follow(list_slices(self._node, watch_s=int(_WATCH_S * (1 + _chance() / 2))), self._hear)
+            except ClusterError as error:
+                if self._is_ended.is_set():
+                    return
+                self._log.standing(_WATCH_TOPIC, error.message, hint=error.hint or _HINT)
+                backoff.failed(time.monotonic(), error.retry_after_s)
+                self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
+            else:
+                backoff.succeeded()
+
+    def _hear(self, line: bytes) -> None:
+        if self._is_ended.is_set():
+            raise ClusterError("nobody listens any more")
+        if not line:
+            self._log.standing(_WATCH_TOPIC)
+            self._wake.set()  # the watch begins: what happened before is in no line of it
+            return
+        try:
+            event = json.loads(line)
+            what, found = event["type"], event["object"]
+            if what == "ERROR":
+                raise ClusterError(f"the api server ends the watch of slices: {str(found.get('message'))[:200]}")
+            metadata = found["metadata"]
+            if what == "BOOKMARK" or not is_ours(found, self._node):
+                return
+            is_known = self._versions.get(metadata["name"]) == metadata["resourceVersion"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ClusterError("the api server tells of slices in no form that is known") from error
+        if what == "DELETED" or not is_known:
+            self._wake.set()

@@ -1,0 +1,234 @@
+"""Answers the kubelet's calls: claims are prepared and given back, and the health of devices is told.
+
+A claim is prepared when its record is on the disk; while the API server is away, whoever asks again gets the same
+answer. Giving one back removes the record alone, so it works without the driver, without the API and after a reboot.
+Not here: who decides which device a claim has (the scheduler), and the file of the engine (`driver`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from plugin.base.errors import ClaimError, ClusterError, KubeletError
+from plugin.dra import messages as api
+from plugin.dra.claims import ClaimName, find_results
+from plugin.dra.devices import DRIVER
+from plugin.dra.store import PreparedDevice, Record, is_uid
+from plugin.kubelet.cdi_names import qualified
+from plugin.kubelet.rpc.serving import ServerStream, Unary
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import Any
+
+    from plugin.base.log import Logger
+    from plugin.dra.claims import Result
+    from plugin.dra.devices import DraDevice
+    from plugin.dra.store import ClaimStore
+    from plugin.kubelet.rpc.serving import Method
+
+PLUGIN_SERVICES = {
+    "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
+    "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
+}
+HEALTH_SERVICES = {
+    "v1.DRAResourceHealth": "k8s.io.kubelet.pkg.apis.dra_health.v1.DRAResourceHealth",
+    "v1alpha1.DRAResourceHealth": "v1alpha1.DRAResourceHealth",
+}
+_HEALTHY, _UNHEALTHY = 1, 2
+_TIMEOUT_S, _AGAIN_S = 60, 20.0  # what is not told again within the first is unknown to the kubelet
+_MAX_MESSAGE = 1000
+
+
+class Node(Protocol):
+    """What the service asks of the node."""
+
+    @property
+    def devices(self) -> Mapping[str, DraDevice]:
+        """The devices by their names, healthy or not."""
+
+    async def look_again(self) -> None:
+        """Ask the kubelet who has devices by its device plugins; raises KubeletError."""
+
+    def holder(self, device: DraDevice) -> str:
+        """Return who has a device, or a part of it, by a device plugin; "" where nobody has."""
+
+    def prepare(self) -> None:
+        """Have the engine know all devices; raises ClaimError."""
+
+    def changed(self) -> None:
+        """Hear that claims have come or gone."""
+
+
+class Health:
+    """What is told of devices: whoever waits is woken when it changes."""
+
+    def __init__(self) -> None:
+        self._pool = ""
+        self._devices: tuple[DraDevice, ...] = ()
+        self._since = 0
+        self._changed = asyncio.Event()
+
+    def show(self, pool: str, devices: tuple[DraDevice, ...]) -> None:
+        """Tell this from now on."""
+        told = [(each.name, each.unhealthy) for each in devices]
+        if (pool, told) == (self._pool, [(each.name, each.unhealthy) for each in self._devices]):
+            return
+        self._pool, self._devices = pool, devices
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def watch(
+        self, _request: api.NodeWatchResourcesRequest, send: Callable[[api.NodeWatchResourcesResponse], Awaitable[None]]
+    ) -> None:
+        """Tell of all devices, at once, when something changes, and so often that the kubelet goes on believing it."""
+        while True:
+            changed = self._changed
+            await send(self._response())
+            try:
+                await asyncio.wait_for(changed.wait(), _AGAIN_S)
+            except asyncio.TimeoutError:
+                continue
+
+    def _response(self) -> api.NodeWatchResourcesResponse:
+        now = int(time.time())
+        return api.NodeWatchResourcesResponse(
+            devices=tuple(
+                api.DeviceHealth(
+                    device=api.DeviceIdentifier(pool_name=self._pool, device_name=each.name),
+                    health=_UNHEALTHY if each.unhealthy else _HEALTHY,
+                    last_updated_time=now,
+                    health_check_timeout_seconds=_TIMEOUT_S,
+                    message=each.unhealthy[:_MAX_MESSAGE],
+                )
+                for each in self._devices
+            )
+        )
+
+
+class ClaimService:
+    """The calls of `DRAPlugin`. In the event loop; `read_claim` is called in a thread, and raises ClusterError."""
+
+    def __init__(
+        self, node: Node, store: ClaimStore, health: Health, read_claim: Callable[[ClaimName], Any], logger: Logger
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._health = health
+        self._read_claim = read_claim
+        self._log = logger
+
+    def methods(self) -> Mapping[str, Method]:
+        """Return what is served, by path."""
+        served: dict[str, Method] = {}
+        for service in PLUGIN_SERVICES.values():
+            served[f"/{service}/NodePrepareResources"] = Unary(api.NodePrepareResourcesRequest, self.prepare)
+            served[f"/{service}/NodeUnprepareResources"] = Unary(api.NodeUnprepareResourcesRequest, self.unprepare)
+        for service in HEALTH_SERVICES.values():
+            served[f"/{service}/NodeWatchResources"] = ServerStream(api.NodeWatchResourcesRequest, self._health.watch)
+        return served
+
+    async def prepare(self, request: api.NodePrepareResourcesRequest) -> api.NodePrepareResourcesResponse:
+        """Prepare each claim, or say why not."""
+        answers = await asyncio.gather(*map(self._prepare, request.claims))
+        return api.NodePrepareResourcesResponse(claims=tuple(answers))
+
+    async def _prepare(self, asked: api.Claim) -> api.PreparedClaim:
+        claim = ClaimName(asked.namespace, asked.name, asked.uid)
+        try:
+            record = await self._prepared(claim)
+            self._node.prepare()
+        except (ClaimError, ClusterError, KubeletError) as error:
+            self._log.standing(f"{claim}", error.message, **({"hint": error.hint} if error.hint else {}))
+            return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(error=error.message))
+        self._log.standing(f"{claim}")
+        devices = tuple(map(_device, record.devices))
+        return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(devices=devices))
+
+    async def _prepared(self, claim: ClaimName) -> Record:
+        if not is_uid(claim.uid):
+            raise ClaimError(f"{claim} has a uid of no known form")
+        known = self._store.find(claim.uid)
+        try:
+            results = find_results(await asyncio.to_thread(self._read_claim, claim), claim, DRIVER)
+        except ClusterError as error:
+            if known is None or error.status:
+                raise
+            return known  # the API server is away: what was prepared stays so
+        if known is not None and _is_of(known, results):
+            return known
+        await self._node.look_again()
+        # From here to the end nothing else happens in the event loop, so nobody is given the same device meanwhile.
+        record = Record(claim, tuple(self._choose(claim, result) for result in results))
+        self._store.put(record)
+        self._node.changed()
+        self._log.info("claim prepared", claim=str(claim), devices=",".join(each.uuid for each in record.devices))
+        return record
+
+    def _choose(self, claim: ClaimName, result: Result) -> PreparedDevice:
+        """Return the device of a result; raises ClaimError where it is not there, or somebody has it."""
+        device = self._node.devices.get(result.device)
+        if device is None:
+            raise ClaimError(f"{claim} was given {result.device}, which this node does not have")
+        prepared = PreparedDevice(
+            result.request, result.pool, result.device, device.uuid, share_id=result.share_id, shares=result.shares
+        )
+        if result.is_admin:
+            return prepared._replace(is_admin=True)
+        if device.unhealthy:
+            raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
+        holder = self._holder(claim, device, result) or self._node.holder(device)
+        if holder:
+            raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
+        return prepared._replace(parts=device.parts)
+
+    def _holder(self, claim: ClaimName, device: DraDevice, result: Result) -> str:
+        """Return which other claim keeps this one from a device, "" where none does. Shares of one count together."""
+        taken = result.shares
+        for holder, each in self._store.held():
+            if holder == claim or not set(each.parts) & set(device.parts):
+                continue
+            taken += each.shares
+            is_shared = device.share is not None and each.uuid == device.uuid and each.share_id and result.share_id
+            if not is_shared or (device.share is not None and taken > device.share.parts):
+                return str(holder)
+        return ""
+
+    async def unprepare(self, request: api.NodeUnprepareResourcesRequest) -> api.NodeUnprepareResourcesResponse:
+        """Give claims back; one that is not known has been given back."""
+        return api.NodeUnprepareResourcesResponse(
+            claims=tuple(api.UnpreparedClaim(key=each.uid, value=self._unprepare(each)) for each in request.claims)
+        )
+
+    def _unprepare(self, asked: api.Claim) -> api.NodeUnprepareResourceResponse:
+        if not is_uid(asked.uid):
+            return api.NodeUnprepareResourceResponse()
+        claim = ClaimName(asked.namespace, asked.name, asked.uid)
+        try:
+            was_known = self._store.remove(asked.uid)
+        except ClaimError as error:
+            self._log.warning("a claim cannot be given back", claim=str(claim), problem=error.message)
+            return api.NodeUnprepareResourceResponse(error=error.message)
+        self._log.standing(f"{claim}")
+        if was_known:
+            self._log.info("claim given back", claim=str(claim))
+            self._node.changed()
+        return api.NodeUnprepareResourceResponse()
+
+
+def _is_of(record: Record, results: tuple[Result, ...]) -> bool:
+    """Whether a claim still has what was prepared for it; it may have been allocated anew."""
+    have = {(each.request, each.pool, each.device, each.share_id) for each in record.devices}
+    return have == {(each.request, each.pool, each.device, each.share_id) for each in results}
+
+
+def _device(prepared: PreparedDevice) -> api.Device:
+    return api.Device(
+        request_names=(prepared.request,),
+        pool_name=prepared.pool,
+        device_name=prepared.device,
+        cdi_device_ids=(qualified(prepared.uuid),),
+        share_id=prepared.share_id,
+    )

@@ -1,0 +1,164 @@
+"""The node's ResourceSlices: what they have to say, and which writes make them say it. Pure.
+
+One pool of the node's name. A slice has at most 64 devices, as one with taints may (`ResourceSliceMaxDevices…` in
+k8s.io/api/resource/v1, 1.37). Slices of other generations than the pool's newest are ignored by the scheduler, so where
+more than one slice has to change, all are written with the next generation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from plugin.dra.devices import DRIVER
+from plugin.publication.node_object.api.messages import JSON, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from plugin.dra.devices import DraDevice
+
+    Json = dict[str, Any]
+
+PATH = "/apis/resource.k8s.io/v1/resourceslices"
+MOST_DEVICES = 64
+_MAX_NODE = 200
+_RESOURCE = "resourceslices"
+
+
+class Owner(NamedTuple):
+    """The Node; slices go with it."""
+
+    name: str
+    uid: str
+
+
+class Write(NamedTuple):
+    """One write. `document` None: it is deleted."""
+
+    name: str
+    document: Json | None
+    is_new: bool = False
+
+
+def list_slices(node: str, *, watch_s: int = 0) -> Request:
+    """Ask for the slices of the node, once or for so many seconds; its own identity may ask for no others."""
+    query = {"fieldSelector": f"spec.nodeName={node}"}
+    if watch_s:
+        query |= {"watch": "true", "timeoutSeconds": str(watch_s), "allowWatchBookmarks": "true"}
+    return Request("GET", f"{PATH}?{urlencode(query)}", "watch" if watch_s else "list", _RESOURCE)
+
+
+def request_of(write: Write) -> Request:
+    """Return the call that makes a write."""
+    path = f"{PATH}/{quote(write.name)}"
+    if write.document is None:
+        return Request("DELETE", path, "delete", _RESOURCE)
+    body = json.dumps(write.document).encode()
+    if write.is_new:
+        return Request("POST", PATH, "create", _RESOURCE, JSON, body)
+    return Request("PUT", path, "update", _RESOURCE, JSON, body)
+
+
+def is_ours(document: Mapping[str, Any], node: str) -> bool:
+    """Whether a slice is this driver's, of this node."""
+    spec = document.get("spec")
+    return isinstance(spec, dict) and spec.get("driver") == DRIVER and spec.get("nodeName") == node
+
+
+def plan_writes(
+    owner: Owner, devices: Sequence[DraDevice], found: Sequence[Json], *, has_taints: bool = True
+) -> tuple[Write, ...]:
+    """Return the writes after which the node's slices say just these devices. `found` are those of this driver.
+
+    `has_taints` False: the API drops taints (Kubernetes 1.34 and 1.35), so that what is unhealthy is left out.
+    """
+    shown = [each for each in devices if has_taints or not each.unhealthy]
+    rows = [each.to_json(has_taints=has_taints) for each in shown]
+    parts = [rows[start : start + MOST_DEVICES] for start in range(0, len(rows), MOST_DEVICES)]
+    known = {each["metadata"]["name"]: each for each in found}
+    generations = [_generation(each) for each in found]
+    generation = max(generations, default=1)
+    parts_by_name = {_name(owner.name, number): part for number, part in enumerate(parts)}
+    stale = [name for name in known if name not in parts_by_name]
+    wrong = [name for name, part in parts_by_name.items() if name not in known or not _says(known[name], part)]
+    is_one_pool = set(generations) <= {generation} and all(_count(each) == len(parts) for each in found)
+    if not stale and not wrong and is_one_pool:
+        return ()
+    is_one_write = len(parts) == 1 and not stale and is_one_pool
+    if not is_one_write:
+        generation, wrong = generation + bool(found), list(parts_by_name)
+    pool = {"name": owner.name, "generation": generation, "resourceSliceCount": len(parts)}
+    writes = [
+        Write(name, _document(owner, name, parts_by_name[name], pool, known.get(name)), name not in known)
+        for name in wrong
+    ]
+    return (*writes, *(Write(name, None) for name in stale))
+
+
+def drops_taints(written: Json, answer: Json) -> bool:
+    """Whether the API took a slice without its taints, as it does with fields that it has switched off."""
+    return any("taints" in row for row in written["spec"]["devices"]) and not any(
+        "taints" in row for row in answer.get("spec", {}).get("devices") or ()
+    )
+
+
+def _name(node: str, number: int) -> str:
+    mark = f"-{hashlib.sha256(node.encode()).hexdigest()[:8]}" if len(node) > _MAX_NODE else ""
+    return f"{node[:_MAX_NODE]}{mark}-{DRIVER}-{number}"
+
+
+def _document(owner: Owner, name: str, rows: Sequence[Json], pool: Json, known: Json | None) -> Json:
+    metadata: Json = {
+        "name": name,
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Node", "name": owner.name, "uid": owner.uid, "controller": True}
+        ],
+    }
+    if known is not None:
+        metadata["resourceVersion"] = known["metadata"].get("resourceVersion", "")
+        rows = _with_times(rows, known)
+    spec = {"driver": DRIVER, "nodeName": owner.name, "pool": pool, "devices": list(rows)}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+
+
+def _with_times(rows: Sequence[Json], known: Json) -> list[Json]:
+    """Return devices whose taints keep the time that the API gave them: without it they would begin anew."""
+    times = {
+        (row.get("name"), taint.get("key")): taint["timeAdded"]
+        for row in known["spec"].get("devices") or ()
+        for taint in row.get("taints") or ()
+        if "timeAdded" in taint
+    }
+    return [
+        {**row, "taints": [_with_time(taint, times.get((row["name"], taint["key"]))) for taint in row["taints"]]}
+        if "taints" in row
+        else row
+        for row in rows
+    ]
+
+
+def _with_time(taint: Json, time: str | None) -> Json:
+    return taint if time is None else {**taint, "timeAdded": time}
+
+
+def _says(document: Json, rows: Sequence[Json]) -> bool:
+    found = document["spec"].get("devices") or []
+    return [_without_times(row) for row in found] == list(rows)
+
+
+def _without_times(row: Json) -> Json:
+    if "taints" not in row:
+        return row
+    taints = [{key: value for key, value in taint.items() if key != "timeAdded"} for taint in row["taints"]]
+    return {**row, "taints": taints}
+
+
+def _generation(document: Json) -> int:
+    return int(document["spec"]["pool"].get("generation", 0))
+
+
+def _count(document: Json) -> int:
+    return int(document["spec"]["pool"].get("resourceSliceCount", 0))

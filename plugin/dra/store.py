@@ -1,0 +1,193 @@
+"""Which claims are prepared on this node: a file for each, so that one that cannot be read costs no other claim.
+
+`claims/UID.json` in the daemon's state folder (contract `docs/contracts/claim`): written before a claim's devices are
+given to anyone, removed when nobody has them any more. Neither needs the driver, nor the API.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from plugin.base.documents import list_of, member, members, read_object, read_versioned, text, truth, whole
+from plugin.base.errors import ClaimError
+from plugin.dra.claims import ClaimName
+from plugin.system.durable import flush_folder, read_bounded, replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from plugin.base.log import Logger
+
+SCHEMA = "grapnel.dev/claim/v1alpha1"
+FOLDER = "claims"
+_PUBLISHED = "published"  # where slices were published, so that they can be taken back whatever is declared by then
+_MAX_BYTES = 256 * 1024
+_UID = re.compile(r"[0-9A-Za-z-]{1,64}")
+_TEXT = text(253)
+
+
+class PreparedDevice(NamedTuple):
+    """A device of a claim. `parts` are the UUIDs that nobody else may have meanwhile; none of one seen as an admin."""
+
+    request: str
+    pool: str
+    device: str
+    uuid: str
+    parts: tuple[str, ...] = ()
+    is_admin: bool = False
+    share_id: str = ""
+    shares: int = 1
+
+
+class Record(NamedTuple):
+    """A prepared claim."""
+
+    claim: ClaimName
+    devices: tuple[PreparedDevice, ...]
+
+
+def is_uid(value: str) -> bool:
+    """Whether a text can be a UID, and so the name of a file."""
+    return _UID.fullmatch(value) is not None
+
+
+def render_record(record: Record) -> str:
+    """Return the file of a record."""
+    claim = record.claim
+    devices = [
+        {
+            "request": each.request,
+            "pool": each.pool,
+            "device": each.device,
+            "uuid": each.uuid,
+            "parts": list(each.parts),
+            "adminAccess": each.is_admin,
+            "shareId": each.share_id,
+            "shares": each.shares,
+        }
+        for each in record.devices
+    ]
+    document = {"schema": SCHEMA, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+    return json.dumps({**document, "devices": devices}, indent=1) + "\n"
+
+
+def parse_record(content: bytes, uid: str) -> Record:
+    """Return what a file says; raises ValueError."""
+    document = read_versioned(content, _MAX_BYTES, SCHEMA)
+    claim = ClaimName(
+        member(document, "namespace", _TEXT), member(document, "name", _TEXT), member(document, "uid", _TEXT)
+    )
+    if claim.uid != uid:
+        raise ValueError("uid is not that of the file's name")
+    return Record(claim, tuple(map(_device, member(document, "devices", list_of(members)))))
+
+
+def _device(row: Mapping[str, object]) -> PreparedDevice:
+    return PreparedDevice(
+        member(row, "request", _TEXT),
+        member(row, "pool", _TEXT),
+        member(row, "device", _TEXT),
+        member(row, "uuid", _TEXT),
+        member(row, "parts", list_of(_TEXT)),
+        member(row, "adminAccess", truth),
+        member(row, "shareId", _TEXT),
+        member(row, "shares", whole(1)),
+    )
+
+
+class Published(NamedTuple):
+    """Through which API, a kubeconfig's path, and as which Node slices are published."""
+
+    api: str
+    node: str
+
+
+def published_in(state_folder: Path) -> Published | None:
+    """Return where slices were published last, None where there are none or nobody knows."""
+    try:
+        document = read_object(read_bounded(state_folder / FOLDER / _PUBLISHED, _MAX_BYTES), _MAX_BYTES)
+        return Published(member(document, "kubernetesApi", text(4096)), member(document, "nodeName", _TEXT))
+    except (OSError, ValueError):
+        return None
+
+
+class ClaimStore:
+    """The records, in memory and on the disk."""
+
+    def __init__(self, state_folder: Path, logger: Logger) -> None:
+        self._folder = state_folder / FOLDER
+        self._log = logger
+        self._records: dict[str, Record] = {}
+        self._unreadable: dict[str, Path] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any claim is prepared."""
+        return bool(self._records or self._unreadable)
+
+    @property
+    def unknown(self) -> str:
+        """The file of a claim of which nobody knows what it has, "" where there is none."""
+        return str(next(iter(self._unreadable.values()), ""))
+
+    def load(self) -> None:
+        """Read the folder. A claim whose file cannot be read is prepared anew when it is asked for."""
+        try:
+            paths = sorted(self._folder.glob("*.json"))
+        except OSError:
+            paths = []
+        for path in paths:
+            try:
+                self._records[path.stem] = parse_record(read_bounded(path, _MAX_BYTES + 1), path.stem)
+            except (OSError, ValueError) as error:
+                self._unreadable[path.stem] = path
+                hint = "it goes when its pods end; until then the device plugin gives nothing away"
+                self._log.warning(f"{path}: a prepared claim cannot be read", problem=str(error)[:256], hint=hint)
+
+    def find(self, uid: str) -> Record | None:
+        """Return the record of a claim."""
+        return self._records.get(uid)
+
+    def held(self) -> Iterator[tuple[ClaimName, PreparedDevice]]:
+        """Yield which claim has which device, or a share of it; not who only sees one."""
+        for record in self._records.values():
+            yield from ((record.claim, each) for each in record.devices if each.parts)
+
+    def put(self, record: Record) -> None:
+        """Remember a claim; raises ClaimError, and then it is not remembered."""
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            replace_file(self._path(record.claim.uid), render_record(record))
+        except OSError as error:
+            raise ClaimError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        self._records[record.claim.uid] = record
+        self._unreadable.pop(record.claim.uid, None)
+
+    def remove(self, uid: str) -> bool:
+        """Forget a claim; returns whether it was known. Raises ClaimError."""
+        try:
+            self._path(uid).unlink(missing_ok=True)
+            if uid in self._records or uid in self._unreadable:
+                flush_folder(self._folder)
+        except OSError as error:
+            raise ClaimError(f"{self._path(uid)} cannot be removed: {(error.strerror or '').lower()}") from error
+        was_unreadable = self._unreadable.pop(uid, None) is not None
+        return self._records.pop(uid, None) is not None or was_unreadable
+
+    def note_published(self, where: Published) -> None:
+        """Remember where slices are about to be published; raises OSError."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        document = {"kubernetesApi": where.api, "nodeName": where.node}
+        replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
+
+    def remove_folder(self) -> None:
+        """Remove the folder, as there is no claim in it, and no slice any more."""
+        with suppress(OSError):
+            (self._folder / _PUBLISHED).unlink(missing_ok=True)
+            self._folder.rmdir()
+
+    def _path(self, uid: str) -> Path:
+        return self._folder / f"{uid}.json"

@@ -1,0 +1,24 @@
+"""The names under which engines are asked for the devices of claims. Pure."""
+
+from __future__ import annotations
+
+KIND = "grapnel.dev/gpu"
+_OLD_MIG = "MIG-GPU-"
+
+
+def device_name(uuid: str) -> str:
+    """Return a UUID as the name of a CDI device: old ones of MIG devices (MIG-GPU-<uuid>/1/0) have slashes."""
+    return uuid.replace("/", "_")
+
+
+def qualified(uuid: str) -> str:
+    """Return the name by which an engine is asked for a device."""
+    return f"{KIND}={device_name(uuid)}"
+
+
+def uuid_of(name: str) -> str:
+    """Return the UUID of a device by its qualified name, "" where it is none of ours."""
+    kind, _, device = name.partition("=")
+    if kind != KIND:
+        return ""
+    return device.replace("_", "/") if device.startswith(_OLD_MIG) else device

@@ -1,0 +1,287 @@
+"""Claims are prepared and given back: by the scheduler's word alone, each device to one of them at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugin.base.errors import ClusterError, KubeletError
+from plugin.base.log import Logger
+from plugin.dra import messages as api
+from plugin.dra.devices import DRIVER, DraDevice, Share
+from plugin.dra.service import ClaimService, Health
+from plugin.dra.store import ClaimStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from plugin.dra.claims import ClaimName
+
+ONE, TWO, THREE = (f"11111111-aaaa-bbbb-cccc-00000000000{number}" for number in (1, 2, 3))
+
+
+def device(number: int, unhealthy: str = "") -> DraDevice:
+    uuid = f"GPU-{number}"
+    return DraDevice(uuid.lower(), uuid, (uuid,), (), {}, {}, unhealthy)
+
+
+def claim(uid: str, *devices: str, **result: object) -> dict[str, Any]:
+    """Return a claim as the scheduler leaves it."""
+    results = [{"request": "gpu", "driver": DRIVER, "pool": "n1", "device": each, **result} for each in devices]
+    others = [{"request": "nic", "driver": "dra.net", "pool": "n1", "device": "nic-0"}]
+    allocation = {"devices": {"results": [*results, *others]}}
+    return {"metadata": {"uid": uid}, "status": {"allocation": allocation} if devices else {}}
+
+
+@dataclass
+class FakeNode:
+    devices: dict[str, DraDevice] = field(default_factory=lambda: {f"gpu-{n}": device(n) for n in range(4)})
+    held: dict[str, str] = field(default_factory=dict)
+    silent: bool = False
+    changes: int = 0
+
+    async def look_again(self) -> None:
+        if self.silent:
+            raise KubeletError("the kubelet does not answer")
+        await asyncio.sleep(0)
+
+    def holder(self, device: DraDevice) -> str:
+        return self.held.get(device.uuid, "")
+
+    def prepare(self) -> None:
+        """Nothing is written."""
+
+    def changed(self) -> None:
+        self.changes += 1
+
+
+@dataclass
+class Room:
+    """A service with its node, its folder and the API's claims."""
+
+    folder: Path
+    node: FakeNode = field(default_factory=FakeNode)
+    claims: dict[str, dict[str, Any] | ClusterError] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin again, as a daemon that was killed does."""
+        self.store = ClaimStore(self.folder, Logger())
+        self.store.load()
+        self.service = ClaimService(self.node, self.store, Health(), self._read, Logger())
+
+    def _read(self, name: ClaimName) -> dict[str, Any]:
+        found = self.claims.get(name.name, ClusterError("not found", status=404))
+        if isinstance(found, ClusterError):
+            raise found
+        return found
+
+    def held(self) -> dict[str, str]:
+        """Return which claim has which device."""
+        return {each.uuid: claim.name for claim, each in self.store.held()}
+
+    def prepare(self, *asked: tuple[str, str]) -> dict[str, api.NodePrepareResourceResponse]:
+        names = tuple(api.Claim(namespace="ml", name=name, uid=uid) for name, uid in asked)
+        answer = asyncio.run(self.service.prepare(api.NodePrepareResourcesRequest(claims=names)))
+        assert [each.key for each in answer.claims] == [uid for _, uid in asked]
+        return {each.key: each.value for each in answer.claims if each.value is not None}
+
+    def unprepare(self, uid: str) -> str:
+        asked = api.NodeUnprepareResourcesRequest(claims=(api.Claim(namespace="ml", name="any", uid=uid),))
+        (answer,) = asyncio.run(self.service.unprepare(asked)).claims
+        assert answer.key == uid
+        return "" if answer.value is None else answer.value.error
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path)
+
+
+def test_a_claim_gets_the_devices_that_the_scheduler_gave_it(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0", "gpu-2")
+    found = room.prepare(("a", ONE))[ONE]
+    assert [each.cdi_device_ids for each in found.devices] == [("grapnel.dev/gpu=GPU-0",), ("grapnel.dev/gpu=GPU-2",)]
+    assert {each.request_names for each in found.devices} == {("gpu",)}
+    assert room.held() == {"GPU-0": "a", "GPU-2": "a"}
+    assert room.node.changes == 1
+
+
+def test_the_same_question_has_the_same_answer_also_after_a_kill_and_without_the_api(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0")
+    before = room.prepare(("a", ONE))
+    room.start()
+    room.claims["a"] = ClusterError("no answer")
+    assert room.prepare(("a", ONE)) == before
+
+
+def test_the_name_of_an_alternative_is_cut_off(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0", request="gpu/big")
+    assert room.prepare(("a", ONE))[ONE].devices[0].request_names == ("gpu",)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (claim(TWO, "gpu-0"), "another one"),
+        (claim(ONE), "nothing of"),
+        (claim(ONE, "gpu-9"), "does not have"),
+        (ClusterError("the api server is away"), "away"),
+        ({"metadata": {"uid": ONE}, "status": {"allocation": {"devices": {"results": "none"}}}}, "form"),
+    ],
+)
+def test_what_cannot_be_prepared_is_an_error_of_this_claim_alone(
+    room: Room, found: dict[str, Any] | ClusterError, words: str
+) -> None:
+    room.claims |= {"a": found, "b": claim(TWO, "gpu-1")}
+    answers = room.prepare(("a", ONE), ("b", TWO))
+    assert words in answers[ONE].error
+    assert not answers[ONE].devices
+    assert answers[TWO].devices
+    assert set(room.held()) == {"GPU-1"}
+
+
+def test_no_device_is_given_twice(room: Room) -> None:
+    room.claims |= {"a": claim(ONE, "gpu-0"), "b": claim(TWO, "gpu-0")}
+    answers = room.prepare(("a", ONE), ("b", TWO))  # at the same time
+    assert sorted(bool(each.error) for each in answers.values()) == [False, True]
+    loser = next(uid for uid, each in answers.items() if each.error)
+    winner = ONE if loser == TWO else TWO
+    assert room.unprepare(winner) == ""
+    assert room.prepare(("a" if loser == ONE else "b", loser))[loser].devices
+
+
+def test_what_a_pod_has_by_the_device_plugin_is_not_given(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0")
+    room.node.held["GPU-0"] = "ml/old as nvidia.com/gpu"
+    assert "ml/old" in room.prepare(("a", ONE))[ONE].error
+    assert not room.store
+    room.node.held.clear()
+    assert room.prepare(("a", ONE))[ONE].devices
+
+
+def test_while_the_kubelet_does_not_say_who_has_what_nothing_is_given(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0")
+    room.node.silent = True
+    assert room.prepare(("a", ONE))[ONE].error
+
+
+def test_an_unhealthy_device_is_not_given(room: Room) -> None:
+    room.node.devices["gpu-0"] = device(0, "xid 79")
+    room.claims["a"] = claim(ONE, "gpu-0")
+    assert "xid 79" in room.prepare(("a", ONE))[ONE].error
+
+
+def test_whoever_sees_a_device_as_admin_keeps_it_from_nobody(room: Room) -> None:
+    room.claims |= {"a": claim(ONE, "gpu-0", adminAccess=True), "b": claim(TWO, "gpu-0")}
+    assert room.prepare(("a", ONE))[ONE].devices
+    assert room.prepare(("b", TWO))[TWO].devices
+    assert room.held() == {"GPU-0": "b"}
+
+
+def test_shares_of_a_device_are_given_to_several_claims_and_no_more_than_there_are(room: Room) -> None:
+    room.node.devices["gpu-0"] = device(0)._replace(share=Share(3, 3))
+    share = {"consumedCapacity": {"shares": "1"}}
+    room.claims |= {
+        "a": claim(ONE, "gpu-0", shareID="s1", consumedCapacity={"shares": "2"}),
+        "b": claim(TWO, "gpu-0", shareID="s2", **share),
+        "c": claim(THREE, "gpu-0", shareID="s3", **share),
+    }
+    assert room.prepare(("a", ONE))[ONE].devices[0].share_id == "s1"
+    assert room.prepare(("b", TWO))[TWO].devices
+    assert "still has" in room.prepare(("c", THREE))[THREE].error
+    assert room.unprepare(ONE) == ""
+    assert room.prepare(("c", THREE))[THREE].devices
+
+
+@pytest.mark.parametrize("was_shared", [True, False])
+def test_a_device_is_not_given_whole_and_in_shares_at_the_same_time(room: Room, *, was_shared: bool) -> None:
+    share = {"shareID": "s1", "consumedCapacity": {"shares": "1"}}
+    before, after = (share, {}) if was_shared else ({}, share)
+    forms = {True: device(0)._replace(share=Share(3, 3)), False: device(0)}
+    room.claims |= {"a": claim(ONE, "gpu-0", **before), "b": claim(TWO, "gpu-0", **after)}
+    room.node.devices["gpu-0"] = forms[was_shared]
+    assert room.prepare(("a", ONE))[ONE].devices
+    room.node.devices["gpu-0"] = forms[not was_shared]
+    assert room.prepare(("b", TWO))[TWO].error
+    assert room.unprepare(ONE) == ""
+    assert room.prepare(("b", TWO))[TWO].devices
+
+
+def test_a_claim_that_was_allocated_anew_gets_its_new_device(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0")
+    room.prepare(("a", ONE))
+    room.claims["a"] = claim(ONE, "gpu-1")
+    assert room.prepare(("a", ONE))[ONE].devices[0].device_name == "gpu-1"
+    assert set(room.held()) == {"GPU-1"}
+
+
+def test_giving_back_needs_neither_driver_nor_api_and_may_be_asked_twice(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0")
+    room.prepare(("a", ONE))
+    room.claims.clear()
+    room.node.devices = {}
+    room.start()
+    assert room.unprepare(ONE) == ""
+    assert room.unprepare(ONE) == ""
+    assert not room.store
+    assert not list(room.folder.glob("claims/*"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"schema": "of another time"}', b"\xff"])
+def test_a_file_that_cannot_be_read_costs_its_own_claim_alone(room: Room, content: bytes) -> None:
+    room.claims |= {"a": claim(ONE, "gpu-0"), "b": claim(TWO, "gpu-1")}
+    before = room.prepare(("a", ONE), ("b", TWO))
+    (room.folder / f"claims/{ONE}.json").write_bytes(content)
+    room.start()
+    assert room.store.unknown.endswith(f"{ONE}.json")
+    assert set(room.held()) == {"GPU-1"}
+    assert room.prepare(("a", ONE))[ONE] == before[ONE]
+    assert room.store.unknown == ""
+    room.start()
+    assert set(room.held()) == {"GPU-0", "GPU-1"}
+
+
+def test_what_cannot_be_written_down_is_not_given(room: Room) -> None:
+    room.claims["a"] = claim(ONE, "gpu-0")
+    (room.folder / "claims").write_text("no folder")
+    assert "cannot be written" in room.prepare(("a", ONE))[ONE].error
+    assert not room.store
+
+
+@pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a/b", "x" * 100])
+def test_a_uid_that_is_none_names_no_file(room: Room, uid: str) -> None:
+    room.claims["a"] = claim(uid, "gpu-0")
+    assert room.prepare(("a", uid))[uid].error
+    assert room.unprepare(uid) == ""
+    assert not (room.folder / "claims").exists()
+
+
+def test_a_config_that_is_not_served_is_refused_with_its_name(room: Room) -> None:
+    document = claim(ONE, "gpu-0")
+    opaque = {"driver": DRIVER, "parameters": {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}}
+    document["status"]["allocation"]["devices"]["config"] = [{"source": "FromClaim", "opaque": opaque}]
+    room.claims["a"] = document
+    assert "GpuConfig" in room.prepare(("a", ONE))[ONE].error
+
+
+def test_health_is_told_at_once_and_when_it_changes() -> None:
+    async def watch() -> list[list[tuple[str, int, str]]]:
+        health, told = Health(), asyncio.Queue[api.NodeWatchResourcesResponse]()
+        health.show("n1", (device(0),))
+        watching = asyncio.ensure_future(health.watch(api.NodeWatchResourcesRequest(), told.put))
+        first = await told.get()
+        health.show("n1", (device(0, "xid 79"),))
+        second = await told.get()
+        watching.cancel()
+        return [
+            [(str(each.device and each.device.device_name), each.health, each.message) for each in one.devices]
+            for one in (first, second)
+        ]
+
+    assert asyncio.run(watch()) == [[("gpu-0", 1, "")], [("gpu-0", 2, "xid 79")]]

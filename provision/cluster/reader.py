@@ -32,6 +32,7 @@ from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.standing import Members
 from provision.rollout.model import NodeView
 from provision.rollout.status.model import Seen, Tenant
+from provision.rollout.status.reported import may_publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -190,10 +191,19 @@ class KubernetesReader:
             for name, node in found.items()
             if not isinstance(node, NodeProblem) and self._pods_of in {None, name}
         }
-        used = usage.of(wanted.values())
+        used = usage.of(wanted.values(), [node for name, node in wanted.items() if may_publish(told[name])])
         if used.unasked:
             return {**told, **{name: replace(told[name], unasked=used.unasked) for name in wanted}}
-        return {**told, **{name: replace(told[name], users=used.users.get(node, ())) for name, node in wanted.items()}}
+        more = {
+            name: replace(
+                told[name],
+                users=used.users.get(node, ()),
+                published=None if used.published is None else used.published.get(node, {}),
+                unpublished=used.unpublished if may_publish(told[name]) else "",
+            )
+            for name, node in wanted.items()
+        }
+        return {**told, **more}
 
     def _found(self, standing: Standing | None, owned: Collection[str]) -> dict[str, Node | NodeProblem]:
         nodes = [self._known[name] for name in sorted(self._known)]

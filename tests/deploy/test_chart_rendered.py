@@ -25,7 +25,7 @@ EVERYTHING = (
     *("--set", "metrics.serviceMonitor.enabled=true", "--set", "metrics.prometheusRule.enabled=true"),
     *("--set", "metrics.dashboard.enabled=true", "--set", "controller.secrets={hooks,gates}"),
     *("--set", "image.pullSecrets={registry}", "--set", "controller.nodeSelector.pool=system"),
-    *("--set", "nodeDaemon.enabled=true"),
+    *("--set", "nodeDaemon.enabled=true", "--set", "dra.deviceClasses=true"),
 )
 RIGHTS = "rbac/uninstall.yaml"
 DAEMONSET = "daemonset/grapnel-node.yaml"
@@ -258,6 +258,29 @@ def test_the_pods_of_both_may_reach_the_api_server() -> None:
     assert {each[expression["key"]] for each in labels} == set(expression["values"])
     wanted = policy["spec"]["podSelector"]["matchLabels"]
     assert all(wanted.items() <= each.items() for each in labels)
+
+
+def device_classes(*words: str) -> dict[str, dict[str, Any]]:
+    made = [each for each in objects(template(*IMAGE, *words)) if each["kind"] == "DeviceClass"]
+    assert all(each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for each in made)
+    return {each["metadata"]["name"]: each["spec"] for each in made}
+
+
+def test_classes_of_devices_are_those_of_kubectl_and_made_where_somebody_wants_them() -> None:
+    applied = objects(DEPLOY.joinpath("dra", "deviceclasses.yaml").read_text())
+
+    assert device_classes() == {}
+    assert device_classes("--set", "dra.deviceClasses=true") == {
+        each["metadata"]["name"]: each["spec"] for each in applied
+    }
+
+
+@pytest.mark.parametrize("name", ["", "example.com/gpu"])
+def test_the_resource_that_stands_for_a_claim_is_another_one_or_none(name: str) -> None:
+    found = device_classes("--set", "dra.deviceClasses=true", "--set", f"dra.extendedResourceName={name}")
+
+    assert found["gpu.nvidia.com"].get("extendedResourceName", "") == name
+    assert "extendedResourceName" not in found["mig.nvidia.com"]
 
 
 def test_the_definition_is_kept_when_the_chart_goes() -> None:

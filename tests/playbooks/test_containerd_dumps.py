@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import foreign_differences
 
+CRI = "[plugins.'io.containerd.cri.v1.runtime']\n"
+CRI_2 = "[plugins.'io.containerd.grpc.v1.cri']\n"
 OURS = """
 [plugins.cri.containerd.runtimes.nvidia]
 base_runtime_spec = "/etc/grapnel/containerd/base-spec.json"
@@ -19,6 +21,8 @@ container_annotations = ["grapnel.dev/*"]
         pytest.param(f"a = 1\n{OURS}", "a = 1", id="our handler is gone"),
         pytest.param("version = 2\nimports = ['a']", "version = 3\nimports = ['b']", id="files and their version"),
         pytest.param("[r]\nx = ''\ny = 0\nz = []\nb = false\n[r.options]", "", id="empty and absent are the same"),
+        pytest.param(f"{CRI}enable_cdi = false", f"{CRI}enable_cdi = true", id="devices by their names are taken"),
+        pytest.param("", f"{CRI_2}enable_cdi = true", id="the same with containerd 1.7"),
         pytest.param("[r]\nsandbox_mode = 'podsandbox'", "[r]\nsandbox_mode = ''", id="what containerd fills in"),
     ],
 )
@@ -31,6 +35,8 @@ def test_nothing_of_somebody_else_differs(before: str, after: str) -> None:
     [
         ("[p.'io.x']\nsize = 999", "[p.'io.x']\nsize = 16384", "p.'io.x'.size would go from 999 to 16384"),
         ("[r.runc]\npath = '/bin/runc'", "", "r.runc.path would go from /bin/runc to nothing"),
+        (f"{CRI}enable_cdi = true", "", f"{CRI[1:-2]}.enable_cdi would go from True to nothing"),
+        ("", "[plugins.other]\nenable_cdi = true", "plugins.other.enable_cdi would go from nothing to True"),
         ("on = true", "on = false", "on would go from True to nothing"),
         ("a = ['x']", "a = ['y']", "a would go from (not shown) to (not shown)"),
         ("[x.auth]\npin = 1234", "[x.auth]\npin = 5678", "x.auth.pin would go from (not shown) to (not shown)"),

@@ -12,6 +12,7 @@ from provision.base.errors import ExitCode, GrapnelError, UsageError
 from provision.cli.session.scope import cluster_words
 from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError, RefusedError
+from provision.cluster.kubernetes.api.exchange import StatusError
 from provision.cluster.kubernetes.nodes.fit import Candidate
 from provision.cluster.kubernetes.nodes.pod_reasons import (
     PodFacts,
@@ -19,8 +20,11 @@ from provision.cluster.kubernetes.nodes.pod_reasons import (
     explain_pod,
     waits_for_node,
 )
+from provision.cluster.kubernetes.objects.claims import ResourceClaim
 from provision.cluster.kubernetes.objects.core import Event
 from provision.cluster.kubernetes.objects.pods import AskedPod, Pod
+from provision.cluster.kubernetes.pods.claims import served_path
+from provision.cluster.kubernetes.pods.gpu_pods import claim_names
 from provision.cluster.kubernetes.runtime_class import read_runtime_class
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader
@@ -75,6 +79,7 @@ def _pod(api: Api, namespace: str, name: str, invocation: Invocation) -> Drawing
     before = len(unread)
     found = _tried(lambda: read_runtime_class(api, wanted), "its RuntimeClass", unread) if wanted else None
     is_class_known = len(unread) == before
+    claims = _tried(lambda: _claims_of(api, pod), "its ResourceClaims", unread) if claim_names(pod) else ()
     warnings = [] if _is_well(pod) else _tried(lambda: _warnings_of(api, pod), "Events about it", unread) or []
     facts = PodFacts(
         pod=pod,
@@ -83,6 +88,7 @@ def _pod(api: Api, namespace: str, name: str, invocation: Invocation) -> Drawing
         handlers=tuple(dict.fromkeys(handler for each in stacks for handler in each.handlers)),
         runtime_class=found,
         is_class_known=is_class_known,
+        claims=claims,
         warnings=tuple(warnings),
         unread=tuple(unread),
     )
@@ -145,6 +151,17 @@ def _find_pod(api: Api, namespace: str, name: str) -> AskedPod | None:
     """
     found = api.list_all(_folder(namespace, "pods"), AskedPod, selector=f"metadata.name={name}")
     return next(iter(found), None)
+
+
+def _claims_of(api: Api, pod: AskedPod) -> tuple[ResourceClaim, ...]:
+    """Return those of a pod's claims that are there. Raises ClusterError."""
+    wanted = set(claim_names(pod))
+    try:
+        served = served_path(api)
+    except StatusError:  # an API server without any
+        return ()
+    path = f"{served}/namespaces/{quote(pod.metadata.namespace, safe='')}/resourceclaims"
+    return tuple(each for each in api.list_all(path, ResourceClaim) if each.metadata.name in wanted)
 
 
 def _names_of_pods(api: Api, namespace: str) -> list[str]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Setting = tuple[str, object, str]
 _KEYS: Final = (
-    "resource", "kubeletRoot", "metricsAddress", "kubernetesApi", "labels", "nodeFeatureNamespace", "memoryLimits",
-    "memoryOveruse", "overuseGraceSeconds",
+    "interface", "resource", "kubeletRoot", "metricsAddress", "kubernetesApi", "labels", "nodeFeatureNamespace",
+    "memoryLimits", "memoryOveruse", "overuseGraceSeconds",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import msgspec
 from provision.declaration.spec.model import DaemonAs, Entitlement
 from provision.planning.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Role
 from provision.planning.planner.device_classes import class_files, plan_removals
+from provision.planning.planner.dra import dra_problems, dra_warnings, with_interface
 from provision.planning.planner.drivers.holders import DAEMON_UNIT
 from provision.planning.planner.gpu_settings import plan_gpu_settings
 from provision.planning.planner.mig import plan_mig
@@ -70,7 +71,7 @@ def plan_node_daemon(
     unit = () if is_pod else (FileContent(UNIT_PATH, payload.unit),)
     files = (*gpus.files, *_configuration(facts, stack), *classes, *unit, *_units(payload))
     removals = (*plan_removals(facts, stack), *plan_config_removals(facts, stack), *gpus.removals)
-    changes = (*deployment, *removals, *_writes(facts, stack, files))
+    changes = (*deployment, *removals, *with_interface(facts, stack, _writes(facts, stack, files)))
     beside = {file.path for file in _units(payload)}
     read = [item for item in changes if item.target not in beside]
     restart = () if is_pod else _restart(facts, read, driver_changes=driver_changes)
@@ -78,8 +79,8 @@ def plan_node_daemon(
     stops = _stops(facts, (DAEMON_UNIT,), "plugin.daemon is daemonset") if is_pod else ()
     services = tuple(item for name in units for item in plan_service(facts, Role.NODE_DAEMON, name))
     items = (*deployment, *mig.items, *changes[len(deployment) :], *gpus.items, *restart, *stops, *services)
-    problems = (*python_problems(facts, "node", payload.node), *mig.problems)
-    warnings = (*mig.warnings, *gpus.warnings)
+    problems = (*python_problems(facts, "node", payload.node), *mig.problems, *dra_problems(facts, stack))
+    warnings = (*mig.warnings, *gpus.warnings, *dra_warnings(facts, stack))
     if problems:
         return Part(items, problems, warnings=warnings, derived=derived)
     python = choose_python(facts, payload.node)

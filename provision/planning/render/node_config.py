@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 NODE_CONFIG_PATH = "/etc/grapnel/node.json"
 _DEFAULTS: Final[dict[str, object]] = {
+    "interface": "devicePlugin",
     "labels": "auto",
     "nodeFeatureNamespace": "node-feature-discovery",
     "memoryLimits": "preferred",
@@ -47,6 +48,7 @@ def _by_label(plugin: Plugin) -> dict[str, object]:
 def _choices(plugin: Plugin) -> dict[str, object]:
     """Return the keys whose values are not the daemon's defaults."""
     given = {
+        "interface": plugin.interface.value,
         "labels": plugin.labels.value,
         "nodeFeatureNamespace": plugin.node_feature_namespace,
         "memoryLimits": plugin.memory_limits.value,

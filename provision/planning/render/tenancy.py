@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from provision.declaration.spec.rules.tenancy import OF_CLASS
 from provision.planning.render.cluster_object import ClusterObject, ObjectKind
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _hard(amounts: Mapping[str, int | str]) -> dict[str, str]:
 
 def _counted(name: str) -> str:
     """Return what a quota calls a resource that pods ask for by this name."""
-    is_device = "/" in name and not name.startswith(("requests.", "count/"))
+    is_device = "/" in name and not name.startswith(("requests.", "count/")) and not name.endswith(OF_CLASS)
     return f"requests.{name}" if is_device else name
 
 

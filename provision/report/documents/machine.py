@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from provision.rollout.status.derive import wanted_driver
-from provision.rollout.status.reported import Daemon, Drift, gpu_resources, only_gpus
+from provision.rollout.status.reported import Daemon, Drift, gpu_resources, knows_offer, only_gpus
 from provision.rollout.status.words import cells_of, used_on, ways_to_know
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def machine_document(node: NodeStatus) -> MachineDocument | None:
             seen=said.seen,
             unusable=said.unusable,
             trouble=said.gpu_trouble,
-            offered=None if said.offered is None else gpu_resources(said, node.plugin),
+            offered=gpu_resources(said, node.plugin) if knows_offer(said, node.plugin) else None,
             in_use=used_on(node),
             users=None if said.users is None else tuple(_users(said.users, node)),
         ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import DaemonAs
+from provision.declaration.spec.model import DaemonAs, GpuInterface
 from provision.rollout.status.situations import NO_REPORT, SHORT_OF_GPUS, SILENT
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from provision.rollout.status.situations import Situation
 
 WHOLE: Final = "nvidia.com/gpu"
+CLASS: Final = "gpu.nvidia.com"  # DeviceClasses, by which claims ask for whole GPUs and for MIG devices
+MIG_CLASS: Final = "mig.nvidia.com"
 _DOMAIN: Final = "nvidia.com/"
 _UNITS: Final = "aliyun.com/gpu-mem"
 
@@ -42,8 +44,22 @@ class Drift(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """How many devices of a resource a node has, may give, and pods hold; ``held`` is None where that is not known."""
+
+    has: int
+    gives: int
+    held: int | None
+
+    @property
+    def free(self) -> int:
+        """How many can be given now, as far as that is known."""
+        return max(0, self.gives - (self.held or 0))
+
+
+@dataclass(frozen=True, slots=True)
 class User:
-    """A pod, as NAMESPACE/NAME, and how many devices it was given of each resource that its node offers."""
+    """A pod, as NAMESPACE/NAME, and how many devices it was given of each resource, or class, that its node offers."""
 
     pod: str
     devices: Mapping[str, int]
@@ -58,6 +74,7 @@ class Reported:
     ``driver_trouble``, ``gpu_trouble`` and ``drift_words`` why they are not as they should be. ``offered`` and
     ``capacity`` are numbers of devices by resource, as the kubelet counts them; None where it does not report.
     ``users`` are pods that hold such devices, None where nobody asked; ``unasked`` is why they could not be asked for.
+    ``published`` are devices for claims, by class, None where nobody asked; ``unpublished`` is why nobody could.
     """
 
     is_ready: bool = True
@@ -78,16 +95,19 @@ class Reported:
     capacity: Mapping[str, int] = field(default_factory=dict)
     users: tuple[User, ...] | None = None
     unasked: str = ""
+    published: Mapping[str, Room] | None = None
+    unpublished: str = ""
 
 
 def gpu_resources(reported: Reported, plugin: Plugin | None) -> dict[str, int]:
-    """Return what a node offers of its GPUs, by resource; ``plugin`` is what is declared, None where nobody knows."""
-    return only_gpus(reported.offered or {}, plugin)
+    """Return what a node offers of its GPUs, by resource or class; ``plugin``: what is declared, None for not known."""
+    published = {name: room.gives for name, room in (reported.published or {}).items()}
+    return only_gpus({**(reported.offered or {}), **published}, plugin)
 
 
 def only_gpus(devices: Mapping[str, int], plugin: Plugin | None) -> dict[str, int]:
     """Return the devices that are GPUs, or parts of them."""
-    names = {_UNITS} if plugin is None else set(_declared(plugin))
+    names = {CLASS, MIG_CLASS, *((_UNITS,) if plugin is None else _declared(plugin))}
     return {name: number for name, number in devices.items() if name.startswith(_DOMAIN) or name in names}
 
 
@@ -105,14 +125,26 @@ def trouble_of(reported: Reported, plugin: Plugin | None) -> tuple[Situation, st
     return (SHORT_OF_GPUS, reason) if reason else None
 
 
+def knows_offer(reported: Reported, plugin: Plugin | None) -> bool:
+    """Tell whether it is known what a node offers: its kubelet reports, and where it says less, slices were read."""
+    by_claims = plugin is not None and plugin.interface is GpuInterface.DRA and may_publish(reported)
+    return reported.offered is not None and not (by_claims and reported.published is None)
+
+
+def may_publish(reported: Reported) -> bool:
+    """Tell whether a node may give GPUs to claims: it offers fewer of them to its kubelet than it has."""
+    return reported.offered is not None and sum(only_gpus(reported.offered, None).values()) < (reported.seen or 1)
+
+
 def _short(reported: Reported, plugin: Plugin | None) -> str:
     """Return how a node offers fewer GPUs than it has, empty where it does not, or nobody knows."""
     if reported.unusable:
         return reported.gpu_trouble
-    if reported.offered is None:
+    if not knows_offer(reported, plugin):
         return ""
     offered = gpu_resources(reported, plugin)
-    if not any(offered.values()) and not any(reported.capacity.get(name) for name in offered):
+    capacity = {**reported.capacity, **{name: room.has for name, room in (reported.published or {}).items()}}
+    if not any(offered.values()) and not any(capacity.get(name) for name in offered):
         why = reported.driver_trouble or reported.gpu_trouble
         behind = f": {why}" if why else ""
         if reported.seen:
@@ -122,9 +154,9 @@ def _short(reported: Reported, plugin: Plugin | None) -> str:
     if reported.seen and offered.keys() == {whole} and offered[whole] < reported.seen:
         return f"it has {reported.seen} GPUs and offers {offered[whole]}"
     lacking = [
-        f"{reported.capacity[name] - number} of {reported.capacity[name]} {name}"
+        f"{capacity[name] - number} of {capacity[name]} {name}"
         for name, number in offered.items()
-        if number < reported.capacity.get(name, 0)
+        if number < capacity.get(name, 0)
     ]
     return f"pods cannot be given {', '.join(lacking)}" if lacking else ""
 

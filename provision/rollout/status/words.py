@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import DaemonAs
+from provision.declaration.spec.model import DaemonAs, GpuInterface
 from provision.rollout.status.derive import left_with, wanted_driver
-from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources, only_gpus
+from provision.rollout.status.reported import WHOLE, Daemon, Drift, gpu_resources, knows_offer, only_gpus
 from provision.rollout.status.situations import DONE, IDLE, LAST_RUN_FAILED
 
 if TYPE_CHECKING:
@@ -173,7 +173,9 @@ def _declared_words(node: NodeStatus) -> str:
     if node.declared is not None:
         told.append(f"driver {wanted_driver(node.declared)}" if node.declared.enabled else "the driver as it is")
     if node.plugin is not None:
-        told.append(f"GPUs as {node.plugin.resource}" if node.plugin.enabled else "no node daemon")
+        by_claims = node.plugin.interface is GpuInterface.DRA
+        offered = "GPUs by claims" if by_claims else f"GPUs as {node.plugin.resource}"
+        told.append(offered if node.plugin.enabled else "no node daemon")
     return ", ".join(told)
 
 
@@ -197,7 +199,7 @@ def cells_of(node: NodeStatus, last: Last | None = None) -> Cells:
 def gpu_words(node: NodeStatus, reported: Reported) -> str:
     """Return how many GPUs a node was seen to have, and how many it offers; shares are told by resource."""
     seen = reported.seen
-    if reported.offered is None:
+    if not knows_offer(reported, node.plugin):
         return NOT_KNOWN if seen is None else f"{seen} seen"
     offered = gpu_resources(reported, node.plugin)
     number, whole = sum(offered.values()), WHOLE if node.plugin is None else node.plugin.resource
@@ -216,7 +218,9 @@ def used_on(node: NodeStatus) -> dict[str, int] | None:
     used: Counter[str] = Counter()
     for user in node.reported.users:
         used.update(only_gpus(user.devices, node.plugin))
-    return dict(used)
+    for name, room in (node.reported.published or {}).items():  # of one claim, several pods may have the same device
+        used[name] = room.held or 0
+    return dict(+used)
 
 
 def _use_of(nodes: Sequence[NodeStatus]) -> str:
@@ -251,6 +255,8 @@ def ways_to_know(node: NodeStatus, cells: Cells) -> Iterator[tuple[str, str]]:
     unknown, reported, plugin = cells.unknown, node.reported, node.plugin
     if reported is not None and reported.unasked:
         yield IN_USE, reported.unasked
+    if reported is not None and reported.unpublished and plugin is not None and plugin.interface is GpuInterface.DRA:
+        yield "GPUs for claims", reported.unpublished
     if not unknown:
         return
     if reported is None:

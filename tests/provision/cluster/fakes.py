@@ -138,6 +138,8 @@ class FleetServer:
     def __init__(self, *nodes: dict[str, Any]) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.pods: list[dict[str, Any]] = []
+        self.slices: list[dict[str, Any]] | None = None  # None: an API server without resource.k8s.io
+        self.claims: list[dict[str, Any]] = []
         self.lease: dict[str, Any] | None = None
         self.leader: dict[str, Any] | None = None
         self.changes: list[tuple[str, dict[str, Any]]] = []
@@ -161,6 +163,7 @@ class FleetServer:
         """Answer as the API server does."""
         what = "leases" if "/leases/" in request.path else "watch" if "watch" in request.query else "list"
         what = "pods" if request.path.endswith("/pods") else what
+        what = request.path.rpartition("/")[2] if "resource.k8s.io" in request.path else what
         self.requests.append(what)
         assert request.method == "GET", "nothing is changed"
         is_of_leader = request.path.endswith(LEADER_NAME)
@@ -168,12 +171,15 @@ class FleetServer:
             resource = 'resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system"'
             subject = resource if what == "leases" else 'resource "nodes" in API group ""'
             subject = 'resource "pods" in API group ""' if what == "pods" else subject
-            verb = "list" if what == "pods" else "get" if what == "leases" else what
+            subject = f'resource "{what}" in API group "resource.k8s.io"' if what.startswith("resource") else subject
+            verb = "get" if what == "leases" else what if what in {"list", "watch"} else "list"
             return refusal(403, f'nodes is forbidden: User "eve" cannot {verb} {subject}')
         moment = {"Date": format_datetime(datetime(2026, 11, 21, 9, 40, tzinfo=UTC), usegmt=True)}
         if what == "leases":
             lease = self.leader if is_of_leader else self.lease
             return answer(200, lease, moment) if lease else refusal(404, headers=moment)
+        if what.startswith("resource"):
+            return self._devices(what, str(request.query.get("fieldSelector", "")), moment)
         if what == "watch":
             return self._watch(request, moment)
         if what == "pods":
@@ -185,6 +191,21 @@ class FleetServer:
         return answer(
             200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.nodes.values())}, moment
         )
+
+    def _devices(self, what: str, selector: str, headers: Mapping[str, str]) -> ApiResponse:
+        if self.slices is None:
+            return refusal(404, headers=headers)
+        if what == "resource.k8s.io":
+            version = {"groupVersion": "resource.k8s.io/v1", "version": "v1"}
+            return answer(200, {"preferredVersion": version, "versions": [version]}, headers)
+        wanted = dict(part.split("=") for part in selector.split(",") if part)
+        items = self.slices if what == "resourceslices" else self.claims
+        found = [
+            each
+            for each in items
+            if all(each["spec"].get(key.removeprefix("spec.")) == value for key, value in wanted.items())
+        ]
+        return answer(200, {"metadata": {"resourceVersion": "1"}, "items": found}, headers)
 
     def _watch(self, request: Request, headers: Mapping[str, str]) -> ApiResponse:
         if self.is_forgotten:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from provision.cluster.kubernetes.nodes.fit import Candidate, alike, is_tolerated, obstacles
 from provision.cluster.kubernetes.nodes.pod_reasons import PodFacts, PodReasons, asked_by, explain_node, explain_pod
+from provision.cluster.kubernetes.objects.claims import ResourceClaim
 from provision.cluster.kubernetes.objects.core import RuntimeClass
 from provision.cluster.kubernetes.objects.nodes import Node, Taint
 from provision.cluster.kubernetes.objects.pods import AskedPod, Toleration
@@ -16,9 +18,10 @@ from provision.declaration.spec.model import Plugin
 from provision.report.runs.remedies import Invocation
 from provision.rollout.model import Phase, Record
 from provision.rollout.status.model import NodeStatus
-from provision.rollout.status.reported import Reported, User
+from provision.rollout.status.reported import CLASS, Reported, Room, User
 from provision.rollout.status.situations import CORDONED, FAILED_IN, IDLE, SHORT_OF_GPUS, WORKING, Situation
 from tests.provision.cluster.samples import NOW
+from tests.provision.cluster.test_devices_by_claims import claim
 
 GPU = "nvidia.com/gpu"
 AGAIN = ", and make it again: a pod's own cannot be changed"
@@ -85,6 +88,24 @@ def record(phase: Phase) -> Record:
 
 def explained(asked: AskedPod, *candidates: Candidate, **more: Any) -> PodReasons:
     return explain_pod(PodFacts(pod=asked, candidates=candidates, **{"runtime_class": NVIDIA} | more))
+
+
+CLAIMS_TWO_SPEC = [{"name": "gpus", "resourceClaimName": "gpu"}]
+CLAIMS_TWO = pod("", resourceClaims=CLAIMS_TWO_SPEC, runtimeClassName="")
+
+
+def waiting(name: str) -> ResourceClaim:
+    """Return a claim for two GPUs that has none yet."""
+    return msgspec.convert(claim(name, "gpu-0", "gpu-1") | {"status": {}}, ResourceClaim)
+
+
+def publishing(room: Room) -> Candidate:
+    """Return a node that gives its GPUs to claims."""
+    candidate = node(has=0)
+    assert candidate.status is not None
+    assert candidate.status.reported is not None
+    reported = replace(candidate.status.reported, published={CLASS: room})
+    return replace(candidate, status=replace(candidate.status, reported=reported))
 
 
 DRAINS = WORKING[Phase.DRAIN]
@@ -253,10 +274,58 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
             id="two containers",
         ),
         pytest.param(
-            explained(pod("", resourceClaims=[{"name": "gpu"}])),
+            explained(pod("", resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]), claims=None),
             ("asks", "by resource claims: gpu"),
             "`kubectl -n team describe resourceclaims` says what became of them",
+            id="asks by a claim that nobody may read",
+        ),
+        pytest.param(
+            explained(pod("", resourceClaims=[{"name": "a", "resourceClaimTemplateName": "gpus"}])),
+            ("asks", "by a resource claim that is still to be made"),
+            "`kubectl -n team get resourceclaims,resourceclaimtemplates`: the pod waits until it is there",
+            id="asks by a claim that is still to be made",
+        ),
+        pytest.param(
+            explained(CLAIMS_TWO, claims=(waiting("gpu"),)),
+            ("asks", "2 gpu.nvidia.com, by resource claim gpu"),
+            "",
             id="asks by a claim",
+        ),
+        pytest.param(
+            explained(CLAIMS_TWO, claims=(waiting("gpu"),)),
+            ("claim", "gpu has no device yet: it is given some when the scheduler finds a node"),
+            "",
+            id="its claim has nothing yet",
+        ),
+        pytest.param(
+            explained(CLAIMS_TWO, publishing(Room(4, 4, 3)), claims=(waiting("gpu"),)),
+            ("node", "n1: 3 of its 4 gpu.nvidia.com are held by other pods, 1 free"),
+            "`grapnel explain node n1` names those pods",
+            id="too few are free for its claim",
+        ),
+        pytest.param(
+            explained(CLAIMS_TWO, node(), claims=(waiting("gpu"),)),
+            ("nodes", "none has gpu.nvidia.com"),
+            "`grapnel status` shows which nodes have GPUs, and which",
+            id="no node gives its GPUs to claims",
+        ),
+        pytest.param(
+            explained(
+                bound({"phase": "Running"}, resourceClaims=CLAIMS_TWO_SPEC),
+                claims=(msgspec.convert(claim("gpu", "gpu-0", "gpu-3"), ResourceClaim),),
+            ),
+            ("claim", "gpu has gpu-0 of n1 (gpu.nvidia.com), gpu-3 of n1 (gpu.nvidia.com)"),
+            "on n1: `grapnel-node explain team/train` says which GPUs, and why those",
+            id="its claim has devices",
+        ),
+        pytest.param(
+            explained(pod(), publishing(Room(4, 4, 1))),
+            (
+                "node",
+                f"n1: gives its GPUs by claims, 3 of 4 gpu.nvidia.com are free, and {GPU} only by its DeviceClass",
+            ),
+            f"`kubectl get deviceclass gpu.nvidia.com -o yaml`: its extendedResourceName has to be {GPU}",
+            id="asks for a resource where GPUs are given by claims",
         ),
         pytest.param(
             explained(pod(runtimeClassName=""), handlers=("gpus",)),

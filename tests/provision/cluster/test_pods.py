@@ -83,11 +83,47 @@ def test_a_claim_that_was_made_for_a_pod_is_found_by_the_pods_status() -> None:
     assert not has_gpu_of(pod(spec=spec, status=status), RULES, told({}))
 
 
-def test_where_claims_may_not_be_read_every_claim_counts() -> None:
-    one = pod(spec={"resourceClaims": [{"name": "a", "resourceClaimName": "nic"}]})
+def by_the_scheduler(resource: str) -> dict[str, Any]:
+    """Return the status of a pod for whose extended resource, which no device plugin has, there is a claim."""
+    mapping = {"containerName": "main", "resourceName": resource, "requestName": "container-0-request-0"}
+    claim = {"resourceClaimName": "train-extended-resources-x7k9p", "requestMappings": [mapping]}
+    return {"phase": "Running", "extendedResourceClaimStatus": claim}
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"), [("gpu.nvidia.com", True), ("fpga.example.org", False), ("nvidia.com.example.org", False)]
+)
+def test_a_claim_that_the_scheduler_made_for_an_extended_resource_counts_by_its_driver(
+    driver: str,
+    expected: bool,  # noqa: FBT001 - see above
+) -> None:
+    resource = "deviceclass.resource.kubernetes.io/large"
+    one = pod(spec={"containers": [container(limits={resource: "1"})]}, status=by_the_scheduler(resource))
+    claims = {("default", "train-extended-resources-x7k9p"): frozenset({driver})}
+
+    assert has_gpu_of(one, RULES, told(claims)) is expected
+
+
+def test_a_claim_is_held_after_the_init_container_that_asked_for_it_has_ended() -> None:
+    init = container(limits=GPU) | {"name": "set-up"}
+    ended = [{"name": "set-up", "state": {"terminated": {"exitCode": 0}}}]
+    status = by_the_scheduler("nvidia.com/gpu") | {"initContainerStatuses": ended}
+    claims = {("default", "train-extended-resources-x7k9p"): frozenset({"gpu.nvidia.com"})}
+
+    assert has_gpu_of(pod(spec={"initContainers": [init]}, status=status), RULES, told(claims))
+
+
+def test_where_claims_may_not_be_read_every_claim_counts_and_that_is_told() -> None:
+    nic = {"resourceClaims": [{"name": "a", "resourceClaimName": "nic"}]}
+    one, gpu = pod("web", spec=nic), pod("train", spec=nic | {"containers": [container(limits=GPU)]})
 
     assert one.spec.resource_claims == (PodResourceClaim(name="a", resource_claim_name="nic"),)
-    assert has_gpu_of(one, RULES, unknown)
+    found = pods_of_nodes([one, gpu, pod("cpu")], RULES)["n1"]
+    assert [each.name for each in found.gpu] == ["train", "web"]
+    assert found.remarks == ("claims cannot be read here, so pods that have any count as pods with GPUs: default/web",)
+    assert pods_of_nodes([gpu], RULES)["n1"].remarks == ()
+    known = told({("default", "nic"): frozenset({"gpu.nvidia.com"})})
+    assert pods_of_nodes([one], RULES, known)["n1"].remarks == ()
 
 
 @pytest.mark.parametrize(

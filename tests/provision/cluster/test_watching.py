@@ -120,6 +120,20 @@ def test_a_heartbeat_changes_nothing_and_the_next_write_knows_its_version(served
 
 
 @SIZES
+def test_a_pod_whose_claims_cannot_be_read_has_to_leave_and_is_named_at_its_node(served: Server, size: int) -> None:
+    watched = Watched(served, size)
+    claiming = pod("claiming", watched.names[0], gpus=0)
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
+    served.store.put("pods", claiming)
+
+    with watched.watching():
+        assert [each.name for each in watched.view().gpu_pods] == ["claiming", f"{watched.names[0]}-0"]
+        (remark,) = watched.view().remarks
+        assert remark.endswith(": jobs/claiming")
+        assert not watched.view(1).remarks
+
+
+@SIZES
 def test_a_drained_node_is_read_once_in_each_phase_before_it_counts_as_empty(served: Server, size: int) -> None:
     watched = Watched(served, size)
     with watched.watching():

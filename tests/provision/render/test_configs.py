@@ -42,6 +42,13 @@ def test_the_daemon_serves_metrics_where_the_declaration_says() -> None:
     assert json.loads(render_node_config(stack))["metricsAddress"] == "0.0.0.0:9400"
 
 
+def test_the_daemon_learns_through_what_pods_get_gpus_where_that_is_not_the_device_plugin() -> None:
+    by_claims = make_stack(plugin={"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf"})
+
+    assert json.loads(render_node_config(by_claims))["interface"] == "dra"
+    assert "interface" not in json.loads(render_node_config(make_stack(plugin={"interface": "devicePlugin"})))
+
+
 def test_the_daemon_learns_whether_a_container_may_start_without_a_memory_limit() -> None:
     stack = make_stack(plugin={"memoryLimits": "required"})
 

@@ -201,6 +201,46 @@ def test_version_3_leaves_runtimes_that_exist_to_their_own_file() -> None:
     assert table == {"containerd": {"runtimes": {"nvidia": HANDLER | {"options": {"SystemdCgroup": True}}}}}
 
 
+V3 = f'version = 3\n[plugins."{CRI_3}"]\nenable_cdi = false\n'
+IMPORTING_V3 = V3.replace("\n", '\nimports = ["/etc/containerd/conf.d/*.toml"]\n', 1)
+
+
+@pytest.mark.parametrize(
+    ("main", "drop_ins", "engine", "said"),
+    [
+        pytest.param(IMPORTING, {}, "1.7.24", True, id="off by default"),
+        pytest.param(None, {}, "1.7.24", True, id="no file at all"),
+        pytest.param(IMPORTING, {}, "2.2.1", None, id="on by default"),
+        pytest.param(V3, {}, "2.1.4", True, id="switched off by the site"),
+        pytest.param(
+            IMPORTING_V3, {"/etc/containerd/conf.d/10-a.toml": V3.replace("false", "true")}, "2.1.4", None, id="on"
+        ),
+        pytest.param(V3, {}, "2.4.2", None, id="an engine that has no such key, and takes them"),
+        pytest.param(None, {}, "", None, id="a version that is not known"),
+    ],
+)
+def test_devices_of_claims_are_taken_where_they_would_not_be(
+    main: str | None, drop_ins: dict[str, str], engine: str, *, said: bool | None
+) -> None:
+    files = [
+        render_containerd(main=main, drop_ins=drop_ins, handlers=("nvidia",), engine_version=engine, cdi=cdi)
+        for cdi in (False, True)
+    ]
+    without, by_claims = (cri_of(each.drop_in) for each in files)
+
+    assert by_claims.pop("enable_cdi", None) is said
+    assert without == by_claims, "and nothing else differs"
+    assert "enable_cdi" not in without
+
+
+def test_who_takes_no_devices_after_all_is_named() -> None:
+    last = {"/etc/containerd/conf.d/zz-site.toml": V3}
+
+    with pytest.raises(EngineConfigError, match=r"zz-site\.toml is read after .* and has enable_cdi = false"):
+        render_containerd(main=IMPORTING_V3, drop_ins=last, handlers=("nvidia",), engine_version="2.1.4", cdi=True)
+    assert render_containerd(main=IMPORTING_V3, drop_ins=last, handlers=("nvidia",), engine_version="2.1.4")
+
+
 def test_another_handler_s_name_can_be_declared() -> None:
     assert "gpu" in cri_of(render(DEBIAN_CONFIG, handler="gpu").drop_in)["containerd"]["runtimes"]
 

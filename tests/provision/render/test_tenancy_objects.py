@@ -24,11 +24,14 @@ def test_namespaces_alone_make_nothing() -> None:
 
 
 def test_devices_are_counted_by_their_requests_and_what_kubernetes_knows_by_its_name() -> None:
+    by_claims = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
     quota = {GPU: 8, "requests.nvidia.com/mig-1g.10gb": 7, "cpu": "64", "limits.memory": "1Ti", "count/jobs.batch": 5}
+    quota[by_claims] = 6
     found = rendered(tenants=[{"namespace": "a", "quota": quota}])
     assert found["ResourceQuota a/grapnel"]["spec"]["hard"] == {
         "count/jobs.batch": "5",
         "cpu": "64",
+        by_claims: "6",
         "limits.memory": "1Ti",
         f"requests.{GPU}": "8",
         "requests.nvidia.com/mig-1g.10gb": "7",

@@ -69,6 +69,8 @@ BEYOND_SCHEMA = {
     "daemon-in-a-pod",
     "device-classes",
     "device-classes-of-one-resource",
+    "dra-in-a-pod",
+    "dra-without-what-it-needs",
     "domains-of-nothing",
     "domains-that-contradict",
     "version-and-branch",

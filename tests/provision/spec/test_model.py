@@ -52,6 +52,8 @@ ACCEPTED: list[tuple[str, object]] = [
     ("runtime.handler", "n"),
     ("runtime.handler", "nvidia-cdi-2"),
     ("plugin.resource", "gpu.example.co.uk/a100_80G.x"),
+    ("plugin.interface", "devicePlugin"),
+    ("plugin.interface", "dra"),
     ("plugin.kubeletRoot", "/data/k0s/kubelet.d"),
     ("plugin.metricsAddress", None),
     ("plugin.metricsAddress", "[::]:65535"),

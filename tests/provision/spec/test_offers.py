@@ -8,10 +8,12 @@ import pytest
 
 from provision.declaration.spec.model import Plugin, StackSpec
 from provision.declaration.spec.rules.offers import judge_offers, offered
+from provision.declaration.spec.rules.tenancy import OF_CLASS
 from provision.declaration.spec.text.findings import dotted
 from provision.declaration.spec.validate import convert
 
 GPU = "nvidia.com/gpu"
+DRA: dict[str, Any] = {"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf"}
 SHARED: dict[str, Any] = {
     "sharing": {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 4}], "renameByDefault": True}}
 }
@@ -65,6 +67,9 @@ def test_offered(plugin: dict[str, Any], names: set[str]) -> None:
         pytest.param([{}], "amd.com/gpu", "warning", id="what another device plugin may offer"),
         pytest.param([{"deviceClasses": ["amd-gpu"]}], "amd.com/gpu", None, id="another device class"),
         pytest.param([{"enabled": False}], "nvidia.com/gpuu", None, id="nobody knows what another plugin offers"),
+        pytest.param([DRA], f"gpu.nvidia.com{OF_CLASS}", None, id="what claims ask for"),
+        pytest.param([{}, DRA], f"large.example.com{OF_CLASS}", None, id="a class of somebody's own"),
+        pytest.param([{}], f"gpu.nvidia.com{OF_CLASS}", "warning", id="claims where no node of grapnel has them"),
         pytest.param([{}], "cpu", None, id="what every node has"),
     ],
 )
@@ -72,3 +77,21 @@ def test_a_quota_of_what_no_node_offers(plugins: list[dict[str, Any]], name: str
     fleet = specs(*plugins, quota={name: 1})
     found = [(each.severity.value, dotted(each.path)) for each in judge_offers(fleet[0].tenancy, fleet)]
     assert found == ([] if said is None else [(said, dotted(("tenancy", "tenants", 0, "quota", name)))])
+
+
+@pytest.mark.parametrize(
+    ("plugins", "quota", "paths"),
+    [
+        pytest.param([{}, DRA], {GPU: 2}, ["tenancy.tenants[0].quota"], id="of GPUs alone"),
+        pytest.param([DRA], {f"requests.{GPU}": 2, "cpu": 4}, ["tenancy.tenants[0].quota"], id="as a quota calls it"),
+        pytest.param([DRA], {GPU: 2, f"gpu.nvidia.com{OF_CLASS}": 2}, [], id="of both"),
+        pytest.param([DRA], {"cpu": 4}, [], id="of no GPU"),
+        pytest.param([{}], {GPU: 2}, [], id="where there are no claims"),
+    ],
+)
+def test_a_quota_that_holds_nobody_with_claims_is_told(
+    plugins: list[dict[str, Any]], quota: dict[str, int], paths: list[str]
+) -> None:
+    found = specs(*plugins, quota=quota)
+
+    assert [dotted(each.path) for each in judge_offers(found[0].tenancy, found)] == paths

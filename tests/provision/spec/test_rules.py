@@ -12,6 +12,8 @@ from provision.declaration.spec.text.findings import Severity, dotted
 from provision.declaration.spec.validate import convert
 
 VERSION = {"driver": {"version": "550.163.01"}}
+DRA: dict[str, Any] = {"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf"}
+SHARED: dict[str, Any] = {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}
 
 
 def remarks(**sections: dict[str, Any]) -> list[tuple[str, str]]:
@@ -42,6 +44,21 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
         ),
         pytest.param(
             {"plugin": {"resource": "kubernetes.io/gpu"}}, ("error", "plugin.resource"), id="Kubernetes' own domain"
+        ),
+        pytest.param({"plugin": {"interface": "dra"}}, ("error", "plugin.interface"), id="claims that nobody reads"),
+        pytest.param(
+            {"plugin": DRA | {"daemon": "daemonset"}}, ("error", "plugin.interface"), id="a pod without that identity"
+        ),
+        pytest.param(
+            {"plugin": DRA, "runtime": {"engine": "docker"}},
+            ("error", "plugin.interface"),
+            id="an engine that is handed no device by its name",
+        ),
+        pytest.param({"plugin": DRA | {"memoryUnits": [{}]}}, ("error", "plugin.memoryUnits"), id="claims of units"),
+        pytest.param(
+            {"plugin": DRA | {"resources": {"gpus": [{"pattern": "*", "name": "a"}]}}},
+            ("warning", "plugin.resources"),
+            id="names that no claim goes by",
         ),
         pytest.param(
             {
@@ -104,6 +121,16 @@ def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: t
             {"runtime": {"entitlement": "env"}, "plugin": {"enabled": False}}, id="a trusted machine without kubelet"
         ),
         pytest.param({"plugin": {"resource": "notkubernetes.io/gpu"}}, id="a domain that only ends alike"),
+        pytest.param({"plugin": DRA, "runtime": {"engine": "crio"}}, id="claims, with what they need"),
+        pytest.param({"plugin": DRA | {"migStrategy": "mixed"}}, id="claims of MIG devices"),
+        pytest.param({"plugin": DRA | {"sharing": {"mps": SHARED}}}, id="claims of shares"),
+        pytest.param(
+            {
+                "plugin": DRA
+                | {"resources": {"gpus": [{"pattern": "*", "name": "gpu"}]}, "sharing": {"timeSlicing": SHARED}}
+            },
+            id="names by which devices are shared",
+        ),
         pytest.param({"rollout": {"soakMinutes": 5, "drainTimeoutMinutes": 60}}, id="a patient rollout"),
         pytest.param(
             {

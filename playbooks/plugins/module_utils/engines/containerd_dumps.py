@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 (_BASE_SPEC,) = CONTAINERD.ours  # of our handler, and of no other one
 
+_CRI = ("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 _ABOUT_FILES = {("imports",), ("version",)}
 # containerd 1.7 fills this in where it is empty, when it starts: in a dump a runtime has either.
 _SAME_AS_EMPTY = {"sandbox_mode": "podsandbox", "sandboxer": "podsandbox"}
@@ -36,7 +37,9 @@ def foreign_differences(before: str, after: str) -> str | None:
         was, becomes = (dict(_settings(tree, ours)) for tree in trees)
     except (ValueError, RecursionError):
         return "what it prints is not TOML"
-    names = sorted(name for name in {*was, *becomes} if was.get(name) != becomes.get(name))
+    is_ours = {("plugins", name, "enable_cdi") for name in _CRI}  # switched on where GPUs are given to claims
+    changed = {name for name in {*was, *becomes} if was.get(name) != becomes.get(name)}
+    names = sorted(name for name in changed if not (name in is_ours and becomes.get(name) is True))
     if not names:
         return None
     told = [f"{_name(name)} would go from {_value(name, was)} to {_value(name, becomes)}" for name in names[:_MOST]]

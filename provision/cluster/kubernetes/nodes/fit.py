@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from provision.cluster.kubernetes.nodes.reported import devices_of
 from provision.cluster.kubernetes.objects.nodes import Taint
 from provision.cluster.kubernetes.pods.pod_rules import TAINT
-from provision.rollout.status.reported import only_gpus
+from provision.rollout.status.reported import CLASS, WHOLE, Room, only_gpus
 from provision.rollout.status.situations import CORDONED, NOT_READY, SHORT_OF_GPUS, UNCLEAR
 
 if TYPE_CHECKING:
@@ -51,20 +51,6 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How many devices of a resource a node has, may give, and pods hold; ``held`` is None where that is not known."""
-
-    has: int
-    gives: int
-    held: int | None
-
-    @property
-    def free(self) -> int:
-        """How many can be given now, as far as that is known."""
-        return max(0, self.gives - (self.held or 0))
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
     """A Node, and how it stands: None where it has no GPUs and no upgrade."""
 
@@ -77,8 +63,20 @@ class Candidate:
         record = None if self.status is None else self.status.record
         return record is not None and not record.phase.is_in_service
 
+    @property
+    def published(self) -> Mapping[str, Room]:
+        """What the node has for claims, by class, as far as that is known."""
+        return (self.status and self.status.reported and self.status.reported.published) or {}
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """How many devices there are, by resource and class."""
+        return {**devices_of(self.node.status.capacity), **{name: room.has for name, room in self.published.items()}}
+
     def room(self, resource: str) -> Room:
-        """Return how many devices of a resource there are."""
+        """Return how many devices of a resource, or of a class, there are."""
+        if resource in self.published:
+            return self.published[resource]
         users = None if self.status is None or self.status.reported is None else self.status.reported.users
         held = None if users is None else sum(user.devices.get(resource, 0) for user in users)
         has, gives = (devices_of(each) for each in (self.node.status.capacity, self.node.status.allocatable))
@@ -112,7 +110,9 @@ def _lacking(candidate: Candidate, name: str, number: int) -> Obstacle | None:
     because = f": {trouble}" if trouble else ""
     if not room.has:
         plugin = None if status is None else status.plugin
-        has = only_gpus(devices_of(candidate.node.status.capacity), plugin)
+        if name == (WHOLE if plugin is None else plugin.resource) and CLASS in candidate.published:
+            return _by_claims(candidate.published[CLASS], name)
+        has = only_gpus(candidate.devices, plugin)
         others = sorted(each for each, number in has.items() if number)
         offers = f", and offers {', '.join(others)}" if others else because
         do = "" if status is None else _MORE
@@ -127,6 +127,12 @@ def _lacking(candidate: Candidate, name: str, number: int) -> Obstacle | None:
     if number > room.free:
         return Obstacle(f"{room.held} of its {room.gives} {name} are held by other pods, {room.free} free", _HOLDERS)
     return None
+
+
+def _by_claims(room: Room, name: str) -> Obstacle:
+    """Say when a node that gives its GPUs to claims gives one to a pod that asks for a resource."""
+    why = f"gives its GPUs by claims, {room.free} of {room.has} {CLASS} are free, and {name} only by its DeviceClass"
+    return Obstacle(why, f"`kubectl get deviceclass {CLASS} -o yaml`: its extendedResourceName has to be {name}")
 
 
 def _closed(pod: AskedPod, candidate: Candidate) -> Iterator[Obstacle]:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.nodes.fit import EXPLAIN, UNSCHEDULABLE, alike
 from provision.cluster.kubernetes.nodes.reported import devices_of
-from provision.cluster.kubernetes.pods.gpu_pods import FINISHED
+from provision.cluster.kubernetes.pods.gpu_pods import FINISHED, claim_names
 from provision.declaration.fleet.series import in_series
 from provision.report.runs.remedies import BARE
 from provision.rollout.status.reported import WHOLE, only_gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from provision.cluster.kubernetes.nodes.fit import Candidate, Obstacle
+    from provision.cluster.kubernetes.objects.claims import ResourceClaim
     from provision.cluster.kubernetes.objects.core import RuntimeClass
     from provision.cluster.kubernetes.objects.pods import AskedPod, Container, ContainerStatus
     from provision.declaration.spec.model import Plugin
@@ -40,7 +41,8 @@ class PodFacts:
 
     ``candidates`` are the cluster's Nodes; ``plugins`` and ``handlers`` what its GpuStacks declare, nothing where there
     are none. ``runtime_class`` is the one that the pod names; ``is_class_known`` is false where nobody could ask.
-    ``warnings`` are Events about it, ``unread`` what could not be looked at, with the reason.
+    ``claims`` are its ResourceClaims, as far as they are there; None where nobody could ask. ``warnings`` are Events
+    about it, ``unread`` what could not be looked at, with the reason.
     """
 
     pod: AskedPod
@@ -49,6 +51,7 @@ class PodFacts:
     handlers: tuple[str, ...] = ()
     runtime_class: RuntimeClass | None = None
     is_class_known: bool = True
+    claims: tuple[ResourceClaim, ...] | None = ()
     warnings: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
@@ -76,8 +79,8 @@ def waits_for_node(pod: AskedPod) -> bool:
     return not pod.spec.node_name and pod.status.phase not in FINISHED
 
 
-def asked_by(pod: AskedPod, plugins: Sequence[Plugin]) -> dict[str, int]:
-    """Return the devices that a pod asks for, by resource; those that are GPUs alone, if any is.
+def asked_by(pod: AskedPod, plugins: Sequence[Plugin], claims: Iterable[ResourceClaim] = ()) -> dict[str, int]:
+    """Return the devices that a pod asks for, by resource, or by class of its claims; GPUs alone, if any is one.
 
     Init containers run before the others and give back what they had, sidecars stay.
     """
@@ -90,6 +93,9 @@ def asked_by(pod: AskedPod, plugins: Sequence[Plugin]) -> dict[str, int]:
             staying.update(_devices(each))
         else:
             most |= {name: max(number, most.get(name, 0)) for name, number in _devices(each).items()}
+    for claim in claims:
+        if not claim.is_extended:  # what it is for, containers ask for
+            staying.update(claim.wanted)
     every = {name: max(staying[name], most.get(name, 0)) for name in [*staying, *most]}
     asked = {name: number for name, number in every.items() if number}
     return _gpus_of(asked, plugins) or asked
@@ -97,10 +103,10 @@ def asked_by(pod: AskedPod, plugins: Sequence[Plugin]) -> dict[str, int]:
 
 def explain_pod(facts: PodFacts, invocation: Invocation = BARE) -> PodReasons:
     """Return why a pod has what it has."""
-    asked = asked_by(facts.pod, facts.plugins)
+    asked = asked_by(facts.pod, facts.plugins, facts.claims or ())
     has_gpu = bool(_gpus_of(asked, facts.plugins)) or bool(asked and not facts.plugins)
     said = [*_asks(facts, asked, has_gpu=has_gpu)]
-    if has_gpu:
+    if has_gpu and not claim_names(facts.pod):  # what a claim has reaches containers of every class
         said += _class(facts, invocation)
     if waits_for_node(facts.pod):
         said += _unscheduled(facts, asked, invocation)
@@ -132,10 +138,8 @@ def _asks(facts: PodFacts, asked: Mapping[str, int], *, has_gpu: bool) -> Iterat
             yield Said("asks", f"{_numbers(told)}, container {each.name}")
     if asking > 1:
         yield Said("asks", f"{_numbers(asked)} of one node, all containers together")
-    if pod.spec.resource_claims:
-        claims = ", ".join(each.name for each in pod.spec.resource_claims)
-        command = f"`kubectl -n {shlex.quote(pod.metadata.namespace)} describe resourceclaims`"
-        yield Said("asks", f"by resource claims: {claims}", f"{command} says what became of them")
+    if names := claim_names(pod):
+        yield from _claims(facts, names)
     elif not has_gpu:
         resource = next((each.resource for each in facts.plugins), WHOLE)
         yield Said(
@@ -143,6 +147,32 @@ def _asks(facts: PodFacts, asked: Mapping[str, int], *, has_gpu: bool) -> Iterat
             f"for no GPU: no container has {resource} in its resources.limits",
             f"give its container `resources: {{limits: {{{resource}: 1}}}}`{_made_again(pod)}",
         )
+
+
+def _claims(facts: PodFacts, names: Sequence[str]) -> Iterator[Said]:
+    """Yield what a pod's claims ask for, and what became of each; where one is not there, nothing can be scheduled."""
+    pod = facts.pod
+    namespace = shlex.quote(pod.metadata.namespace)
+    if facts.claims is None:
+        command = f"`kubectl -n {namespace} describe resourceclaims`"
+        called = ", ".join(name or "one that is still to be made" for name in names)
+        yield Said("asks", f"by resource claims: {called}", f"{command} says what became of them")
+        return
+    known = {claim.metadata.name: claim for claim in facts.claims}
+    for name in names:
+        claim = known.get(name)
+        if claim is None:
+            what = f"resource claim {name}, which is not there" if name else "a resource claim that is still to be made"
+            do = f"`kubectl -n {namespace} get resourceclaims,resourceclaimtemplates`: the pod waits until it is there"
+            yield Said("asks", f"by {what}", do)
+            continue
+        wanted = _numbers(claim.wanted) or "devices of several classes, or all of one"
+        yield Said("asks", f"{wanted}, by resource claim {name}")
+        if claim.results:
+            given = ", ".join(f"{each.device} of {each.pool} ({each.driver})" for each in claim.results)
+            yield Said("claim", f"{name} has {given}")
+        else:
+            yield Said("claim", f"{name} has no device yet: it is given some when the scheduler finds a node")
 
 
 def _class(facts: PodFacts, invocation: Invocation) -> Iterator[Said]:
@@ -179,9 +209,9 @@ def _unscheduled(facts: PodFacts, asked: Mapping[str, int], invocation: Invocati
         return
     for name, number in asked.items():
         most = max(each.room(name).has for each in facts.candidates)
-        if not most:
+        if not most and not any(each.published for each in facts.candidates):
             yield Said("nodes", f"none has {name}", "`grapnel status` shows which nodes have GPUs, and which")
-        elif most < number:
+        elif 0 < most < number:
             less = f"ask for at most {most} {name}{_made_again(pod)}; or spread the work over several pods"
             yield Said("nodes", f"none has {number} {name}: the most that one has is {most}", less)
     groups = alike(pod, facts.candidates, asked)
@@ -285,7 +315,7 @@ def explain_node(candidate: Candidate, invocation: Invocation = BARE) -> PodReas
     node, status = candidate.node, candidate.status
     plugin = None if status is None else status.plugin
     said, name = [], node.metadata.name
-    resources = only_gpus(devices_of(node.status.capacity), plugin)
+    resources = only_gpus(candidate.devices, plugin)
     for resource in sorted(resources):
         room = candidate.room(resource)
         held = "how many are held is not known" if room.held is None else f"{room.held} held, {room.free} free"

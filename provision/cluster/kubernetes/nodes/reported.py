@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.base.printable import printable
 from provision.cluster.kubernetes.nodes.node_view import ANSWERS, DRIVER_READY, FRESH, GPUS_HEALTHY, moment
+from provision.cluster.kubernetes.pods.devices import held_by
 from provision.cluster.kubernetes.pods.gpu_pods import FINISHED, NVIDIA
 from provision.rollout.status.reported import Daemon, Drift, Reported, User
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.objects.core import Condition
     from provision.cluster.kubernetes.objects.nodes import Node
     from provision.cluster.kubernetes.objects.pods import Pod
+    from provision.cluster.kubernetes.pods.devices import Claimed
     from provision.rollout.model import Record
 
 AS_DECLARED: Final = "GPUNodeAsDeclared"  # conditions, labels: docs/contracts/node-state, node-labels
@@ -69,10 +71,11 @@ def has_gpus(node: Node) -> bool:
     )
 
 
-def users_of(pods: Iterable[Pod]) -> tuple[User, ...]:
+def users_of(pods: Iterable[Pod], claims: Claimed | None = None) -> tuple[User, ...]:
     """Return the pods that hold devices of their node, in their order; those that have ended hold none.
 
-    Of init containers, sidecars hold what they were given for as long as the pod is there.
+    Of init containers, sidecars hold what they were given for as long as the pod is there. An extended resource that a
+    pod has by a claim is told as what the claim has.
     """
     found = []
     for pod in pods:
@@ -83,6 +86,10 @@ def users_of(pods: Iterable[Pod]) -> tuple[User, ...]:
         devices: Counter[str] = Counter()
         for container in staying:
             devices.update(devices_of({**container.resources.requests, **container.resources.limits}))
+        if (extended := pod.status.extended_resource_claim_status) is not None and claims:
+            for mapping in extended.request_mappings:
+                devices.pop(mapping.resource_name, None)
+        devices.update(held_by(pod, claims or {}))
         if +devices and pod.status.phase not in FINISHED:
             name = printable(f"{pod.metadata.namespace}/{pod.metadata.name}", limit=_LONGEST)
             found.append(User(name, dict(+devices)))

@@ -1,4 +1,4 @@
-"""Defines the parts of pods that are read, and of what speaks of them: budgets, claims."""
+"""Defines the parts of pods that are read, and of the budgets that speak of them."""
 
 from __future__ import annotations
 
@@ -97,12 +97,26 @@ class ResourceClaimStatus(ApiObject, frozen=True, kw_only=True):
     resource_claim_name: str | None = None
 
 
+class ExtendedRequest(ApiObject, frozen=True, kw_only=True):
+    """A container's extended resource that its pod has by a claim, such as nvidia.com/gpu."""
+
+    resource_name: str = ""
+
+
+class ExtendedClaimStatus(ApiObject, frozen=True, kw_only=True):
+    """The claim that the scheduler made for the extended resources of a pod which no device plugin has."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedRequest, ...] = ()
+
+
 class PodStatus(ApiObject, frozen=True, kw_only=True):
     """``phase`` is Pending, Running, Succeeded, Failed or Unknown."""
 
     phase: str = "Pending"
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[ResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class Pod(ApiObject, frozen=True, kw_only=True):
@@ -184,40 +198,3 @@ class DisruptionBudget(ApiObject, frozen=True, kw_only=True):
     metadata: Metadata
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
-
-
-class Allocated(ApiObject, frozen=True, kw_only=True):
-    """One device of a claim."""
-
-    driver: str = ""
-
-
-class AllocatedDevices(ApiObject, frozen=True, kw_only=True):
-    """The devices of a claim."""
-
-    results: tuple[Allocated, ...] = ()
-
-
-class Allocation(ApiObject, frozen=True, kw_only=True):
-    """What a claim was given."""
-
-    devices: AllocatedDevices = AllocatedDevices()
-
-
-class ResourceClaimState(ApiObject, frozen=True, kw_only=True):
-    """``allocation`` is None until it was given something."""
-
-    allocation: Allocation | None = None
-
-
-class ResourceClaim(ApiObject, frozen=True, kw_only=True):
-    """A ResourceClaim of resource.k8s.io; what is read is the same in its versions since v1beta1."""
-
-    metadata: Metadata
-    status: ResourceClaimState = ResourceClaimState()
-
-    @property
-    def drivers(self) -> frozenset[str]:
-        """The drivers of its devices."""
-        found = self.status.allocation
-        return frozenset() if found is None else frozenset(each.driver for each in found.devices.results)

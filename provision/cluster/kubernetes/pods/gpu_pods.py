@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, NOTHING, PodRules, tolerates
 from provision.declaration.spec.model import DaemonSets
+from provision.declaration.spec.text.excerpt import few
 from provision.rollout.model import GpuPod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from provision.cluster.kubernetes.objects.core import OwnerReference
-    from provision.cluster.kubernetes.objects.pods import Container, Pod
+    from provision.cluster.kubernetes.objects.pods import AskedPod, Container, Pod
 
 NVIDIA: Final = "nvidia.com"  # every extended resource and every DRA driver of this domain is about GPUs
 _RESOURCES: Final = f"{NVIDIA}/"
@@ -36,20 +37,33 @@ def unknown(_namespace: str, _name: str) -> frozenset[str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUse:
-    """What a pod means for its node: whether it ``has_gpu``, and whether it ``is_job``: it is waited for first."""
+    """What a pod means for its node: whether it ``has_gpu``, and whether it ``is_job``: it is waited for first.
+
+    ``is_unread``: its claims cannot be read, and nothing else says that it has one.
+    """
 
     node: str
     pod: GpuPod
     has_gpu: bool
     is_job: bool
+    is_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NodePods:
-    """The pods of a node that matter, by namespace and name."""
+    """The pods of a node that matter, by namespace and name; ``unread`` are those of which claims cannot be read."""
 
     gpu: tuple[GpuPod, ...] = ()
     jobs: tuple[GpuPod, ...] = ()
+    unread: tuple[GpuPod, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What people should know of them."""
+        if not self.unread:
+            return ()
+        pods = few([str(pod) for pod in self.unread])
+        return (f"claims cannot be read here, so pods that have any count as pods with GPUs: {pods}",)
 
 
 NO_PODS: Final = NodePods()
@@ -68,7 +82,9 @@ def node_pods(uses: Iterable[PodUse]) -> NodePods:
     """Return the pods of one node in their order."""
     in_order = sorted(uses, key=lambda use: (use.pod.namespace, use.pod.name))
     return NodePods(
-        gpu=tuple(use.pod for use in in_order if use.has_gpu), jobs=tuple(use.pod for use in in_order if use.is_job)
+        gpu=tuple(use.pod for use in in_order if use.has_gpu),
+        jobs=tuple(use.pod for use in in_order if use.is_job),
+        unread=tuple(use.pod for use in in_order if use.is_unread),
     )
 
 
@@ -88,7 +104,14 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
     found = drained_pod(pod, rules)
     is_own = not found.is_mirror_or_daemon and not _is_daemon(pod.metadata.controller)  # those of DaemonSets never end
     is_job = is_own and (is_selected or (has_gpu and bool(found.only_waited)))
-    return PodUse(node=pod.spec.node_name, pod=found, has_gpu=has_gpu, is_job=is_job) if has_gpu or is_job else None
+    if not (has_gpu or is_job):
+        return None
+    is_unread = has_gpu and not rules.takes_all and not has_gpu_of(pod, rules, _nothing_where_unknown(claims))
+    return PodUse(node=pod.spec.node_name, pod=found, has_gpu=has_gpu, is_job=is_job, is_unread=is_unread)
+
+
+def _nothing_where_unknown(claims: Claims) -> Claims:
+    return lambda namespace, name: claims(namespace, name) or frozenset()
 
 
 def _is_grapnels(pod: Pod, rules: PodRules) -> bool:
@@ -114,7 +137,7 @@ def has_gpu_of(pod: Pod, rules: PodRules, claims: Claims) -> bool:
         any(_asks(container, rules) for container in pod.spec.containers)
         or any(_asks(container, rules) and not _has_ended(container, pod) for container in pod.spec.init_containers)
         or pod.spec.runtime_class_name in rules.giving_classes
-        or any(_is_gpu_claim(name, pod, claims) for name in _claim_names(pod))
+        or any(_is_gpu_claim(name, pod, claims) for name in claim_names(pod))
     )
 
 
@@ -185,10 +208,12 @@ def _has_ended(container: Container, pod: Pod) -> bool:
     return bool(ended) and ended[0] is not None and ended[0].exit_code == 0
 
 
-def _claim_names(pod: Pod) -> list[str]:
+def claim_names(pod: Pod | AskedPod) -> list[str]:
     """Return the names of a pod's ResourceClaims; empty ones are still to be made."""
     made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-    return [each.resource_claim_name or made.get(each.name) or NOTHING for each in pod.spec.resource_claims]
+    named = [each.resource_claim_name or made.get(each.name) or NOTHING for each in pod.spec.resource_claims]
+    extended = pod.status.extended_resource_claim_status
+    return named if extended is None else [*named, extended.resource_claim_name]
 
 
 def _is_gpu_claim(name: str, pod: Pod, claims: Claims) -> bool:

@@ -146,7 +146,7 @@ class Informer:
         view = replace(entry.view, name=name)
         self._doubtful.discard(node)
         if isinstance(view, NodeView):
-            view = replace(view, gpu_pods=pods.gpu, jobs=pods.jobs)
+            view = replace(view, gpu_pods=pods.gpu, jobs=pods.jobs, remarks=(*view.remarks, *pods.remarks))
             if not view.is_cordoned or not _looks_empty(view):
                 self._empty.pop(node, None)
             if _looks_empty(view) and self._empty.get(node) != _occasion(entry.node, view):

@@ -49,6 +49,13 @@ class DaemonAs(Enum):
     DAEMON_SET = "daemonset"
 
 
+class GpuInterface(Enum):
+    """Through what of Kubernetes pods are given GPUs."""
+
+    DEVICE_PLUGIN = "devicePlugin"
+    DRA = "dra"
+
+
 class MemoryOveruse(Enum):
     """What happens to a pod that uses more of a GPU's memory than its units."""
 
@@ -172,6 +179,13 @@ class Plugin(Section, frozen=True, kw_only=True):
             "installed with the chart. Its files and commands are on the node either way."
         ),
     ] = DaemonAs.UNIT
+    interface: Annotated[
+        GpuInterface,
+        doc(
+            "Through what pods are given GPUs; devicePlugin: by numbers of a resource; dra: by dynamic resource "
+            "allocation, as devices of the driver gpu.nvidia.com, which claims select (Kubernetes 1.34 or later)."
+        ),
+    ] = GpuInterface.DEVICE_PLUGIN
     resource: Annotated[ResourceName, doc("Resource that pods ask for to get a GPU.")] = "nvidia.com/gpu"
     kubelet_root: Annotated[AbsolutePath, doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
     metrics_address: Annotated[

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import MigStrategy
+from provision.declaration.spec.model import GpuInterface, MigStrategy
 from provision.declaration.spec.rules.plugin import division_rules, full_name
 from provision.declaration.spec.rules.remark import error, warning
-from provision.declaration.spec.rules.tenancy import TENANTS, bare, is_extended
+from provision.declaration.spec.rules.tenancy import OF_CLASS, TENANTS, bare, is_extended
 from provision.declaration.spec.text.excerpt import few
 from provision.declaration.spec.validate import nearest
 
@@ -32,8 +32,11 @@ def judge_offers(tenancy: Tenancy, specs: Sequence[StackSpec]) -> Iterator[Remar
     plugins = _different(specs)
     known = sorted({name for plugin in plugins for name in offered(plugin)})
     mixed = any(_names_by_profile(plugin) for plugin in plugins)
+    by_claims = any(plugin.interface is GpuInterface.DRA for plugin in plugins)
+    if by_claims:
+        yield from _uncounted(tenancy, known)
     for path, name in _asked(tenancy):
-        if name in known or (mixed and name.startswith(_MIG)):
+        if name in known or (mixed and name.startswith(_MIG)) or (by_claims and name.endswith(OF_CLASS)):
             continue
         if name.startswith(_MIG):
             yield error(path, f"no node offers {name}", "write plugin.migStrategy: mixed, or leave it out")
@@ -44,6 +47,15 @@ def judge_offers(tenancy: Tenancy, specs: Sequence[StackSpec]) -> Iterator[Remar
         elif not any(plugin.device_classes for plugin in plugins):
             hint = "make sure that another device plugin does, or leave it out"
             yield warning(path, f"no node of this declaration offers {name}", hint)
+
+
+def _uncounted(tenancy: Tenancy, known: Sequence[str]) -> Iterator[Remark]:
+    """Yield quotas of GPUs that a tenant with claims is not held by."""
+    for index, tenant in enumerate(tenancy.tenants):
+        of_gpus = next((bare(name) for name in tenant.quota if bare(name) in known), "")
+        if of_gpus and not any(name.endswith(OF_CLASS) for name in tenant.quota):
+            message = f"counts {of_gpus}, and not what claims ask for: by them, the namespace may have any number"
+            yield warning((*TENANTS, index, "quota"), message, f"write gpu.nvidia.com{OF_CLASS} as well")
 
 
 def _different(specs: Sequence[StackSpec]) -> list[Plugin]:

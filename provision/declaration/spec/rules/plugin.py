@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from provision.declaration.spec.model import DaemonAs, LabelTarget, MemoryOveruse, MigStrategy
+from provision.declaration.spec.model import DaemonAs, GpuInterface, LabelTarget, MemoryOveruse, MigStrategy
 from provision.declaration.spec.rules.remark import error, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.declaration.spec.model import Plugin, SharingStrategy
+    from provision.declaration.spec.model import Plugin, PluginConfig, SharingStrategy
     from provision.declaration.spec.rules.remark import Remark
     from provision.declaration.spec.text.findings import KeyPath
 
@@ -40,7 +40,7 @@ class Division(NamedTuple):
 
 def judge_plugin(plugin: Plugin) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
-    return chain(_offers(plugin, SECTION), _configs(plugin), _daemon(plugin))
+    return chain(_offers(plugin, SECTION), _configs(plugin), _daemon(plugin), _interface(plugin))
 
 
 def _daemon(plugin: Plugin) -> Iterator[Remark]:
@@ -162,6 +162,35 @@ def _api(plugin: Plugin) -> Iterator[Remark]:
         yield error((*SECTION, "labels"), f"{plugin.labels.value} needs the Kubernetes API", hint)
     if plugin.memory_overuse is MemoryOveruse.EVICT:
         yield error((*SECTION, "memoryOveruse"), "evict needs the Kubernetes API", hint)
+
+
+def _interface(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what dynamic resource allocation needs, and what of the declaration it does not offer."""
+    if plugin.interface is not GpuInterface.DRA:
+        return
+    path: KeyPath = (*SECTION, "interface")
+    if plugin.daemon is DaemonAs.DAEMON_SET:
+        hint = "write daemon: unit, or interface: devicePlugin"
+        message = "dra does not work with daemon: daemonset so far: a pod has not its node's own identity"
+        yield error(path, message, hint)
+    elif plugin.kubernetes_api is None:
+        message = "dra needs the Kubernetes API, where the node's devices are published and its claims are read"
+        yield error(path, message, "write kubernetesApi, such as /etc/kubernetes/kubelet.conf")
+    if plugin.memory_units:
+        message = "units of memory are offered through the device plugin alone: a claim has a device, or a share of it"
+        hint = "leave it out for these nodes, share GPUs by timeSlicing or mps, or write interface: devicePlugin"
+        yield error((*SECTION, "memoryUnits"), message, hint)
+    yield from _names_alone(plugin, SECTION)
+    for name, config in plugin.configs.items():
+        yield from _names_alone(config, (*SECTION, "configs", name))
+
+
+def _names_alone(part: Plugin | PluginConfig, where: KeyPath) -> Iterator[Remark]:
+    """Yield names of resources by which nothing is shared: no device that a claim selects has one."""
+    is_shared = part.sharing.time_slicing is not None or part.sharing.mps is not None
+    if (part.resources.gpus or part.resources.mig) and not is_shared:
+        message = "has no effect with interface: dra, where claims select devices by their attributes"
+        yield warning((*where, "resources"), message, "leave it out")
 
 
 def _in_a_pod(plugin: Plugin) -> Iterator[Remark]:

@@ -33,6 +33,7 @@ _COUNTS: Final = (
 )
 _BY_CLASS: Final = ("pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _PREFIXES: Final = ("requests.", "limits.")
+OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"  # what claims ask for of a DeviceClass, in a quota alone
 _SYSTEM: Final = "system-"
 _KUBERNETES: Final = "kube-"
 

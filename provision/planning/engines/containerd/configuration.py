@@ -1,10 +1,11 @@
 """Renders containerd's configuration: its main file imports our drop-in, the drop-in adds one runtime handler.
 
 Up to containerd 1.7 a drop-in that names a plugin replaces that plugin's whole table (``mergeConfig``), so with
-configuration version 2 our drop-in carries the entire CRI table that is in force without it. With version 3
-(containerd 2) tables are merged, over the built-in defaults as well, and the drop-in is small. Either way the handler
-is the only thing that differs, and the default runtime is never changed. That it is so, the node itself sees before
-anything is swapped in (``module_utils/engines/rehearsal.py`` of the collection).
+configuration version 2 our drop-in carries the entire CRI table that is in force without it. With version 3 (containerd
+2) tables are merged, over the built-in defaults as well, and the drop-in is small. Either way the handler is the only
+thing that differs, and where GPUs are given to claims that CDI devices are taken; the default runtime is never changed.
+That it is so, the node itself sees before anything is swapped in (``module_utils/engines/rehearsal.py`` of the
+collection).
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ from provision.planning.render.errors import EngineConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+_CDI = "enable_cdi"  # of the CRI plugin: off by default before containerd 2.0
+_CDI_ALWAYS_ON = (2, 4)
 _OLD_VERSION = 2  # whole tables are replaced on import
 _FIRST_THAT_MERGES = (2,)
 _SHOW = "containerd config dump"
@@ -75,14 +78,17 @@ def render_containerd(
     engine_version: str,
     looked_at: Collection[str] = (),
     adopt: bool = False,
+    cdi: bool = False,
 ) -> ContainerdFiles:
     """Return both files for a handler and its other names.
 
     ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of other configuration files by
-    path, whether imported or not: at least all of `DROP_IN_FOLDER`. ``looked_at`` are the imports, as absolute
-    paths and patterns, of which all files are in ``drop_ins``. With ``adopt`` handlers of these names are taken over
-    from whoever added them. Raises `EngineConfigError` when nothing should be touched.
+    path, whether imported or not: at least all of `DROP_IN_FOLDER`. ``looked_at`` are the imports, as absolute paths
+    and patterns, of which all files are in ``drop_ins``. With ``adopt`` handlers of these names are taken over from
+    whoever added them, and with ``cdi`` CDI devices are switched on where they are off. Raises `EngineConfigError` when
+    nothing should be touched.
     """
+    cdi = cdi and version_numbers(engine_version) < _CDI_ALWAYS_ON
     config = parse_config(MAIN_PATH, main or "")
     version = _version_of(config, engine_version)
     addition = missing_import(config, drop_ins)
@@ -91,7 +97,7 @@ def render_containerd(
     _require_cri([config, *others])
     _require_one_version(version, config, others, engine_version)
     plugin = PLUGINS[version]
-    _require_last_word(version, after, handlers)
+    _require_last_word(version, after, handlers, cdi=cdi)
     tables = [table for each in [config, *others] if (table := each.cri.get(plugin)) is not None]
     merges = version != _OLD_VERSION or version_numbers(engine_version) >= _FIRST_THAT_MERGES
     table = merged(tables) if merges else merged(tables[-1:])
@@ -106,7 +112,9 @@ def render_containerd(
     replaced = next(filter(in_force.table("runtimes").values.__contains__, handlers), "")
     return ContainerdFiles(
         main=_render_main(config, version, addition),
-        drop_in=_render_drop_in(table, version, handlers, adopt=adopt),
+        drop_in=_render_drop_in(
+            table, version, handlers, adopt=adopt, cdi=cdi and not table.get(_CDI, not _is_before_2(engine_version))
+        ),
         base_spec=find_base_spec(in_force, replaced),
     )
 
@@ -155,15 +163,22 @@ def _require_one_version(version: int, main: Config, others: Iterable[Config], e
             )
 
 
-def _require_last_word(version: int, after: Iterable[Config], handlers: Sequence[str]) -> None:
-    """Refuse a drop-in that would replace ours as a whole, or a handler in it."""
+def _require_last_word(version: int, after: Iterable[Config], handlers: Sequence[str], *, cdi: bool) -> None:
+    """Refuse a drop-in that would replace ours as a whole, or a handler in it, or takes no CDI devices after all."""
     for config in after:
         if version == _OLD_VERSION and PLUGINS[version] in config.cri:
             raise EngineConfigError(
                 f"{shown(config.path)} is read after {DROP_IN_PATH} and replaces its CRI settings as a whole",
                 hint="rename it so that it sorts first",
             )
-        theirs = Table(config.path, config.cri.get(PLUGINS[version], {})).table("containerd").table("runtimes")
+        cri = config.cri.get(PLUGINS[version], {})
+        if cdi and cri.get(_CDI) is False:
+            raise EngineConfigError(
+                f"{shown(config.path)} is read after {DROP_IN_PATH} and has {_CDI} = false, with which containers "
+                "start without the GPUs of their claims",
+                hint="take that line out, or declare plugin.interface: devicePlugin for this node",
+            )
+        theirs = Table(config.path, cri).table("containerd").table("runtimes")
         if taken := [handler for handler in handlers if handler in theirs.values]:
             raise EngineConfigError(
                 f"{shown(config.path)} is read after {DROP_IN_PATH} and has a runtime handler {taken[0]!r} of its own",
@@ -228,7 +243,7 @@ def _unwritable(path: str) -> EngineConfigError:
     )
 
 
-def _render_drop_in(cri: Mapping[str, Any], version: int, handlers: Sequence[str], *, adopt: bool) -> str:
+def _render_drop_in(cri: Mapping[str, Any], version: int, handlers: Sequence[str], *, adopt: bool, cdi: bool) -> str:
     containerd = Table("the merged configuration", cri).table("containerd")
     runtimes = containerd.table("runtimes").values
     if (taken := [handler for handler in handlers if handler in runtimes]) and not adopt:
@@ -241,7 +256,7 @@ def _render_drop_in(cri: Mapping[str, Any], version: int, handlers: Sequence[str
     if not runtimes and version == _OLD_VERSION:
         # The table of runtimes replaces the built-in one, and an engine without its default runtime does not start.
         ours = {"runc": {"runtime_type": RUNC_SHIM}} | ours
-    addition = {"containerd": {"runtimes": ours}}
+    addition = {**({_CDI: True} if cdi else {}), "containerd": {"runtimes": ours}}
     table = merged([without_handlers(cri, handlers), addition]) if version == _OLD_VERSION else addition
     tree = {"version": version, "plugins": {PLUGINS[version]: table}}
     text = render_toml(tree)

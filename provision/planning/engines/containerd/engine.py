@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import Engine
+from provision.declaration.spec.model import Engine, GpuInterface
 from provision.planning.engines.containerd.base_spec import InheritedSpec, inherit_base_spec, render_base_spec
 from provision.planning.engines.containerd.configuration import ContainerdFiles, render_containerd
 from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
@@ -62,6 +62,7 @@ def _containerd(facts: NodeFacts, stack: StackSpec) -> ContainerdFiles:
         version_of_engine(facts, Engine.CONTAINERD),
         frozenset(_imports(facts)),
         adopt=stack.runtime.adopt,
+        cdi=stack.plugin.enabled and stack.plugin.interface is GpuInterface.DRA,
     )
 
 
@@ -74,6 +75,7 @@ def _rendered(
     looked_at: frozenset[str],
     *,
     adopt: bool,
+    cdi: bool,
 ) -> ContainerdFiles:
     """Return the files, remembered for nodes with equal ones: to parse and write TOML takes most of a plan's time."""
     return render_containerd(
@@ -83,6 +85,7 @@ def _rendered(
         engine_version=engine_version,
         looked_at=looked_at,
         adopt=adopt,
+        cdi=cdi,
     )
 
 

@@ -1,0 +1,103 @@
+"""Judges whether claims can reach containers of a node, and says what a change of `plugin.interface` means there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.declaration.spec.model import Engine, GpuInterface
+from provision.planning.engines.files.engine_file import version_numbers
+from provision.planning.node_plan import Problem
+from provision.planning.render.node_config import NODE_CONFIG_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import Item
+
+_KUBELET: Final = (1, 34)  # the first that has resource.k8s.io/v1 without a gate
+_CONTAINERD: Final = (1, 7)  # the first that takes CDI devices from a kubelet: no error tells of an older one
+_CDI_ALWAYS_ON: Final = (2, 4)
+_SAID_CDI: Final = re.compile(r"^[^#\n]*\benable_cdi[ \t]*=[ \t]*(true|false)", re.MULTILINE)
+_VERSION_2: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*2\b", re.MULTILINE)
+_OTHERWISE: Final = "declare plugin.interface: devicePlugin for this node"
+_BY_CLAIMS: Final = re.compile(r'"interface"\s*:\s*"dra"')
+_WAYS: Final = {GpuInterface.DEVICE_PLUGIN: "the device plugin", GpuInterface.DRA: "claims"}
+
+
+def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
+    """Return why no claim could reach a container of the node, as far as versions are known."""
+    if stack.plugin.interface is not GpuInterface.DRA:
+        return ()
+    node, problems = facts.node.hostname, []
+    if () < _kubelet(facts, stack) < _KUBELET:
+        found = ".".join(map(str, _kubelet(facts, stack)))
+        problem = Problem(
+            code="kubelet-without-dra",
+            message=f"the kubelet of {node} is {found}, and plugin.interface: dra needs 1.34 or later",
+            hint=f"upgrade it first, or {_OTHERWISE}",
+        )
+        problems.append(problem)
+    engine = facts.engines.get(Engine.CONTAINERD.value) if stack.runtime.engine is Engine.CONTAINERD else None
+    if engine is not None and () < version_numbers(engine.version) < _CONTAINERD:
+        problem = Problem(
+            code="engine-without-cdi",
+            message=f"{node} has containerd {engine.version}, which takes no CDI devices from a kubelet: containers "
+            "would start without the GPUs of their claims",
+            hint=f"install containerd 1.7 or later, or {_OTHERWISE}",
+        )
+        problems.append(problem)
+    return tuple(problems)
+
+
+def dra_warnings(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
+    """Return that the engine may take no CDI devices, where grapnel does not write that part of its configuration."""
+    engine = stack.runtime.engine
+    found = facts.engines.get(engine.value)
+    if stack.plugin.interface is not GpuInterface.DRA or found is None or engine is Engine.CRIO:
+        return ()
+    is_on = version_numbers(found.version) >= _CDI_ALWAYS_ON
+    if engine is Engine.CONTAINERD and (stack.runtime.enabled or is_on):
+        return ()
+    texts = [state.content for path, state in facts.files.items() if path.endswith(".toml") and state and state.content]
+    said = {word for text in texts for word in _SAID_CDI.findall(text)}
+    is_older = any(map(_VERSION_2.search, texts)) if found.config else () < version_numbers(found.version) < (2,)
+    if said == {"true"} or not (said or is_older):
+        return ()
+    how = "says enable_cdi = false" if said else "says nothing of enable_cdi, which is off before containerd 2.0"
+    warning = Problem(
+        code="engine-cdi-off",
+        message=f"{engine.value} on {facts.node.hostname} {how}: containers would start without the GPUs of their "
+        "claims",
+        hint="write enable_cdi = true into the table of the CRI plugin, and restart the engine's service",
+    )
+    return (warning,)
+
+
+def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items, of which the write of node.json says what a change of the interface means for pods."""
+    written = facts.content(NODE_CONFIG_PATH)
+    if written is None:
+        return tuple(items)
+    before = GpuInterface.DRA if _BY_CLAIMS.search(written) else GpuInterface.DEVICE_PLUGIN
+    if before is stack.plugin.interface:
+        return tuple(items)
+    reason = (
+        f"GPUs are given by {_WAYS[stack.plugin.interface]} instead of {_WAYS[before]}: pods keep theirs, and one that "
+        f"a pod has by {_WAYS[before]} is withheld until it is free"
+    )
+    return tuple(
+        msgspec.structs.replace(item, reason=reason) if item.target == NODE_CONFIG_PATH else item for item in items
+    )
+
+
+def _kubelet(facts: NodeFacts, stack: StackSpec) -> tuple[int, ...]:
+    """Return the version of the node's kubelet, empty where no fact has it: a distribution's is its own."""
+    found = facts.engines.get(stack.runtime.engine.value)
+    if found is not None and found.config:
+        return version_numbers(found.version)[:2]
+    return version_numbers(facts.cgroup_v1.kubelet)[:2] if facts.cgroup_v1 else ()

@@ -1,0 +1,146 @@
+"""GPUs by claims: what a node has to have for them, and what a plan says when pods are to get them in another way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.declaration.fleet.facts.kubelet import CgroupV1
+from provision.declaration.fleet.facts.node import Engine
+from provision.planning.engines.containerd.imports import DROP_IN_PATH
+from provision.planning.node_plan import Action
+from provision.planning.render.node_config import NODE_CONFIG_PATH
+from tests.provision.samples import (
+    RUNNING,
+    configured,
+    edit_file,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+    simulate_apply,
+    steps,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from provision.declaration.fleet.facts.node import NodeFacts
+
+API = {"kubernetesApi": "/etc/kubernetes/kubelet.conf"}
+DRA: dict[str, Any] = {"interface": "dra", **API}
+K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+OFF = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  enable_cdi = false\n'
+ON = OFF.replace("false", "true")
+
+
+def containerd(version: str, text: str = "version = 2\n") -> NodeFacts:
+    engine = Engine(binary="/usr/bin/containerd", version=version)
+    return edit_file(make_facts(engines={"containerd": engine}), "/etc/containerd/config.toml", text)
+
+
+def k3s(version: str, text: str) -> NodeFacts:
+    engine = Engine(binary="/usr/local/bin/k3s", version=version, config=K3S)
+    return edit_file(make_facts(engines={"k3s": engine}), K3S, text)
+
+
+@pytest.mark.parametrize(
+    ("facts", "engine", "problems"),
+    [
+        pytest.param(containerd("1.6.20"), "containerd", ["engine-without-cdi"], id="an engine that ignores devices"),
+        pytest.param(containerd("1.7.24"), "containerd", [], id="the first that does not"),
+        pytest.param(containerd(""), "containerd", [], id="a version that is not known"),
+        pytest.param(make_facts(), "containerd", [], id="no engine yet"),
+        pytest.param(
+            replace(containerd("2.1.4"), cgroup_v1=CgroupV1(kubelet="1.33.9", allowed=True)),
+            "containerd",
+            ["kubelet-without-dra"],
+            id="a kubelet before 1.34",
+        ),
+        pytest.param(
+            replace(containerd("2.1.4"), cgroup_v1=CgroupV1(kubelet="1.34.0", allowed=True)),
+            "containerd",
+            [],
+            id="the first kubelet",
+        ),
+        pytest.param(k3s("1.33.5", "version = 3\n"), "k3s", ["kubelet-without-dra"], id="a distribution's kubelet"),
+        pytest.param(k3s("1.36.1", "version = 3\n"), "k3s", [], id="a newer distribution"),
+    ],
+)
+def test_a_node_that_cannot_give_gpus_by_claims_is_refused(facts: NodeFacts, engine: str, problems: list[str]) -> None:
+    runtime = {"engine": engine}
+    codes = {"engine-without-cdi", "kubelet-without-dra"}
+
+    found = plan(facts, make_stack(plugin=DRA, runtime=runtime))
+
+    assert [each.code for each in found.problems if each.code in codes] == problems
+    assert not codes & {each.code for each in plan(facts, make_stack(plugin=API, runtime=runtime)).problems}
+
+
+@pytest.mark.parametrize(
+    ("facts", "runtime", "is_told"),
+    [
+        pytest.param(containerd("1.7.24"), {"enabled": False}, True, id="off unless it is said"),
+        pytest.param(containerd("1.7.24", ON), {"enabled": False}, False, id="it is said"),
+        pytest.param(containerd("2.1.4"), {"enabled": False}, False, id="on unless it is said"),
+        pytest.param(containerd("2.1.4", OFF), {"enabled": False}, True, id="off, as it is said"),
+        pytest.param(containerd("2.4.2", OFF), {"enabled": False}, False, id="an engine that has no such key"),
+        pytest.param(containerd("1.7.24", f"# {ON}"), {"enabled": False}, False, id="a comment before the table"),
+        pytest.param(containerd("1.7.24", ON.replace("  en", "# en")), {"enabled": False}, True, id="a comment"),
+        pytest.param(containerd("1.7.24", OFF), {}, False, id="grapnel writes it"),
+        pytest.param(k3s("1.36.1", "version = 3\n"), {"engine": "k3s"}, False, id="a distribution with containerd 2"),
+        pytest.param(k3s("1.36.1", "version = 2\n"), {"engine": "k3s"}, True, id="a distribution with containerd 1"),
+        pytest.param(k3s("1.36.1", ON), {"engine": "k3s"}, False, id="a distribution that says it"),
+    ],
+)
+def test_an_engine_that_would_ignore_devices_is_told_where_grapnel_does_not_write_it(
+    facts: NodeFacts, runtime: dict[str, Any], *, is_told: bool
+) -> None:
+    by_claims = plan(facts, make_stack(plugin=DRA, runtime=runtime))
+    by_plugin = plan(facts, make_stack(plugin=API, runtime=runtime))
+
+    assert ("engine-cdi-off" in {each.code for each in by_claims.warnings}) is is_told
+    assert "engine-cdi-off" not in {each.code for each in by_plugin.warnings}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (API, DRA, "by claims instead of the device plugin: pods keep theirs, and one that a pod has by the device"),
+        (DRA, API, "by the device plugin instead of claims: pods keep theirs, and one that a pod has by claims"),
+    ],
+    ids=["to claims", "back"],
+)
+def test_a_change_says_what_becomes_of_pods(before: dict[str, str], after: dict[str, str], words: str) -> None:
+    facts = configured(make_stack(plugin=before))
+
+    result = plan(facts, make_stack(plugin=after))
+
+    (write,) = (item for item in result.items if item.target == NODE_CONFIG_PATH)
+    assert words in write.reason
+    assert write.action is Action.WRITE
+    assert plan(simulate_apply(facts, result), make_stack(plugin=after)).is_empty
+
+
+@pytest.mark.parametrize(("version", "is_restarted"), [("1.7.24", True), ("2.2.1", False)])
+def test_an_engine_that_takes_no_devices_is_told_to_and_restarts_for_it_once(
+    version: str, *, is_restarted: bool
+) -> None:
+    facts = replace(containerd(version, ""), services={"containerd.service": RUNNING})
+    facts = simulate_apply(facts, plan(facts, make_stack(plugin=API)))
+
+    result = plan(facts, make_stack(plugin=DRA))
+
+    assert (("restart", "containerd.service") in steps(result.items)) is is_restarted
+    after = simulate_apply(facts, result)
+    assert ("enable_cdi = true" in text_of(after, DROP_IN_PATH)) is is_restarted
+    assert plan(after, make_stack(plugin=DRA)).is_empty
+
+
+def test_nothing_is_said_of_an_interface_that_stays_or_that_a_node_never_had() -> None:
+    other = plan(configured(make_stack(plugin=DRA)), make_stack(plugin=DRA | {"metricsAddress": "0.0.0.0:9400"}))
+    new = plan(make_facts(), make_stack(plugin=DRA))
+
+    for result in (other, new):
+        assert ("write", NODE_CONFIG_PATH) in steps(result.items)
+        assert not any("instead of" in item.reason for item in result.items)

@@ -112,7 +112,7 @@ class Claims:
         if not holders and self._driver.is_done:
             self._end()
             return inventory
-        return replace(inventory, devices=tuple(_marked(each, holders) for each in inventory.devices))
+        return mark_held(inventory, holders)
 
     def _end(self) -> None:
         """Leave the node as it was before: the device plugin offers everything, and nobody has a claim."""
@@ -131,6 +131,11 @@ class Claims:
 def _made_for(config: NodeConfig) -> tuple[object, ...]:
     """Return what a driver is made for."""
     return (config.kubernetes_api, config.node_name, config.cdi_folder, config.hook_path, config.hook_timeout_s)
+
+
+def mark_held(inventory: Inventory, holders: Mapping[str, ClaimName]) -> Inventory:
+    """Return an inventory of which nothing is given away by the device plugin that a claim has."""
+    return replace(inventory, devices=tuple(_marked(each, holders) for each in inventory.devices))
 
 
 def _marked(device: Device, holders: Mapping[str, ClaimName]) -> Device:

@@ -43,6 +43,8 @@ _PROBLEM = "engine-config"
 _HOOK_KERNEL: Final = (5, 12)  # mount_setattr(2), of runtime_hook.container.kernel
 _SPARING = ("", "process", "none")  # KillMode of systemd.kill(5): what runs beside the main process goes on
 
+APT = "apt"  # what the module `engine_packages` calls
+
 
 def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
     """Return what lets containers of the node get GPUs through the engine."""
@@ -160,6 +162,13 @@ def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) ->
             code="engine-missing",
             message=f"{facts.node.hostname} has no {engine.name}, and {facts.node.os.id} has no package of it",
             hint="install it as its documentation says, then plan again",
+        )
+        return (missing,)
+    if facts.package_manager.name != APT:
+        missing = Problem(
+            code="engine-missing",
+            message=f"{facts.node.hostname} has no {engine.name}, and engines are installed by {APT} alone",
+            hint=f"install it with {facts.package_manager.name}, then plan again",
         )
         return (missing,)
     problems = list(package_manager_problems(facts))

@@ -162,6 +162,7 @@ def test_the_commands_of_the_tour_do_what_the_page_says(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_the_commands_of_the_tour_through_the_controller_do_what_the_page_says(
     stack_person: Person, stage: Stage, lab_nodes: tuple[LabNode, ...]
 ) -> None:

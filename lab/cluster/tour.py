@@ -85,6 +85,7 @@ class Tour:
             f"python -m lab cluster fail {self.failing} {self.version}",
             f"{watch} kubectl apply -f next.yaml && {wait}=Degraded; kill $(jobs -p)",
             "kubectl get gpustacks -o wide; grapnel status",
+            f"grapnel rollback --yes {' '.join(self.upgraded)} && grapnel status --watch",
             f"kubectl apply -f gpustack.yaml && {wait}=AsDeclared",
         )
 

@@ -162,6 +162,7 @@ def test_the_commands_of_the_tour_do_what_the_page_says(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_the_commands_of_the_tour_through_the_controller_do_what_the_page_says(
     stack_person: Person, stage: Stage, lab_nodes: tuple[LabNode, ...]
 ) -> None:
@@ -169,7 +170,7 @@ def test_the_commands_of_the_tour_through_the_controller_do_what_the_page_says(
     (upgraded, failing) = lab_nodes[:2]
     before = look_at_all(stage, [upgraded, failing])
     former = before[failing.name].module
-    work, plan, fail, upgrade, look_at_it, back = tour.controller_commands(cluster.name)
+    work, plan, fail, upgrade, look_at_it, back, declare = tour.controller_commands(cluster.name)
 
     assert "successfully rolled out" in person.types(work)
     planned = person.types(plan)
@@ -189,7 +190,9 @@ def test_the_commands_of_the_tour_through_the_controller_do_what_the_page_says(
         told = " ".join(person.types(look_at_it, status=1).split())
         assert "Degraded" in told
         assert "CUDA_ERROR_OUT_OF_MEMORY" in told
-        person.types(back)
+        assert "nobody is at work" in person.types(back, status=1)  # as what is declared is not there any more
+        assert driver_of(stage, upgraded) == former
+        person.types(declare)
 
     after = look_at_all(stage, [upgraded, failing])
     assert {name: (state.module, state.boot) for name, state in after.items()} == {

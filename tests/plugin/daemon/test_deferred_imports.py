@@ -20,6 +20,7 @@ SWITCHED_ON = (
     "plugin.sharing.memory_limits.",
     "plugin.sharing.overuse.",
     "plugin.sharing.mps.",
+    "plugin.dra.",
     "plugin.gpushare.",
     "plugin.devices.other.",
     "plugin.system.thread_calls",  # of the same

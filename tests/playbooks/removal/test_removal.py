@@ -85,6 +85,16 @@ def test_the_file_for_cdi_goes_from_where_the_hook_s_configuration_has_it(machin
     assert list((machine.root / "srv/cdi").iterdir()) == []
 
 
+def test_the_file_of_claims_goes_with_the_daemon(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    set_up(machine)
+    machine.write("/etc/grapnel/node.json", '{"cdiFolder": "/srv/cdi"}\n')
+    machine.write("/srv/cdi/grapnel-claims.json", CDI % OUR_HOOK)
+    machine.write("/srv/cdi/theirs.json", CDI % "/usr/bin/nvidia-cdi-hook")
+    remove(machine)
+    assert [path.name for path in (machine.root / "srv/cdi").iterdir()] == ["theirs.json"]
+
+
 @pytest.mark.parametrize("named", ["/srv/data", "/srv/data/theirs.json", "/srv/data/link", "/srv/data/note", "/srv/"])
 def test_nothing_else_goes_that_a_hook_s_configuration_names(machine: Machine, engine: Systemd, named: str) -> None:
     """A folder that was named there by mistake went with all that was in it."""

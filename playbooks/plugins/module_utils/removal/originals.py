@@ -20,7 +20,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.docker import
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, DOCKER, ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
-from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import HOOK_CONFIG, Reader, is_drivers
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
+    HOOK_CONFIG,
+    NODE_CONFIG,
+    Reader,
+    is_drivers,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.removal.texts import take_out
 
 if TYPE_CHECKING:
@@ -43,7 +48,7 @@ _OWN = {
     HOOK_CONFIG: Reader(),
     "/etc/grapnel/gpu-settings.json": Reader(),
     "/etc/grapnel/mig-layout.json": Reader(),
-    "/etc/grapnel/node.json": _DAEMON,
+    NODE_CONFIG: _DAEMON,
     "/etc/grapnel/nvidia.json": _DAEMON,
     f"/etc/systemd/system/{DAEMON_UNIT}": _DAEMON,
 }

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import OWN_FOLDER
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import our_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
-from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, HOOK, HOOK_CONFIG
+from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
+    DAEMON,
+    HOOK,
+    HOOK_CONFIG,
+    NODE_CONFIG,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,7 +43,8 @@ _UNIT_FOLDER = "/etc/systemd/system"
 _TARGETS = ("multi-user.target", "timers.target")
 _RELEASES = f"{PROGRAMS}/releases"
 _PROGRAMS = {DAEMON: "node", HOOK: "hook"}
-_CDI = "/var/run/cdi/grapnel.json"
+_CDI_FOLDER = "/var/run/cdi"
+_CDI = f"{_CDI_FOLDER}/grapnel.json"
 _MAX_CDI_BYTES = 4 << 20  # as the hook reads it
 _STATE = {
     DAEMON: (
@@ -64,8 +70,11 @@ def find_own(host: Host, part: str) -> list[str]:
 
 def _named(host: Host, part: str) -> list[str]:
     """Return the files that a part's configuration names, where it wrote them: nothing else that has such a name."""
-    named = [_setting(host, HOOK_CONFIG, "cdi") or _CDI] if part == HOOK else []
-    return [path for path in named if _is_our_cdi(host, path)]
+    named = {
+        HOOK: _setting(host, HOOK_CONFIG, "cdi") or _CDI,
+        DAEMON: f"{_setting(host, NODE_CONFIG, 'cdiFolder') or _CDI_FOLDER}/grapnel-claims.json",
+    }
+    return [named[part]] if part in named and _is_our_cdi(host, named[part]) else []
 
 
 def _is_our_cdi(host: Host, path: str) -> bool:

@@ -11,6 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.units import 
 RUNTIME, DAEMON, HOOK, NODE = "runtime", "daemon", "hook", "node"
 PARTS = (DAEMON, RUNTIME, HOOK, NODE)  # in the order in which they go: who uses something before what is used
 HOOK_CONFIG = "/etc/grapnel/hook.json"
+NODE_CONFIG = "/etc/grapnel/node.json"
 _OWN = "/etc/grapnel/"
 _UNIT_FILES = tuple(
     f"/etc/systemd/system/{unit}" for unit in (DAEMON_UNIT, "grapnel-drift.service", "grapnel-drift.timer")

@@ -28,7 +28,19 @@ spec:
   driver: {version: "550.163.01", kernelModule: none}
 """
 NODES = ("b1", "b2", "b3")
-ALONE = ("hook", "plugin", "preference", "provision", "rollout", "fleet", "simulation", "shares", "gpushare", "scale")
+ALONE = (
+    "hook",
+    "plugin",
+    "daemons/claims",
+    "preference",
+    "provision",
+    "rollout",
+    "fleet",
+    "simulation",
+    "shares",
+    "gpushare",
+    "scale",
+)
 BENCHMARKS = (*ALONE, "apply", "bare", "driver", "upgrade", "cluster")
 
 

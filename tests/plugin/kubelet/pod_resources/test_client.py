@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from lab.podresources.proto import api_pb2
 from plugin.base.errors import KubeletError
+from plugin.kubelet.cdi_names import qualified
 from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
-from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+from plugin.kubelet.pod_resources.attribution import CLAIM, DeviceAssignment, PodContainer, holders_by_uuid
 from plugin.kubelet.pod_resources.client import assignments_of, list_assignments
+from plugin.kubelet.pod_resources.holdings import Held
 from plugin.kubelet.rpc.codec import DecodeError, decode
 from tests.plugin.kubelet.pod_resources.served import one_container, serving
 
@@ -55,6 +57,28 @@ def test_an_answer_says_what_protobuf_says(answer: api_pb2.ListPodResourcesRespo
         for container in pod.containers
         for devices in container.devices
     )
+
+
+def test_devices_of_claims_are_told_by_their_uuids_and_those_of_other_drivers_are_not() -> None:
+    def claimed(*names: str) -> api_pb2.DynamicResource:
+        devices = [api_pb2.CDIDevice(name=name) for name in names]
+        resource = api_pb2.ClaimResource(driver_name="gpu.nvidia.com", pool_name="n1", cdi_devices=devices)
+        return api_pb2.DynamicResource(claim_name="gpu-x7k2p", claim_namespace="ml", claim_resources=[resource])
+
+    container = api_pb2.ContainerResources(
+        name="main",
+        dynamic_resources=[
+            claimed(qualified("GPU-1"), qualified("MIG-GPU-2/1/0")),
+            claimed("k8s.gpu.nvidia.com/claim=1-gpu-0", "dra.net/nic=0"),
+        ],
+    )
+    pod = api_pb2.PodResources(name="train", namespace="ml", containers=[container])
+    answer = api_pb2.ListPodResourcesResponse(pod_resources=[pod])
+    who = PodContainer("ml", "train", "main")
+    found = parse(answer.SerializeToString())
+    assert found == (DeviceAssignment(who, f"{CLAIM}gpu-x7k2p", ("GPU-1", "MIG-GPU-2/1/0")),)
+    assert holders_by_uuid(found, ()) == {"GPU-1": (who,), "MIG-GPU-2/1/0": (who,)}
+    assert not Held(found)  # who keeps others from a device by a claim, the daemon itself knows
 
 
 @given(st.binary(max_size=100))

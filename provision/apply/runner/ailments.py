@@ -22,7 +22,7 @@ _PYTHONS: Final = "[Errno "  # unless it passes on an error of Python's
 UNREAD: Final = "ssh ended before it was told what to run, and what it said was not read: `ssh` to it says why"
 _INSTALL: Final = (
     "install a later one beside it, which Ansible finds by itself: `dnf install python3.11` on RHEL 8 and its kin, "
-    "`zypper install python311` on SLES 15"
+    "`zypper install python311` on SLES 15 SP4 or later"
 )
 _OF_CONNECTIONS: Final = (
     (

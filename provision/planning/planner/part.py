@@ -19,7 +19,10 @@ RESTART_MARKS = "/run/grapnel/restart"
 PACKAGE_MANAGER_LOCKED = "package-manager-locked"
 VERSION_NOT_CHOSEN = "version-not-chosen"
 _PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
-_GET_PYTHON = {"dnf": "`dnf install python3.11`", "zypper": "`zypper install python311`, of the Python 3 Module,"}
+_GET_PYTHON = {
+    "dnf": "`dnf install python3.11`",
+    "zypper": "`zypper install python311`, of the Python 3 Module (SP4 or later),",
+}
 
 Variables = TypeVar("Variables")
 

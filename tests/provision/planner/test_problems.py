@@ -273,7 +273,7 @@ def test_a_python_that_cannot_start_the_programs_is_told_before_they_are_sent(
     ("manager", "command"),
     [
         ("dnf", "`dnf install python3.11` on it"),
-        ("zypper", "`zypper install python311`, of the Python 3 Module, on it"),
+        ("zypper", "`zypper install python311`, of the Python 3 Module (SP4 or later), on it"),
         ("apt", "install a later one as /usr/bin/python3.N on it"),
     ],
 )

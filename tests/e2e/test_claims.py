@@ -115,7 +115,9 @@ def test_each_claim_gets_its_gpu_and_nobody_else(room: Room, stage: Stage, node:
         room.start(template())
         both = claims_one("both", node, container("one", STAY), container("two", STAY))
         room.start(claims_one("first", node), claims_one("second", node), both)
-        room.start(pod("none", container(script=STAY), node=node.name, runtime_class=""))
+        # An author of pods may write annotations: what names devices to the engine is the kubelet's alone.
+        named = {"cdi.k8s.io/grapnel_gpus": ",".join(f"grapnel.dev/gpu={uuid}" for uuid in node.uuids)}
+        room.start(pod("none", container(script=STAY), node=node.name, runtime_class="", annotations=named))
         room.wait_running(["first", "second", "both", "none"])
         sights = [room.sight("first"), room.sight("second"), room.sight("both", "one")]
         assert [len(each.uuids) for each in sights] == [1, 1, 1]

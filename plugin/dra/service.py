@@ -185,8 +185,8 @@ class ClaimService:
         """Return which other claim keeps this one from a device, "" where none does. Shares of one count together."""
         taken = result.shares
         for holder, each in self._store.held():
-            if holder == claim or not set(each.parts) & set(device.parts):
-                continue
+            if holder == claim or not (each.uuid in device.parts or device.uuid in each.parts):
+                continue  # two MIG devices of one GPU have the GPU in common, and neither keeps the other away
             taken += each.shares
             is_shared = device.share is not None and each.uuid == device.uuid and each.share_id and result.share_id
             if not is_shared or (device.share is not None and taken > device.share.parts):

@@ -156,6 +156,22 @@ def test_no_device_is_given_twice(room: Room) -> None:
     assert room.prepare(("a" if loser == ONE else "b", loser))[loser].devices
 
 
+def test_mig_devices_of_one_gpu_are_given_to_several_claims_and_the_gpu_to_none_meanwhile(room: Room) -> None:
+    slices = {f"mig-{n}": DraDevice(f"mig-{n}", f"MIG-{n}", (f"MIG-{n}", "GPU-0"), (), {}, {}) for n in (1, 2)}
+    room.node.devices |= slices
+    room.claims |= {"a": claim(ONE, "mig-1"), "b": claim(TWO, "mig-2"), "c": claim(THREE, "gpu-0")}
+    assert room.prepare(("a", ONE))[ONE].devices
+    assert room.prepare(("b", TWO))[TWO].devices
+    assert "still has" in room.prepare(("c", THREE))[THREE].error
+
+
+def test_a_gpu_that_is_divided_under_a_claim_keeps_its_mig_devices_from_others(room: Room) -> None:
+    room.claims |= {"a": claim(ONE, "gpu-0"), "b": claim(TWO, "mig-1")}
+    assert room.prepare(("a", ONE))[ONE].devices
+    room.node.devices = {"mig-1": DraDevice("mig-1", "MIG-1", ("MIG-1", "GPU-0"), (), {}, {})}
+    assert "still has" in room.prepare(("b", TWO))[TWO].error
+
+
 def test_what_a_pod_has_by_the_device_plugin_is_not_given(room: Room) -> None:
     room.claims["a"] = claim(ONE, "gpu-0")
     room.node.held["GPU-0"] = "ml/old as nvidia.com/gpu"

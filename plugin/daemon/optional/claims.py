@@ -60,8 +60,10 @@ class Claims:
         A driver that is to offer nothing any more goes on as it was started, until nobody has a claim.
         """
         before, self._config = self._config, config
-        if self._driver is not None and before is not None and self._is_another(before, config):
-            await self.close()
+        driver = self._driver
+        if driver is not None and before is not None and self._is_another(before, config):
+            await driver.close()  # until then it says what is not the device plugin's to give
+            self._driver = None
         if self._driver is None and (self.is_offering(config) or (config.state_folder / _FOLDER).is_dir()):
             self._driver = self._start(config)
 

@@ -1,0 +1,78 @@
+"""What the device plugin may give away while GPUs are given by claims, or still are somebody's by one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugin.base.errors import KubeletError
+from plugin.base.log import Logger
+from plugin.daemon.optional.claims import Claims
+from plugin.daemon.tasks import Tasks
+from plugin.devices.allocation.table import NoSharing
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.devices.resources import plan_offers
+from plugin.driver.snapshot import Snapshot
+from plugin.holdings.history.keeper import HistoryKeeper
+from plugin.settings.node_config import DEVICE_PLUGIN, DRA, NodeConfig
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
+
+RECORD = f"""{{"schema": "grapnel.dev/claim/v1alpha1", "namespace": "ml", "name": "train", "uid": "u1", "devices": [
+    {{"request": "gpu", "pool": "n1", "device": "gpu-0", "uuid": "{gpu(0).uuid}", "parts": ["{gpu(0).uuid}"],
+      "adminAccess": false, "shareId": "", "shares": 1}}]}}"""
+
+
+async def _no_kubelet(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
+    raise KubeletError("no kubelet")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> NodeConfig:
+    (tmp_path / "state/claims").mkdir(parents=True)
+    (tmp_path / "state/claims/u1.json").write_text(RECORD)
+    return NodeConfig(state_folder=tmp_path / "state", kubelet_root=tmp_path, cdi_folder=tmp_path, interface=DRA)
+
+
+class Room:
+    """What the daemon has of claims, with two GPUs."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(set()))
+        history = HistoryKeeper(config.state_folder, _no_kubelet, Logger())
+        self.claims = Claims(history, NoSharing(), Tasks().spawn, Logger())
+        self.claims.on_change, self.claims.on_state = lambda: None, lambda _waiting_for: None
+
+    def given(self, config: NodeConfig) -> set[str]:
+        """Return what is left to the device plugin."""
+        left = self.claims.show(config, self.inventory, lambda: plan_offers(self.inventory, config.offer_rules))
+        return {each.gpu.uuid for each in left.devices if not each.unhealthy}
+
+
+@pytest.mark.parametrize(("interface", "left"), [(DRA, set()), (DEVICE_PLUGIN, {gpu(1).uuid})])
+def test_the_device_plugin_gets_no_more_while_a_driver_is_made_anew(
+    config: NodeConfig, interface: str, left: set[str]
+) -> None:
+    async def reload() -> list[set[str]]:
+        before = replace(config, interface=interface)
+        after = replace(before, node_name="another", kubelet_root=config.kubelet_root / "another")
+        room = Room(before)
+        await room.claims.follow(before)
+        seen = [room.given(before)]
+        reloading = asyncio.ensure_future(room.claims.follow(after))
+        while not reloading.done():
+            await asyncio.sleep(0)
+            seen.append(room.given(after))
+        await room.claims.close()
+        return seen
+
+    seen = asyncio.run(reload())
+    assert len(seen) > 2
+    assert all(each == left for each in seen)

@@ -88,7 +88,7 @@ class SliceKeeper:
 
     def check(self) -> None:
         """Compare what there is with what there has to be: a kubelet has come."""
-        self._versions = {}
+        self._versions, self._owner = {}, None
         self._wake.set()
 
     @property
@@ -135,10 +135,10 @@ class SliceKeeper:
                 self._is_ended.wait(_LOOK_S)
                 self._wake.set()
                 return
-            if self._owner is None:
-                self._owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
+            owner = self._owner or Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
+            self._owner = owner
             found = self._list()
-            writes = plan_writes(self._owner, wanted, found, has_taints=self._has_taints)
+            writes = plan_writes(owner, wanted, found, has_taints=self._has_taints)
             if self._make(writes):
                 with self._lock:
                     if wanted == self._wanted:
@@ -204,5 +204,7 @@ class SliceKeeper:
             is_known = self._versions.get(metadata["name"]) == metadata["resourceVersion"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ClusterError("the api server tells of slices in no form that is known") from error
+        if what == "DELETED":
+            self._owner = None  # a Node that was made anew has another UID: slices with the old one are deleted again
         if what == "DELETED" or not is_known:
             self._wake.set()

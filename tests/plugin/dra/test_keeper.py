@@ -1,0 +1,85 @@
+"""The node's slices stay as they have to be, whatever the API server and its watches do."""
+
+from __future__ import annotations
+
+import json
+import queue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugin.base.log import Logger
+from plugin.dra import keeper
+from plugin.dra.devices import DraDevice
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from plugin.publication.node_object.api.messages import Request
+
+DEVICE = DraDevice("gpu-0", "GPU-0", ("GPU-0",), (), {"uuid": {"string": "GPU-0"}}, {})
+
+
+class Server:
+    """An API server with one Node, and the watch of its slices; in place of a connection."""
+
+    def __init__(self) -> None:
+        self.node_uid = "first"
+        self.slices: dict[str, dict[str, Any]] = {}
+        self.version = 0
+        self.watches = 0
+        self.lines: queue.Queue[bytes | None] = queue.Queue()  # None: the watch ends
+
+    def ask(self, request: Request) -> dict[str, Any]:
+        if request.resource == "nodes":
+            return {"metadata": {"uid": self.node_uid}}
+        if request.verb == "list":
+            return {"items": list(self.slices.values())}
+        assert request.verb == "create"
+        document: dict[str, Any] = json.loads(request.body)
+        self.version += 1
+        document["metadata"]["resourceVersion"] = str(self.version)
+        self.slices[document["metadata"]["name"]] = document
+        return document
+
+    def follow(self, _request: Request, hear: Callable[[bytes], None]) -> None:
+        self.watches += 1
+        hear(b"")
+        while (line := self.lines.get()) is not None:
+            hear(line)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def delete(self, name: str) -> None:
+        found = self.slices.pop(name)
+        self.lines.put(json.dumps({"type": "DELETED", "object": found}).encode())
+
+    def owners(self) -> list[str]:
+        return [each["metadata"]["ownerReferences"][0]["uid"] for each in self.slices.values()]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    made = Server()
+    monkeypatch.setattr(keeper, "ClusterApi", lambda _source, _environment: made)
+    yield made
+    made.lines.put(None)
+
+
+@pytest.fixture
+def slices(server: Server) -> Iterator[keeper.SliceKeeper]:
+    made = keeper.SliceKeeper("n1", "kubelet.conf", {}, lambda: True, Logger())
+    yield made
+    made.close()
+    server.lines.put(None)
+
+
+def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: keeper.SliceKeeper) -> None:
+    """With the UID of the Node before, each slice would be deleted as soon as it is written."""
+    slices.publish((DEVICE,))
+    wait_until(lambda: server.owners() == ["first"])
+    server.node_uid = "second"
+    server.delete(next(iter(server.slices)))
+    wait_until(lambda: server.owners() == ["second"])

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _TOPIC, _WATCH_TOPIC = "resource slices", "resource slices: watch"
 _HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
 _WATCH_S = 600  # and up to a half more
+_LONG_S = 30  # a watch that lasted so long was one: what ends sooner is begun again later each time
 _MOST_ROUNDS = 5  # of writes that others overtook, until it waits
 _LOOK_S = 0.5  # whether a kubelet has come
 
@@ -175,16 +176,20 @@ class SliceKeeper:
     def _watch(self) -> None:
         backoff = Backoff(_chance)
         while not self._is_ended.is_set():
+            began, at_least_s = time.monotonic(), 0.0
             try:
                 self._watch_api.follow(list_slices(self._node, watch_s=int(_WATCH_S * (1 + _chance() / 2))), self._hear)
             except ClusterError as error:
                 if self._is_ended.is_set():
                     return
                 self._log.standing(_WATCH_TOPIC, error.message, hint=error.hint or _HINT)
-                backoff.failed(time.monotonic(), error.retry_after_s)
-                self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
-            else:
+                at_least_s = error.retry_after_s
+            except Exception as error:  # noqa: BLE001 - a bug here must not end the thread
+                self._log.standing(_WATCH_TOPIC, f"bug: {error!r:.256}", hint="please report it")
+            if time.monotonic() - began > _LONG_S:
                 backoff.succeeded()
+            backoff.failed(time.monotonic(), at_least_s)  # also after an end without an error: it may be the next one's
+            self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
 
     def _hear(self, line: bytes) -> None:
         if self._is_ended.is_set():

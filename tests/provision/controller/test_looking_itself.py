@@ -160,7 +160,7 @@ def test_status_and_its_page_show_the_stacks(world: World, shell: Shell) -> None
         assert (found["state"], found["nodes"]["failed"], found["outdated"]) == ("Degraded", 1, False)
         assert shell("plan") == ExitCode.FAILED
         assert f"`grapnel retry {bad}`" in shell.said
-        feed = Feed(open_reader(_arguments(world)))
+        feed = Feed(open_reader(_arguments(world))[0])
         feed.start()
         try:
             message = feed.wait("", 30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,3 +84,18 @@ def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: ke
     server.node_uid = "second"
     server.delete(next(iter(server.slices)))
     wait_until(lambda: server.owners() == ["second"])
+
+
+def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(server: Server, slices: keeper.SliceKeeper) -> None:
+    for _ in range(100):
+        server.lines.put(None)
+    slices.publish((DEVICE,))
+    wait_until(lambda: server.watches > 0)
+    time.sleep(0.3)
+    assert server.watches == 1
+
+
+def test_a_watch_is_begun_again_after_a_line_of_no_known_form(server: Server, slices: keeper.SliceKeeper) -> None:
+    slices.publish((DEVICE,))
+    server.lines.put(b"[" * 100_000)
+    wait_until(lambda: server.watches > 1)

@@ -127,6 +127,10 @@ class Driver:
             raise ClaimError(
                 "a container with a claim needs the hook, which a pod cannot run", "run the daemon as a unit"
             )
+        if not self.devices:  # not asked for yet, or the driver is away: a file of before still says what claims have
+            if self._cdi_path.exists():
+                return
+            raise ClaimError("the GPUs of this node are not known", "it is asked for again")
         content = render_cdi(
             self.devices.values(), self._control, str(self._config.hook_path), self._config.hook_timeout_s
         )

@@ -71,16 +71,16 @@ class Claims:
         """Whether a driver has to be made anew for a configuration."""
         if (before.kubelet_root, before.state_folder) != (config.kubelet_root, config.state_folder):
             return True
-        return self.is_offering(config) and self._made_for != _made_for(config)
+        return self.is_offering(config) and self._made_for != _made_for(config, _where(config))
 
     def _start(self, config: NodeConfig) -> Driver:
         from plugin.dra.driver import Driver
         from plugin.dra.store import Published, published_in
 
-        view, self._made_for = self._history.view, _made_for(config)
-        where = Published(config.kubernetes_api, node_name(config, os.environ))
+        view, where = self._history.view, Published(*_where(config))
         if not self.is_offering(config):
             where = published_in(config.state_folder) or where
+        self._made_for = _made_for(config, where)
         return Driver(
             config,
             where,
@@ -130,9 +130,14 @@ class Claims:
             await driver.close()
 
 
-def _made_for(config: NodeConfig) -> tuple[object, ...]:
+def _where(config: NodeConfig) -> tuple[str, str]:
+    """Return through which API, and as which Node, slices are to be published."""
+    return config.kubernetes_api, node_name(config, os.environ)
+
+
+def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:
     """Return what a driver is made for."""
-    return (config.kubernetes_api, config.node_name, config.cdi_folder, config.hook_path, config.hook_timeout_s)
+    return (where, config.cdi_folder, config.hook_path, config.hook_timeout_s)
 
 
 def mark_held(inventory: Inventory, holders: Mapping[str, ClaimName]) -> Inventory:

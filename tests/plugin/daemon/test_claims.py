@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.base.errors import KubeletError
 from plugin.base.log import Logger
 from plugin.daemon.optional.claims import Claims
 from plugin.daemon.tasks import Tasks
@@ -30,8 +30,8 @@ RECORD = f"""{{"schema": "grapnel.dev/claim/v1alpha1", "namespace": "ml", "name"
       "adminAccess": false, "shareId": "", "shares": 1}}]}}"""
 
 
-async def _no_kubelet(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
-    raise KubeletError("no kubelet")
+async def _nobody(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
+    return ()
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ class Room:
 
     def __init__(self, config: NodeConfig) -> None:
         self.inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(set()))
-        history = HistoryKeeper(config.state_folder, _no_kubelet, Logger())
-        self.claims = Claims(history, NoSharing(), Tasks().spawn, Logger())
+        self.history = HistoryKeeper(config.state_folder, _nobody, Logger())
+        self.claims = Claims(self.history, NoSharing(), Tasks().spawn, Logger())
         self.claims.on_change, self.claims.on_state = lambda: None, lambda _waiting_for: None
 
     def given(self, config: NodeConfig) -> set[str]:
@@ -76,3 +76,21 @@ def test_the_device_plugin_gets_no_more_while_a_driver_is_made_anew(
     seen = asyncio.run(reload())
     assert len(seen) > 2
     assert all(each == left for each in seen)
+
+
+def test_a_driver_that_took_back_slices_of_before_publishes_as_the_node_that_is_declared(config: NodeConfig) -> None:
+    published = config.state_folder / "claims/published"
+    published.write_text('{"kubernetesApi": "old.conf", "nodeName": "old"}')
+
+    async def change_over() -> None:
+        room, declared = Room(config), replace(config, kubernetes_api="new.conf", node_name="new")
+        before = replace(declared, interface=DEVICE_PLUGIN)
+        await room.claims.follow(before)
+        room.given(before)
+        await room.claims.follow(declared)
+        await room.history.view.look_again()
+        room.given(declared)
+        await room.claims.close()
+
+    asyncio.run(change_over())
+    assert json.loads(published.read_text()) == {"kubernetesApi": "new.conf", "nodeName": "new"}

@@ -29,6 +29,7 @@ class ClusterApi:
         self._lock = threading.Lock()
         self._credentials: Credentials | None = None
         self._connection: Connection | None = None
+        self._is_closed = False
 
     def ask(self, request: Request) -> dict[str, Any]:
         """Return the object of a success; raises ClusterError."""
@@ -41,7 +42,10 @@ class ClusterApi:
                 # made twice: they name a version, or an object that is there already.
                 if error.status or not is_kept:
                     raise
-            return self._ask(request)
+                return self._ask(request)
+            finally:
+                if self._is_closed:
+                    self._hang_up()
 
     def follow(self, request: Request, hear: Callable[[bytes], None]) -> None:
         """Have each line of a watch heard until the server ends it; raises ClusterError."""
@@ -53,11 +57,17 @@ class ClusterApi:
         content_of(request, answer._replace(body=answer.body or b"{}"))
 
     def close(self) -> None:
-        """Hang up; what is asked next connects again."""
-        with self._lock:
-            self._hang_up()
+        """Hang up for good, at once or after the call that is under way: an event loop waits for no call."""
+        self._is_closed = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._hang_up()
+            finally:
+                self._lock.release()
 
     def _ask(self, request: Request) -> dict[str, Any]:
+        if self._is_closed:
+            raise ClusterError("nobody asks any more")
         try:
             if self._connection is None:
                 self._connection = self._connect(_READ_S)

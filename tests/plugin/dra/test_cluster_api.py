@@ -1,0 +1,61 @@
+"""A connection that several threads ask on, one at a time, and that nobody has to wait for to hang up."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugin.base.errors import ClusterError
+from plugin.dra.cluster_api import ClusterApi
+from plugin.publication.node_object.api.messages import ApiResponse, Request
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ANY = Request("GET", "/", "get", "resourceclaims")
+
+
+class SlowConnection:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.answers = threading.Event()
+        self.is_open = True
+
+    def call(self, _request: Request) -> ApiResponse:
+        self.calls += 1
+        self.answers.wait()
+        return ApiResponse(200, b"{}")
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowConnection]:
+    made = SlowConnection()
+    monkeypatch.setattr(ClusterApi, "_connect", lambda _api, _read_s: made)
+    yield made
+    made.answers.set()
+
+
+def test_hanging_up_waits_for_no_call_and_ends_those_that_wait(connection: SlowConnection) -> None:
+    api = ClusterApi("kubelet.conf", {})
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(api.ask, ANY)
+        wait_until(lambda: connection.calls == 1)
+        second = threads.submit(api.ask, ANY)
+        closing = threads.submit(api.close)
+        try:
+            closing.result(timeout=10)
+        finally:
+            connection.answers.set()
+        assert first.result() == {}
+        with pytest.raises(ClusterError, match="nobody"):
+            second.result()
+    assert not connection.is_open

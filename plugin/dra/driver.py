@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -169,7 +170,8 @@ class Driver:
 
     def remove(self) -> None:
         """Take back what engines and the next start would find: nobody has a claim any more."""
-        self._cdi_path.unlink(missing_ok=True)
+        with suppress(OSError):  # it is not asked for any more
+            self._cdi_path.unlink(missing_ok=True)
         self.store.remove_folder()
 
     async def close(self) -> None:

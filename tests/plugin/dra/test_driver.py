@@ -68,3 +68,10 @@ def test_without_devices_there_is_no_file_that_engines_refuse(tmp_path: Path) ->
     with pytest.raises(ClaimError, match="not known"):
         with_driver(tmp_path, Driver.prepare)
     assert not (tmp_path / "cdi").exists()
+
+
+def test_a_cdi_file_that_cannot_be_removed_keeps_no_driver_from_its_end(tmp_path: Path) -> None:
+    (tmp_path / "cdi/grapnel-claims.json").mkdir(parents=True)
+    (tmp_path / "claims").mkdir()
+    with_driver(tmp_path, Driver.remove)
+    assert not (tmp_path / "claims").exists()

@@ -76,8 +76,8 @@ class Driver:
         self._control: tuple[ControlNode, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
         self._written = ""
-        service = ClaimService(self, self.store, self._health, self._read_claim, logger)
-        self._registration = Registration(config.kubelet_root, service.methods(), self._registered, report, logger)
+        self.service = ClaimService(self, self.store, self._health, self._read_claim, logger)
+        self._registration = Registration(config.kubelet_root, self.service.methods(), self._registered, report, logger)
         self._slices = SliceKeeper(where.node, where.api, environment, lambda: self._registration.is_registered, logger)
         self._task = asyncio.ensure_future(self._registration.run())
 
@@ -165,8 +165,11 @@ class Driver:
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody has a claim, and the API has no slice any more: for a driver that offers nothing."""
-        return not self.store and self._slices.is_settled
+        """Whether nobody has a claim, and the API has no slice any more: for a driver that offers nothing.
+
+        A pod whose claim was refused ends only when the kubelet has given that back to a driver.
+        """
+        return not self.store and not self.service.pending and self._slices.is_settled
 
     def remove(self) -> None:
         """Take back what engines and the next start would find: nobody has a claim any more."""

@@ -116,6 +116,9 @@ class ClaimService:
         self._health = health
         self._read_claim = read_claim
         self._log = logger
+        self.pending: set[str] = (
+            set()
+        )  # UIDs of claims that are asked for and not prepared: they are given back as well
 
     def methods(self) -> Mapping[str, Method]:
         """Return what is served, by path."""
@@ -134,6 +137,7 @@ class ClaimService:
 
     async def _prepare(self, asked: api.Claim) -> api.PreparedClaim:
         claim = ClaimName(asked.namespace, asked.name, asked.uid)
+        self.pending.add(claim.uid)
         try:
             record = await self._prepared(claim)
             self._node.prepare()
@@ -141,6 +145,7 @@ class ClaimService:
             self._log.standing(f"{claim}", error.message, **({"hint": error.hint} if error.hint else {}))
             return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(error=error.message))
         self._log.standing(f"{claim}")
+        self.pending.discard(claim.uid)
         devices = tuple(map(_device, record.devices))
         return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(devices=devices))
 
@@ -211,6 +216,8 @@ class ClaimService:
         self._log.standing(f"{claim}")
         if was_known:
             self._log.info("claim given back", claim=str(claim))
+        if was_known or asked.uid in self.pending:
+            self.pending.discard(asked.uid)
             self._node.changed()
         return api.NodeUnprepareResourceResponse()
 

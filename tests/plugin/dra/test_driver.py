@@ -12,13 +12,15 @@ from plugin.base.errors import ClaimError
 from plugin.base.log import Logger
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.dra.driver import Driver
+from plugin.dra.keeper import SliceKeeper
+from plugin.dra.messages import Claim, NodePrepareResourcesRequest, NodeUnprepareResourcesRequest
 from plugin.dra.store import Published
 from plugin.driver.snapshot import Snapshot
 from plugin.settings.node_config import DRA, NodeConfig
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 _Result = TypeVar("_Result")
@@ -28,7 +30,7 @@ async def _look_again() -> None:
     """Nobody has anything."""
 
 
-def with_driver(folder: Path, act: Callable[[Driver], _Result]) -> _Result:
+def with_driver(folder: Path, act: Callable[[Driver], Awaitable[_Result]]) -> _Result:
     """Return what becomes of an act on a driver that was just started; nobody has said who has what."""
 
     async def run() -> _Result:
@@ -44,14 +46,22 @@ def with_driver(folder: Path, act: Callable[[Driver], _Result]) -> _Result:
             report=lambda _problem: None,
         )
         try:
-            return act(driver)
+            return await act(driver)
         finally:
             await driver.close()
 
     return asyncio.run(run())
 
 
-def show(driver: Driver) -> None:
+async def prepare(driver: Driver) -> None:
+    driver.prepare()
+
+
+async def remove(driver: Driver) -> None:
+    driver.remove()
+
+
+async def show(driver: Driver) -> None:
     driver.show(next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(set())), {}, is_offered=True)
 
 
@@ -60,18 +70,35 @@ def test_the_file_of_before_stays_until_the_devices_are_known(tmp_path: Path) ->
     path = tmp_path / "cdi/grapnel-claims.json"
     before = path.read_text()
     assert [each["name"] for each in json.loads(before)["devices"]] == [gpu(0).uuid, gpu(1).uuid]
-    with_driver(tmp_path, Driver.prepare)
+    with_driver(tmp_path, prepare)
     assert path.read_text() == before
 
 
 def test_without_devices_there_is_no_file_that_engines_refuse(tmp_path: Path) -> None:
     with pytest.raises(ClaimError, match="not known"):
-        with_driver(tmp_path, Driver.prepare)
+        with_driver(tmp_path, prepare)
     assert not (tmp_path / "cdi").exists()
 
 
 def test_a_cdi_file_that_cannot_be_removed_keeps_no_driver_from_its_end(tmp_path: Path) -> None:
     (tmp_path / "cdi/grapnel-claims.json").mkdir(parents=True)
     (tmp_path / "claims").mkdir()
-    with_driver(tmp_path, Driver.remove)
+    with_driver(tmp_path, remove)
     assert not (tmp_path / "claims").exists()
+
+
+def test_a_driver_is_not_done_while_a_claim_that_was_refused_is_to_be_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SliceKeeper, "is_settled", True)
+    refused = NodePrepareResourcesRequest(claims=(Claim(namespace="ml", name="train", uid="u1"),))
+    again = NodeUnprepareResourcesRequest(claims=refused.claims)
+
+    async def ask(driver: Driver) -> list[bool]:
+        seen = [driver.is_done]
+        await driver.service.prepare(refused)  # there is no API
+        seen.append(driver.is_done)
+        await driver.service.unprepare(again)
+        return [*seen, driver.is_done]
+
+    assert with_driver(tmp_path, ask) == [True, False, True]

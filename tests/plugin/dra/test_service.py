@@ -237,6 +237,18 @@ def test_a_claim_that_was_allocated_anew_gets_its_new_device(room: Room) -> None
     assert set(room.held()) == {"GPU-1"}
 
 
+def test_a_claim_that_was_refused_is_waited_for_until_it_is_given_back(room: Room) -> None:
+    """Its pod ends no sooner."""
+    room.claims |= {"a": claim(ONE, "gpu-0"), "b": claim(TWO, "gpu-0")}
+    room.prepare(("a", ONE))
+    assert room.prepare(("b", TWO))[TWO].error
+    assert room.service.pending == {TWO}
+    changes = room.node.changes
+    assert room.unprepare(TWO) == ""
+    assert not room.service.pending
+    assert room.node.changes == changes + 1
+
+
 def test_giving_back_needs_neither_driver_nor_api_and_may_be_asked_twice(room: Room) -> None:
     room.claims["a"] = claim(ONE, "gpu-0")
     room.prepare(("a", ONE))

@@ -101,6 +101,8 @@ class Driver:
                 self.prepare()
             except ClaimError as error:
                 self._log.standing(_TOPIC_CDI, error.message, **({"hint": error.hint} if error.hint else {}))
+                if is_offered:
+                    return  # no claim could be prepared: the slices stay as they are
         holders = {each.uuid: self._find_holder(each.parts) for each in devices} if is_offered else {}
         if None in holders.values():
             return  # the kubelet has not said yet who has what: the slices stay as they are

@@ -110,21 +110,30 @@ class SliceKeeper:
             if self._is_ended.is_set():
                 self._api.close()
                 return
-            try:
-                self._reconcile()
-            except ClusterError as error:
-                self._log.standing(_TOPIC, error.message, hint=error.hint or _HINT)
-                backoff.failed(time.monotonic(), error.retry_after_s)
-                self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
-                self._wake.set()
-            except Exception as error:  # noqa: BLE001 - a bug here must not end the thread
-                self._log.standing(_TOPIC, f"bug: {error!r:.256}", hint="please report it")
-                backoff.failed(time.monotonic())
-                self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
-                self._wake.set()
-            else:
+            wait_s = self._attempt(_TOPIC, self._reconcile)
+            if wait_s is None:
                 backoff.succeeded()
                 self._log.standing(_TOPIC)
+            else:
+                self._wait(backoff, wait_s)
+                self._wake.set()
+
+    def _attempt(self, topic: str, work: Callable[[], None]) -> float | None:
+        """Return None where it went well, else the least time in seconds until it may be tried again."""
+        try:
+            work()
+        except ClusterError as error:
+            if not self._is_ended.is_set():
+                self._log.standing(topic, error.message, hint=error.hint or _HINT)
+            return error.retry_after_s
+        except Exception as error:  # noqa: BLE001 - a bug here must not end the thread
+            self._log.standing(topic, f"bug: {error!r:.256}", hint="please report it")
+            return 0.0
+        return None
+
+    def _wait(self, backoff: Backoff, at_least_s: float) -> None:
+        backoff.failed(time.monotonic(), at_least_s)
+        self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
 
     def _reconcile(self) -> None:
         for _ in range(_MOST_ROUNDS):
@@ -176,20 +185,14 @@ class SliceKeeper:
     def _watch(self) -> None:
         backoff = Backoff(_chance)
         while not self._is_ended.is_set():
-            began, at_least_s = time.monotonic(), 0.0
-            try:
-                self._watch_api.follow(list_slices(self._node, watch_s=int(_WATCH_S * (1 + _chance() / 2))), self._hear)
-            except ClusterError as error:
-                if self._is_ended.is_set():
-                    return
-                self._log.standing(_WATCH_TOPIC, error.message, hint=error.hint or _HINT)
-                at_least_s = error.retry_after_s
-            except Exception as error:  # noqa: BLE001 - a bug here must not end the thread
-                self._log.standing(_WATCH_TOPIC, f"bug: {error!r:.256}", hint="please report it")
+            began = time.monotonic()
+            at_least_s = self._attempt(_WATCH_TOPIC, self._follow) or 0.0
             if time.monotonic() - began > _LONG_S:
                 backoff.succeeded()
-            backoff.failed(time.monotonic(), at_least_s)  # also after an end without an error: it may be the next one's
-            self._is_ended.wait(max(0.0, backoff.until_s - time.monotonic()))
+            self._wait(backoff, at_least_s)  # also after an end without a fault: the next one may end at once
+
+    def _follow(self) -> None:
+        self._watch_api.follow(list_slices(self._node, watch_s=int(_WATCH_S * (1 + _chance() / 2))), self._hear)
 
     def _hear(self, line: bytes) -> None:
         if self._is_ended.is_set():

@@ -116,8 +116,9 @@ class ClaimService:
         self._health = health
         self._read_claim = read_claim
         self._log = logger
-        # UIDs of claims that were asked for and are not prepared: the kubelet gives them back as well.
-        self.pending: set[str] = set()
+        self.pending: set[str] = (
+            set()
+        )  # UIDs of claims that are asked for and not prepared: they are given back as well
 
     def methods(self) -> Mapping[str, Method]:
         """Return what is served, by path."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -30,17 +30,19 @@ async def _look_again() -> None:
     """Nobody has anything."""
 
 
-def with_driver(folder: Path, act: Callable[[Driver], Awaitable[_Result]]) -> _Result:
-    """Return what becomes of an act on a driver that was just started; nobody has said who has what."""
+def with_driver(
+    folder: Path, act: Callable[[Driver], Awaitable[_Result]], holder: str | None = None, **keys: Any
+) -> _Result:
+    """Return what becomes of an act on a driver that was just started; by default nobody has said who has what."""
 
     async def run() -> _Result:
         driver = Driver(
-            NodeConfig(state_folder=folder, kubelet_root=folder, cdi_folder=folder / "cdi", interface=DRA),
+            NodeConfig(state_folder=folder, kubelet_root=folder, cdi_folder=folder / "cdi", interface=DRA, **keys),
             Published("", "n1"),
             Logger(),
             environment={},
             look_again=_look_again,
-            holder=lambda _devices: None,
+            holder=lambda _devices: holder,
             changed=lambda: None,
             registered=lambda: None,
             report=lambda _problem: None,
@@ -102,3 +104,11 @@ def test_a_driver_is_not_done_while_a_claim_that_was_refused_is_to_be_given_back
         return [*seen, driver.is_done]
 
     assert with_driver(tmp_path, ask) == [True, False, True]
+
+
+@pytest.mark.parametrize(("keys", "is_published"), [({}, True), ({"hook_path": None}, False)])
+def test_what_no_claim_could_be_prepared_with_is_not_published(
+    tmp_path: Path, keys: dict[str, None], *, is_published: bool
+) -> None:
+    with_driver(tmp_path, show, "", **keys)
+    assert (tmp_path / "claims/published").exists() is is_published

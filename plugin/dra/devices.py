@@ -38,6 +38,16 @@ _KIBI = 1024
 _NOTHING = {"default": "0", "validValues": ["0"]}
 
 
+class Features(NamedTuple):
+    """What an API server keeps of devices: it drops, without a word, what it has switched off (Kubernetes 1.34, 1.35).
+
+    Without taints what is unhealthy is left out, without shares each device is for one claim alone.
+    """
+
+    taints: bool = True
+    shares: bool = True
+
+
 class Share(NamedTuple):
     """How a device is shared: in how many parts, how many of them one claim may have, and what a container needs."""
 
@@ -67,17 +77,17 @@ class DraDevice(NamedTuple):
     is_lost: bool = False
     share: Share | None = None
 
-    def to_json(self, *, has_taints: bool) -> Json:
+    def to_json(self, features: Features) -> Json:
         """Return it as a slice has it; taints keep pods off what is unhealthy."""
         shown: Json = {"name": self.name, "attributes": dict(self.attributes)}
         capacity = dict(self.capacity)
-        if self.share is not None:
+        if self.share is not None and features.shares:
             shown["allowMultipleAllocations"] = True
             capacity = {name: {**each, "requestPolicy": _NOTHING} for name, each in capacity.items()}
             capacity["shares"] = _share_capacity(self.share)
         if capacity:
             shown["capacity"] = capacity
-        if has_taints and self.unhealthy:
+        if self.unhealthy and features.taints:
             shown["taints"] = [{"key": LOST if self.is_lost else UNHEALTHY, "effect": "NoSchedule"}]
         return shown
 
@@ -112,8 +122,8 @@ def _shared(device: DraDevice, share: Share) -> DraDevice:
 
 def _share_capacity(share: Share) -> Json:
     """Return the capacity of which a claim takes one where it asks for none; NVIDIA's name (consumable_shares.go)."""
-    allowed = {"min": "1", "max": str(share.at_most), "step": "1"}
-    return {"value": str(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}
+    allowed = {"min": "1", "max": _number(share.at_most), "step": "1"}
+    return {"value": _number(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}
 
 
 def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:
@@ -219,6 +229,11 @@ def semantic_version(version: str) -> str:
 
 def _text(value: str) -> Json:
     return {"string": value[:_MAX_TEXT]}
+
+
+def _number(count: int) -> str:
+    """Return a whole number in the API's own form: 2000 is 2k."""
+    return f"{count // 1000}k" if count and count % 1000 == 0 else str(count)
 
 
 def _quantity(count: int) -> Json:

@@ -93,7 +93,7 @@ class Driver:
 
     def show(self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
-        devices = find_devices(inventory, shares)
+        devices = find_devices(inventory, shares if self._slices.features.shares else {})
         self.devices, self._control = {each.name: each for each in devices}, inventory.control
         self._health.show(self._node, devices)
         if devices:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClusterError
 from plugin.dra.cluster_api import ClusterApi
-from plugin.dra.slices import Owner, drops_taints, is_ours, list_slices, plan_writes, request_of
+from plugin.dra.slices import ALL_FEATURES, Owner, is_ours, kept_features, list_slices, plan_writes, request_of
 from plugin.publication.node_object.answers import CONFLICT, NOT_FOUND, node_state
 from plugin.publication.node_object.api.budget import Backoff
 from plugin.publication.node_object.requests import read_node
@@ -67,7 +67,7 @@ class SliceKeeper:
         self._is_settled = threading.Event()  # what is wanted is what there is, as far as is known
         self._owner: Owner | None = None
         self._versions: dict[str, str] = {}  # of each slice, as it was written or listed last
-        self._has_taints = True
+        self.features = ALL_FEATURES  # as far as an answer has shown
         self._threads: tuple[threading.Thread, ...] = ()
 
     def publish(self, devices: tuple[DraDevice, ...]) -> None:
@@ -145,10 +145,10 @@ class SliceKeeper:
                 self._is_ended.wait(_LOOK_S)
                 self._wake.set()
                 return
-            owner = self._owner or Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
-            self._owner = owner
+            if (owner := self._owner) is None:
+                self._owner = owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
             found = self._list()
-            writes = plan_writes(owner, wanted, found, has_taints=self._has_taints)
+            writes = plan_writes(owner, wanted, found, self.features)
             if self._make(writes):
                 with self._lock:
                     if wanted == self._wanted:
@@ -176,9 +176,10 @@ class SliceKeeper:
                 self._versions.pop(write.name, None)
                 continue
             self._versions[write.name] = answer["metadata"].get("resourceVersion", "")
-            if self._has_taints and drops_taints(write.document, answer):
-                self._log.info("this Kubernetes has no device taints: what is unhealthy is left out of the slices")
-                self._has_taints = False
+            kept = kept_features(self.features, write.document, answer)
+            if kept != self.features:
+                self._log.info("this Kubernetes drops fields of devices", taints=kept.taints, shares=kept.shares)
+                self.features = kept
                 return False
         return True
 

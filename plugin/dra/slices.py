@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from plugin.dra.devices import DRIVER
+from plugin.dra.devices import DRIVER, Features
 from plugin.publication.node_object.api.messages import JSON, Request
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PATH = "/apis/resource.k8s.io/v1/resourceslices"
 MOST_DEVICES = 64
+ALL_FEATURES = Features()
 _MAX_NODE = 200
 _RESOURCE = "resourceslices"
 
@@ -69,21 +70,19 @@ def is_ours(document: Mapping[str, Any], node: str) -> bool:
 
 
 def plan_writes(
-    owner: Owner, devices: Sequence[DraDevice], found: Sequence[Json], *, has_taints: bool = True
+    owner: Owner, devices: Sequence[DraDevice], found: Sequence[Json], features: Features = ALL_FEATURES
 ) -> tuple[Write, ...]:
-    """Return the writes after which the node's slices say just these devices. `found` are those of this driver.
-
-    `has_taints` False: the API drops taints (Kubernetes 1.34 and 1.35), so that what is unhealthy is left out.
-    """
-    shown = [each for each in devices if has_taints or not each.unhealthy]
-    rows = [each.to_json(has_taints=has_taints) for each in shown]
+    """Return the writes after which the node's slices say just these devices. `found` are those of this driver."""
+    shown = [each for each in devices if features.taints or not each.unhealthy]
+    rows = [each.to_json(features) for each in shown]
     parts = [rows[start : start + MOST_DEVICES] for start in range(0, len(rows), MOST_DEVICES)]
     known = {each["metadata"]["name"]: each for each in found}
     generations = [_generation(each) for each in found]
     generation = max(generations, default=1)
     parts_by_name = {_name(owner.name, number): part for number, part in enumerate(parts)}
     stale = [name for name in known if name not in parts_by_name]
-    wrong = [name for name, part in parts_by_name.items() if name not in known or not _says(known[name], part)]
+    right = {name for name, each in known.items() if _is_of(each, owner) and _says(each, parts_by_name.get(name, ()))}
+    wrong = [name for name in parts_by_name if name not in right]
     is_one_pool = set(generations) <= {generation} and all(_count(each) == len(parts) for each in found)
     if not stale and not wrong and is_one_pool:
         return ()
@@ -98,10 +97,15 @@ def plan_writes(
     return (*writes, *(Write(name, None) for name in stale))
 
 
-def drops_taints(written: Json, answer: Json) -> bool:
-    """Whether the API took a slice without its taints, as it does with fields that it has switched off."""
-    return any("taints" in row for row in written["spec"]["devices"]) and not any(
-        "taints" in row for row in answer.get("spec", {}).get("devices") or ()
+def kept_features(features: Features, written: Json, answer: Json) -> Features:
+    """Return which of these features an API has that took a slice so."""
+    kept = answer.get("spec", {}).get("devices") or ()
+
+    def is_dropped(key: str) -> bool:
+        return any(key in row for row in written["spec"]["devices"]) and not any(key in row for row in kept)
+
+    return Features(
+        features.taints and not is_dropped("taints"), features.shares and not is_dropped("allowMultipleAllocations")
     )
 
 
@@ -142,6 +146,11 @@ def _with_times(rows: Sequence[Json], known: Json) -> list[Json]:
 
 def _with_time(taint: Json, time: str | None) -> Json:
     return taint if time is None else {**taint, "timeAdded": time}
+
+
+def _is_of(document: Json, owner: Owner) -> bool:
+    """Whether it goes with this Node, and not with one of the same name before it: then it is about to be deleted."""
+    return any(each.get("uid") == owner.uid for each in document["metadata"].get("ownerReferences") or ())
 
 
 def _says(document: Json, rows: Sequence[Json]) -> bool:

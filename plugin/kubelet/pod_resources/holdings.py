@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DOUBT_S = 0.4  # a pod's admission waits for it, and all others behind it
 LISTED_S = 5.0  # after an allocation the kubelet has listed it, however busy it is
 _ASK_S = 5.0
+_AGAIN_S = 0.2
 _DOUBT_OF_CLAIM_S = 2.0  # a claim is prepared in 10 s
 
 
@@ -224,7 +225,10 @@ class HoldingsView:
         )
 
     async def look_again(self) -> None:
-        """Ask now; raises KubeletError where there is no answer."""
+        """Ask now; raises KubeletError where there is no answer, also the second time: a kubelet limits questions."""
+        if await self.ask_now(_DOUBT_OF_CLAIM_S):
+            return
+        await asyncio.sleep(_AGAIN_S)
         if not await self.ask_now(_DOUBT_OF_CLAIM_S):
             raise KubeletError(self.problem)
 

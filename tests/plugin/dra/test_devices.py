@@ -12,7 +12,7 @@ from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.naming import NamePattern
 from plugin.devices.resources import OfferRules, plan_offers
 from plugin.devices.sharing import ShareRule, Strategy
-from plugin.dra.devices import architecture, find_devices, find_shares, name_of, semantic_version
+from plugin.dra.devices import Features, Share, architecture, find_devices, find_shares, name_of, semantic_version
 from plugin.driver.snapshot import GpuFacts, MigFacts, MigSize, Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
@@ -29,7 +29,7 @@ def inventory(found: Sequence[GpuFacts], tree: DictTree | None = None) -> Invent
 def test_a_gpu_is_called_by_its_uuid_and_described_in_nvidias_words() -> None:
     facts = replace(gpu(3), compute_capability="8.0", brand="Nvidia")
     (device,) = find_devices(inventory([facts]))
-    shown = device.to_json(has_taints=True)
+    shown = device.to_json(Features())
     assert shown["name"] == "gpu-00000000-0000-0000-0000-000000000003"
     attributes = shown["attributes"]
     assert attributes["type"] == {"string": "gpu"}
@@ -61,8 +61,8 @@ def test_what_is_unhealthy_has_a_taint_where_the_api_has_taints() -> None:
     found = inventory(gpus(1))
     ill = replace(found, devices=(replace(found.devices[0], unhealthy="xid 79", is_lost=True),))
     (device,) = find_devices(ill)
-    assert device.to_json(has_taints=True)["taints"] == [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
-    assert "taints" not in device.to_json(has_taints=False)
+    assert device.to_json(Features())["taints"] == [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
+    assert "taints" not in device.to_json(Features(taints=False))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,16 @@ def test_a_shared_gpu_has_shares_that_claims_take() -> None:
     rule = ShareRule(Strategy.TIME_SLICING, "nvidia.com/gpu", "nvidia.com/gpu", 4, chosen=(first,))
     plan = plan_offers(found, OfferRules((NamePattern("*", "nvidia.com/gpu"),), shares=(rule,)))
     shared, whole = find_devices(found, find_shares(plan, NoSharing()))
-    assert shared.to_json(has_taints=True)["allowMultipleAllocations"] is True
-    assert shared.to_json(has_taints=True)["capacity"]["shares"] == {
+    assert shared.to_json(Features())["allowMultipleAllocations"] is True
+    assert shared.to_json(Features())["capacity"]["shares"] == {
         "value": "4",
         "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "4", "step": "1"}},
     }
-    assert "allowMultipleAllocations" not in whole.to_json(has_taints=True)
+    assert "allowMultipleAllocations" not in whole.to_json(Features())
+
+
+@pytest.mark.parametrize(("count", "shown"), [(3, "3"), (1000, "1k"), (1500, "1500")])
+def test_shares_are_written_as_the_api_answers_them(count: int, shown: str) -> None:
+    (device,) = find_devices(inventory(gpus(1)), {gpu(0).uuid: Share(count, count)})
+    capacity = device.to_json(Features())["capacity"]["shares"]
+    assert (capacity["value"], capacity["requestPolicy"]["validRange"]["max"]) == (shown, shown)

@@ -37,7 +37,7 @@ class Server:
             return {"metadata": {"uid": self.node_uid}}
         if request.verb == "list":
             return {"items": list(self.slices.values())}
-        assert request.verb == "create"
+        assert request.verb in ("create", "update")
         document: dict[str, Any] = json.loads(request.body)
         self.version += 1
         document["metadata"]["resourceVersion"] = str(self.version)

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.dra.devices import DraDevice
-from plugin.dra.slices import MOST_DEVICES, Owner, drops_taints, plan_writes
+from plugin.dra.devices import DraDevice, Features, Share
+from plugin.dra.slices import MOST_DEVICES, Owner, kept_features, plan_writes
 
 OWNER = Owner("n1", "uid-of-n1")
 Json = dict[str, Any]
@@ -29,7 +29,8 @@ class Api:
         self.writes = 0
 
     def make(self, devices: list[DraDevice], *, has_taints: bool = True) -> None:
-        for write in plan_writes(OWNER, devices, list(self.slices.values()), has_taints=has_taints):
+        features = Features(taints=has_taints)
+        for write in plan_writes(OWNER, devices, list(self.slices.values()), features):
             self.writes += 1
             if write.document is None:
                 del self.slices[write.name]
@@ -100,6 +101,15 @@ def test_more_devices_than_a_slice_may_have_are_one_pool() -> None:
     assert not api.slices
 
 
+def test_slices_of_a_node_that_was_made_anew_are_its_own() -> None:
+    api = Api()
+    api.make([device(0)])
+    (only,) = api.slices.values()
+    (write,) = plan_writes(Owner("n1", "another"), [device(0)], [only])
+    assert write.document is not None
+    assert write.document["metadata"]["ownerReferences"][0]["uid"] == "another"
+
+
 def test_what_others_changed_is_put_right() -> None:
     api = Api()
     api.make([device(0)])
@@ -109,10 +119,17 @@ def test_what_others_changed_is_put_right() -> None:
     assert api.shown()["gpu-0"]["attributes"] == {"uuid": {"string": "GPU-0"}}
 
 
-def test_an_api_that_drops_taints_is_noticed() -> None:
-    (write,) = plan_writes(OWNER, [device(0, "xid 79")], [])
+def test_an_api_that_drops_fields_is_noticed_and_what_it_keeps_is_written() -> None:
+    devices = [device(0, "xid 79"), device(1)._replace(share=Share(3, 3))]
+    (write,) = plan_writes(OWNER, devices, [])
     assert write.document is not None
     answer = copy.deepcopy(write.document)
-    assert not drops_taints(write.document, answer)
+    assert kept_features(Features(), write.document, answer) == Features()
     del answer["spec"]["devices"][0]["taints"]
-    assert drops_taints(write.document, answer)
+    del answer["spec"]["devices"][1]["allowMultipleAllocations"]
+    kept = kept_features(Features(), write.document, answer)
+    assert kept == Features(taints=False, shares=False)
+    (again,) = plan_writes(OWNER, devices, [], kept)
+    assert again.document is not None
+    assert again.document["spec"]["devices"] == [{"name": "gpu-1", "attributes": {"uuid": {"string": "GPU-1"}}}]
+    assert kept_features(kept, again.document, again.document) == kept

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.base.errors import ClaimError, ClusterError, KubeletError
@@ -37,6 +38,11 @@ HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 _HEALTHY, _UNHEALTHY = 1, 2
 _TIMEOUT_S, _AGAIN_S = 60, 20.0  # what is not told again within the first is unknown to the kubelet
 _MAX_MESSAGE = 1000
+PATIENCE_S = 4.0  # the daemon has 10 s for an answer to the kubelet
+
+
+class _StillHeld(ClaimError):
+    """Another claim has a device, and is about to be given back."""
 
 
 class Node(Protocol):
@@ -109,12 +115,21 @@ class ClaimService:
     """The calls of `DRAPlugin`. In the event loop; `read_claim` is called in a thread, and raises ClusterError."""
 
     def __init__(
-        self, node: Node, store: ClaimStore, health: Health, read_claim: Callable[[ClaimName], Any], logger: Logger
+        self,
+        node: Node,
+        store: ClaimStore,
+        health: Health,
+        read_claim: Callable[[ClaimName], Any],
+        logger: Logger,
+        *,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._node = node
         self._store = store
         self._health = health
         self._read_claim = read_claim
+        self._patience_s = patience_s
+        self._given_back = asyncio.Event()  # another one after each claim that was given back
         self._log = logger
         self.pending: set[str] = (
             set()
@@ -162,12 +177,30 @@ class ClaimService:
         if known is not None and _is_of(known, results):
             return known
         await self._node.look_again()
-        # From here to the end nothing else happens in the event loop, so nobody is given the same device meanwhile.
-        record = Record(claim, tuple(self._choose(claim, result) for result in results))
+        # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
+        record = Record(claim, await self._choose_all(claim, results))
         self._store.put(record)
         self._node.changed()
         self._log.info("claim prepared", claim=str(claim), devices=",".join(each.uuid for each in record.devices))
         return record
+
+    async def _choose_all(self, claim: ClaimName, results: tuple[Result, ...]) -> tuple[PreparedDevice, ...]:
+        """Return the devices of a claim; waits a moment for other claims to be given back. Raises ClaimError.
+
+        The scheduler gives a device away as soon as a pod has ended, and the kubelet gives its claim back after that:
+        a claim that is refused in between is asked for again in a minute or more.
+        """
+        deadline = asyncio.get_running_loop().time() + self._patience_s
+        while True:
+            given_back = self._given_back
+            try:
+                return tuple(self._choose(claim, result) for result in results)
+            except _StillHeld:
+                left_s = deadline - asyncio.get_running_loop().time()
+                if left_s <= 0:
+                    raise
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(given_back.wait(), left_s)
 
     def _choose(self, claim: ClaimName, result: Result) -> PreparedDevice:
         """Return the device of a result; raises ClaimError where it is not there, or somebody has it."""
@@ -181,8 +214,9 @@ class ClaimService:
             return prepared._replace(is_admin=True)
         if device.unhealthy:
             raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
-        holder = self._holder(claim, device, result) or self._node.holder(device)
-        if holder:
+        if holder := self._holder(claim, device, result):
+            raise _StillHeld(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
+        if holder := self._node.holder(device):
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         return prepared._replace(parts=device.parts)
 
@@ -218,6 +252,8 @@ class ClaimService:
             self._log.info("claim given back", claim=str(claim))
         if was_known or asked.uid in self.pending:
             self.pending.discard(asked.uid)
+            self._given_back.set()
+            self._given_back = asyncio.Event()
             self._node.changed()
         return api.NodeUnprepareResourceResponse()
 

@@ -62,7 +62,7 @@ class Node(RuleBasedStateMachine):
         self.view = HoldingsView(self._list, lambda *_: None, lambda: False, Logger())
         self.store = ClaimStore(self.folder, Logger())
         self.store.load()
-        self.service = ClaimService(self, self.store, Health(), self._read, Logger())
+        self.service = ClaimService(self, self.store, Health(), self._read, Logger(), patience_s=0.0)
         self.show()
 
     async def _list(self, _deadline_s: float) -> tuple[DeviceAssignment, ...]:

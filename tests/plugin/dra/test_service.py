@@ -69,11 +69,11 @@ class Room:
     def __post_init__(self) -> None:
         self.start()
 
-    def start(self) -> None:
+    def start(self, patience_s: float = 0.0) -> None:
         """Begin again, as a daemon that was killed does."""
         self.store = ClaimStore(self.folder, Logger())
         self.store.load()
-        self.service = ClaimService(self.node, self.store, Health(), self._read, Logger())
+        self.service = ClaimService(self.node, self.store, Health(), self._read, Logger(), patience_s=patience_s)
 
     def _read(self, name: ClaimName) -> dict[str, Any]:
         found = self.claims.get(name.name, ClusterError("not found", status=404))
@@ -197,6 +197,27 @@ def test_whoever_sees_a_device_as_admin_keeps_it_from_nobody(room: Room) -> None
     room.claims |= {"a": claim(ONE, "gpu-0", adminAccess=True), "b": claim(TWO, "gpu-0")}
     assert room.prepare(("a", ONE))[ONE].devices
     assert room.prepare(("b", TWO))[TWO].devices
+    assert room.held() == {"GPU-0": "b"}
+
+
+def test_a_claim_waits_a_moment_for_the_one_before_it(room: Room) -> None:
+    """The scheduler gives a device away before the kubelet has given the ended pod's claim back."""
+    room.start(patience_s=10.0)
+    room.claims |= {"a": claim(ONE, "gpu-0"), "b": claim(TWO, "gpu-0")}
+    assert room.prepare(("a", ONE))[ONE].devices
+
+    async def both() -> api.NodePrepareResourcesResponse:
+        asked = api.NodePrepareResourcesRequest(claims=(api.Claim(namespace="ml", name="b", uid=TWO),))
+        preparing = asyncio.ensure_future(room.service.prepare(asked))
+        await asyncio.sleep(0.1)
+        assert not preparing.done()
+        before = api.NodeUnprepareResourcesRequest(claims=(api.Claim(namespace="ml", name="a", uid=ONE),))
+        await room.service.unprepare(before)
+        return await asyncio.wait_for(preparing, 2.0)
+
+    (answer,) = asyncio.run(both()).claims
+    assert answer.value is not None
+    assert answer.value.devices
     assert room.held() == {"GPU-0": "b"}
 
 

@@ -131,9 +131,8 @@ class ClaimService:
         self._patience_s = patience_s
         self._given_back = asyncio.Event()  # another one after each claim that was given back
         self._log = logger
-        self.pending: set[str] = (
-            set()
-        )  # UIDs of claims that are asked for and not prepared: they are given back as well
+        # UIDs of claims that were asked for and are not prepared: the kubelet gives them back as well.
+        self.pending: set[str] = set()
 
     def methods(self) -> Mapping[str, Method]:
         """Return what is served, by path."""

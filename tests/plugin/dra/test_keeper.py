@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
-import time
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from plugin.publication.node_object.api.budget import Backoff
     from plugin.publication.node_object.api.messages import Request
 
 DEVICE = DraDevice("gpu-0", "GPU-0", ("GPU-0",), (), {"uuid": {"string": "GPU-0"}}, {})
@@ -86,13 +87,25 @@ def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: ke
     wait_until(lambda: server.owners() == ["second"])
 
 
-def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(server: Server, slices: keeper.SliceKeeper) -> None:
+def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(
+    server: Server, slices: keeper.SliceKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused, goes_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def pause(_backoff: Backoff, _at_least_s: float) -> None:
+        paused.release()
+        goes_on.acquire(timeout=60)
+
+    monkeypatch.setattr(slices, "_wait", pause)
     for _ in range(100):
         server.lines.put(None)
     slices.publish((DEVICE,))
-    wait_until(lambda: server.watches > 0)
-    time.sleep(0.3)
-    assert server.watches == 1
+    for number in (1, 2, 3):
+        assert paused.acquire(timeout=60)
+        assert server.watches == number  # the next one waits for the end of the pause
+        goes_on.release()
+    slices.close()
+    goes_on.release()
 
 
 def test_a_watch_is_begun_again_after_a_line_of_no_known_form(server: Server, slices: keeper.SliceKeeper) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import ControlNode, Inventory
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice, Share
-    from plugin.dra.store import PreparedDevice, Published
+    from plugin.dra.store import PreparedDevice, Published, Record
     from plugin.settings.node_config import NodeConfig
 
 _TOPIC_CDI = "cdi file of claims"
@@ -41,8 +41,9 @@ class Driver:
     """Of one configuration. Made and used in the event loop.
 
     `where` is through which API, and as which Node, it publishes. `look_again` asks the kubelet who has devices by its
-    device plugins, `holder` says who has one of these UUIDs by them, None where nobody knows yet. `changed` hears that
-    claims have come or gone, `registered` that a kubelet took the driver, `report` what it waits for.
+    device plugins, `holder` says who has one of these UUIDs by them, None where nobody knows yet. `prepared` hears of
+    each new claim, `changed` that claims have come or gone, `registered` that a kubelet took the driver, `report` what
+    it waits for.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Driver:
         environment: Mapping[str, str],
         look_again: Callable[[], Awaitable[None]],
         holder: Callable[[tuple[str, ...]], str | None],
+        prepared: Callable[[Record], None],
         changed: Callable[[], None],
         registered: Callable[[], None],
         report: Callable[[str], None],
@@ -64,6 +66,7 @@ class Driver:
         self._log = logger
         self._look_again = look_again
         self._find_holder = holder
+        self.prepared = prepared
         self.changed = changed
         self._on_registered = registered
         self._cdi_path = config.cdi_folder / FILE

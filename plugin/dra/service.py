@@ -61,6 +61,9 @@ class Node(Protocol):
     def prepare(self) -> None:
         """Have the engine know all devices; raises ClaimError."""
 
+    def prepared(self, record: Record) -> None:
+        """Hear of a claim that has its devices from now on."""
+
     def changed(self) -> None:
         """Hear that claims have come or gone."""
 
@@ -179,6 +182,7 @@ class ClaimService:
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
         record = Record(claim, await self._choose_all(claim, results))
         self._store.put(record)
+        self._node.prepared(record)
         self._node.changed()
         self._log.info("claim prepared", claim=str(claim), devices=",".join(each.uuid for each in record.devices))
         return record

@@ -129,6 +129,11 @@ def test_each_claim_gets_its_gpu_and_nobody_else(room: Room, stage: Stage, node:
         room.start(pod("extended", container(script=STAY, gpus=1), node=node.name))
         room.wait_running(["extended"])
         assert room.sight("extended").uuids == frozenset(node.uuids).difference(*(each.uuids for each in sights))
+        wait_for(
+            "the node's history knows the claim's pod",
+            lambda: "container main" in node.grapnel_node("explain", f"{room.name}/first"),
+            evidence=lambda: node.grapnel_node("explain"),
+        )
         assert prepared(node) == 4
         room.clear()
         wait_for("every claim is given back", lambda: prepared(node) == 0, evidence=room.evidence)

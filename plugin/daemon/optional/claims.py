@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from plugin.daemon.optional.node_object import node_name
 from plugin.devices.inventory import without_driver
+from plugin.kubelet.pod_resources.attribution import CLAIM
 from plugin.settings.node_config import DRA
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from plugin.devices.resources import OfferPlan
     from plugin.dra.claims import ClaimName
     from plugin.dra.driver import Driver
+    from plugin.dra.store import Record
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.settings.node_config import NodeConfig
 
@@ -88,10 +90,17 @@ class Claims:
             environment=os.environ,
             look_again=view.look_again,
             holder=view.holder_of,
+            prepared=self._record,
             changed=self.on_change,
             registered=view.kubelet_came,
             report=self._tell,
         )
+
+    def _record(self, record: Record) -> None:
+        """Have the history tell which pod got what."""
+        is_sole = all(each.parts and not each.share_id for each in record.devices)
+        uuids = [each.uuid for each in record.devices]
+        self._history.claimed(f"{CLAIM}{record.claim.name}", uuids, is_sole=is_sole)
 
     def _tell(self, waiting_for: str) -> None:
         """Hand on what a driver waits for, while it offers anything."""

@@ -218,6 +218,12 @@ class HistoryKeeper:
         self._wake.set()
         self.view.changed(device_ids)
 
+    def claimed(self, resource: str, device_ids: Sequence[str], *, is_sole: bool) -> None:
+        """Record what a claim was given, and look soon which pod has it; who else may have it is not the kubelet's."""
+        self.ledger.allocated(resource, device_ids, time.time(), is_sole=is_sole)
+        self._wake.set()
+        self.view.changed()
+
     def refused(self, resource: str, device_ids: Sequence[str], reason: str) -> None:
         """Record it."""
         self.ledger.refused(resource, device_ids, time.time(), reason)

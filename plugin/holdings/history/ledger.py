@@ -56,10 +56,16 @@ class Ledger:
             self._tuples.clear()
         return self._tuples.setdefault(devices, devices)
 
-    def allocated(self, resource: str, devices: Sequence[str], at: float, *, is_joinable: bool = True) -> None:
-        """Record one container's devices; not joinable: somebody may still be listed with them from before."""
+    def allocated(
+        self, resource: str, devices: Sequence[str], at: float, *, is_joinable: bool = True, is_sole: bool = True
+    ) -> None:
+        """Record one container's devices; not joinable: somebody may still be listed with them from before.
+
+        Not sole: others may have them at the same time, under the same ids.
+        """
         one = self._new(resource, devices, at, "")._replace(is_joinable=is_joinable)
-        self._supersede(one, at)
+        if is_sole:
+            self._supersede(one, at)
         if is_joinable:
             self._open[one.number] = one
         self._keep(one)

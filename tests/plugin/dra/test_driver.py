@@ -43,6 +43,7 @@ def with_driver(
             environment={},
             look_again=_look_again,
             holder=lambda _devices: holder,
+            prepared=lambda _record: None,
             changed=lambda: None,
             registered=lambda: None,
             report=lambda _problem: None,

@@ -19,7 +19,7 @@ from plugin.devices.inventory import Inventory, next_inventory
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, find_devices
 from plugin.dra.service import ClaimService, Health
-from plugin.dra.store import ClaimStore
+from plugin.dra.store import ClaimStore, Record
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.pod_resources.holdings import HoldingsView
@@ -47,7 +47,7 @@ class Node(RuleBasedStateMachine):
         self.pods: dict[int, str] = {}  # by the device plugin: number → UUID
         self.listed: dict[int, str] = {}
         self.allocated: dict[int, str] = {}  # claim → name of its device, as the API has it
-        self.prepared: dict[int, str] = {}  # claim → UUID
+        self.with_claims: dict[int, str] = {}  # claim → UUID
         self.slices: set[str] = set()  # devices that were ever published
         self.begin()
 
@@ -91,6 +91,9 @@ class Node(RuleBasedStateMachine):
 
     def prepare(self) -> None:
         """Nothing is written."""
+
+    def prepared(self, record: Record) -> None:
+        """Nobody keeps a history."""
 
     def changed(self) -> None:
         self.show()
@@ -158,7 +161,7 @@ class Node(RuleBasedStateMachine):
         request = api.NodePrepareResourcesRequest(claims=(asked,))
         (answer,) = self.loop.run_until_complete(self.service.prepare(request)).claims
         if answer.value is not None and not answer.value.error:
-            self.prepared[claim] = self.devices[answer.value.devices[0].device_name].uuid
+            self.with_claims[claim] = self.devices[answer.value.devices[0].device_name].uuid
 
     @precondition(lambda self: self.allocated)
     @rule(number=CLAIMS)
@@ -166,7 +169,7 @@ class Node(RuleBasedStateMachine):
         claim = sorted(self.allocated)[number % len(self.allocated)]
         asked = api.Claim(namespace="ml", name=str(claim), uid=f"uid-{claim}")
         request = api.NodeUnprepareResourcesRequest(claims=(asked,))
-        self.prepared.pop(claim, None)
+        self.with_claims.pop(claim, None)
         self.loop.run_until_complete(self.service.unprepare(request))
         del self.allocated[claim]
 
@@ -181,8 +184,8 @@ class Node(RuleBasedStateMachine):
     def nobody_shares_a_gpu(self) -> None:
         if not hasattr(self, "pods"):
             return
-        given = [*self.pods.values(), *self.prepared.values()]
-        assert len(given) == len(set(given)), f"pods {self.pods}, claims {self.prepared}"
+        given = [*self.pods.values(), *self.with_claims.values()]
+        assert len(given) == len(set(given)), f"pods {self.pods}, claims {self.with_claims}"
 
 
 TestNode = Node.TestCase

@@ -13,7 +13,7 @@ from plugin.base.log import Logger
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice, Share
 from plugin.dra.service import ClaimService, Health
-from plugin.dra.store import ClaimStore
+from plugin.dra.store import ClaimStore, Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +53,9 @@ class FakeNode:
 
     def prepare(self) -> None:
         """Nothing is written."""
+
+    def prepared(self, record: Record) -> None:
+        """Nobody keeps a history."""
 
     def changed(self) -> None:
         self.changes += 1

@@ -13,7 +13,7 @@ from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.holdings.history.ledger import MAX_ALLOCATIONS, MAX_CHANGES, Ledger
 from plugin.holdings.history.model import Allocation, Choice, Scored, remember_choice
-from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+from plugin.kubelet.pod_resources.attribution import CLAIM, DeviceAssignment, PodContainer
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 GPU = "nvidia.com/gpu"
@@ -39,6 +39,17 @@ def test_an_allocation_is_the_containers_that_is_listed_with_just_its_devices() 
     ledger.listed(listing(("train", "ab"), ("infer", "c")), 3)
     assert pods(ledger) == [["train"], ["infer"]]
     assert not ledger.is_waiting
+
+
+def test_claims_that_share_a_device_are_all_somebodys_at_the_same_time() -> None:
+    ledger = Ledger(0)
+    for number, name in enumerate(("one", "two")):
+        ledger.allocated(f"{CLAIM}{name}", "a", number, is_sole=False)
+    ledger.listed(
+        (*listing(("train", "a"), resource=f"{CLAIM}one"), *listing(("infer", "a"), resource=f"{CLAIM}two")), 3
+    )
+    assert pods(ledger) == [["train"], ["infer"]]
+    assert not [claim for one in ledger.allocations.values() for claim in one.claims if claim.gone_at is not None]
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,8 @@ def _wait(look: Callable[[], list[Any]]) -> list[Any]:
     return found
 
 
-def measure(folder: Path, rounds: int) -> int:
-    """Print the figures; 1 where a limit is exceeded."""
+def measure(folder: Path, rounds: int) -> bool:
+    """Print the figures, and say whether both limits are kept."""
     with ExitStack() as stack:
         control_plane = stack.enter_context(ControlPlane(folder / "control-plane").running())
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
@@ -152,7 +152,7 @@ def measure(folder: Path, rounds: int) -> int:
         p99 = percentile_99(taken["NodePrepareResources"])
         print(f"a claim: p99 at most {LIMIT_MS:g} ms: {_verdict(is_kept=p99 <= LIMIT_MS)}")
         print(f"memory: at most {LIMIT_MIB:g} MiB more: {more:.1f}: {_verdict(is_kept=more <= LIMIT_MIB)}")
-        return int(p99 > LIMIT_MS or more > LIMIT_MIB)
+        return p99 <= LIMIT_MS and more <= LIMIT_MIB
 
 
 def _verdict(*, is_kept: bool) -> str:
@@ -182,9 +182,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--strict", action="store_true", help="exit with 1 where a limit is exceeded")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
-        return measure(Path(folder), options.rounds)
+        is_within = measure(Path(folder), options.rounds)
+    return 1 if options.strict and not is_within else 0
 
 
 if __name__ == "__main__":

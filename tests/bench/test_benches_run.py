@@ -23,6 +23,7 @@ ONE_ROUND = {
         *("--calls", "20", "--starts", "1", "--growth", "10", "--allocations", "10"),
         *("--idle-seconds", "1", "--settle-seconds", "0.2", "--no-history"),
     ),
+    "daemons/claims": ("--rounds", "5"),
     "preference": ("--rounds", "1"),
     "provision": ("--nodes", "2", "--rounds", "1"),
     "rollout": ("--nodes", "40", "--rounds", "1"),
@@ -36,6 +37,7 @@ SLOWEST = {"fleet", "hook", "plugin", "provision", "scale", "shares"}
 VERDICTS = {
     "hook": ("at most",),
     "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),
+    "daemons/claims": ("NodePrepareResources", "a claim: p99 at most", "memory: at most"),
     "preference": ("tangle   64 GPUs",),
     "provision": ("grapnel --help", "in a process with limits", "text, all different", "JSON"),
     "rollout": ("10 drained of 8 pods each", "slowest: "),

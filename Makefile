@@ -30,7 +30,7 @@ lab:        ## build what the lab needs, once
 	@$(TASK) lab
 bench:      ## print the measured figures, each with its floor beside it
 	@$(TASK) bench
-cluster:    ## start a real Kubernetes of three GPU nodes, leave it running and show how to upgrade its driver (FOLDER=dir keeps its declaration there; CONTROLLER=1: by grapnel's controller, from image and chart)
+cluster:    ## start a real Kubernetes of three GPU nodes, leave it running and show how to upgrade its driver (FOLDER=dir keeps its declaration there; CONTROLLER=1: by grapnel's controller, from image and chart; CRIO=1: with a node that has CRI-O)
 	@$(TASK) cluster
 cluster-status: ## show the cluster's control plane, nodes and pods
 	@$(PYTHON) -P -m lab cluster status

@@ -124,13 +124,15 @@ def demo(session: Session) -> None:
 def cluster(session: Session) -> None:
     """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration.
 
-    With ``CONTROLLER``, grapnel's controller sets its nodes up, from the image and the chart of the checkout.
+    With ``CONTROLLER``, grapnel's controller sets its nodes up, from the image and the chart of the checkout; with
+    ``CRIO`` there is a fourth one, whose engine is CRI-O.
     """
     _announce(session, "golang", "ten minutes, most of them for Kubernetes")
     session.environment()
     has_controller = bool(os.environ.get("CONTROLLER"))
+    crio = ("--crio",) if os.environ.get("CRIO") else ()
     session.prepare([*cluster_stages(session), *(controller_stages(session) if has_controller else ())])
-    session.show(session.python("cluster", "-m", "lab", "cluster", "up"))
+    session.show(session.python("cluster", "-m", "lab", "cluster", "up", *crio))
     folder = os.environ.get("FOLDER", "")
     where = ("--folder", folder) if folder else ()
     verb = "install" if has_controller else "apply"

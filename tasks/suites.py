@@ -20,7 +20,7 @@ FUZZ_IN_TESTS_S = 120
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
 HALF_A_MINUTE = "half a minute"  # on two cores, as all such times
-GO_TAKES = {"kubernetes": "seven minutes", "containerd": "a minute"}
+GO_TAKES = {"kubernetes": "seven minutes", "containerd": "a minute", "crio": "two minutes"}
 DEMO_IMAGES = ("pause", "gpu-shell", "greedy")  # as lab.demo loads them, which needs libraries
 
 
@@ -136,7 +136,7 @@ def lab_stages(session: Session) -> list[Stage]:
     systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
     return [
         *cluster_stages(session),
-        *_go_stages(session, "runc", "kubeconform", "kwok"),
+        *_go_stages(session, "runc", "crio", "kubeconform", "kwok"),
         session.python("kernel modules of the driver", "-m", "lab.modules", "trixie", cores=2),
         *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
         *controller_stages(session),

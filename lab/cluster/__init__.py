@@ -11,6 +11,16 @@
 from lab.cluster.cluster import Cluster
 from lab.cluster.control_plane import ControlPlane
 from lab.cluster.errors import ClusterError, StartError
-from lab.cluster.spec import DEFAULT, ClusterNode, ClusterSpec, Engine
+from lab.cluster.spec import DEFAULT, WITH_CRIO, ClusterNode, ClusterSpec, Engine
 
-__all__ = ["DEFAULT", "Cluster", "ClusterError", "ClusterNode", "ClusterSpec", "ControlPlane", "Engine", "StartError"]
+__all__ = [
+    "DEFAULT",
+    "WITH_CRIO",
+    "Cluster",
+    "ClusterError",
+    "ClusterNode",
+    "ClusterSpec",
+    "ControlPlane",
+    "Engine",
+    "StartError",
+]

@@ -22,6 +22,7 @@ from lab.cluster.project import (
     write_project,
     write_stack,
 )
+from lab.cluster.spec import DEFAULT, WITH_CRIO
 from lab.cluster.status import render
 from lab.machine.errors import LabError
 
@@ -66,6 +67,8 @@ def make_parser() -> argparse.ArgumentParser:
             added.add_argument("--folder", type=Path, help="of what is declared (default: with the cluster)")
         if name == "install":
             added.add_argument("--image", type=Path, default=controller.IMAGE, help="of grapnel (default: %(default)s)")
+        if name == "up":
+            added.add_argument("--crio", action="store_true", help="with a fourth node, whose engine is CRI-O")
         if name in ("fail", "heal"):
             added.add_argument("node")
         if name == "fail":
@@ -84,9 +87,9 @@ class Stopwatch:
         print(f"[{time.monotonic() - self._began:6.1f}s] {phase}", flush=True)
 
 
-def up(cluster: Cluster, _: argparse.Namespace) -> None:
+def up(cluster: Cluster, options: argparse.Namespace) -> None:
     """Start a cluster."""
-    cluster.up()
+    cluster.up(WITH_CRIO if options.crio else DEFAULT)
     print(f"export KUBECONFIG={cluster.kubeconfig}")
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.cluster.control_plane import ControlPlane
-from lab.cluster.crio import stage_spec
 from lab.cluster.errors import ClusterError, StartError
 from lab.cluster.node_files import furnish, plan_node
-from lab.cluster.spec import ClusterSpec, available_memory_bytes
+from lab.cluster.spec import DEFAULT, ClusterSpec, available_memory_bytes
 from lab.cluster.status import ClusterStatus, NodeState, parse_node, parse_pod
 from lab.machine.folders import write_atomic
 from lab.machine.lock import locked
@@ -67,15 +65,12 @@ class Cluster:
         """Run kubectl as the administrator; return what it prints. ``CommandError`` if it fails."""
         return self.control_plane.kubectl(arguments, input_text=input_text)
 
-    def up(self, spec: ClusterSpec | None = None, *, timeout_s: float = NODES_TIMEOUT_S) -> None:
+    def up(self, spec: ClusterSpec = DEFAULT, *, timeout_s: float = NODES_TIMEOUT_S) -> None:
         """Create and start whatever is missing; return when every node is Ready.
-
-        Without ``spec`` it has three nodes, and a fourth one if the environment names a CRI-O.
 
         ``timeout_s`` limits how long each node may take to get Ready after its machine has started.
         Raises ``ClusterError`` before anything starts, ``StartError`` or another ``LabError`` with what was logged.
         """
-        spec = spec or stage_spec(os.environ)
         with self._lock():
             self._require_place(spec)
             planned = {node: plan_node(node, self._report) for node in spec.nodes}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from lab import golang, images
 from lab.cluster.certificates import SERVICE_ADDRESS
-from lab.cluster.crio import crio_programs
 from lab.cluster.spec import Engine
 from lab.kmod import KmodFiles
 from lab.nodes import NodeSpec
@@ -30,6 +29,7 @@ CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 BUILD_PACKAGES = ("dkms", "gcc", "make")  # for the kernel module of a driver that is declared later
 RUNTIME_PACKAGES: tuple[str, ...] = ("runc", "containernetworking-plugins")
 CONTAINERD_PACKAGES = ("containerd", *RUNTIME_PACKAGES)
+CRIO_PROGRAMS = ("crio", "pinns")
 CRIO_PACKAGES = ("conmon", "skopeo", *RUNTIME_PACKAGES)
 POD_NETWORK = "10.178"
 WANTS = "/etc/systemd/system/multi-user.target.wants"
@@ -51,7 +51,7 @@ def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
         programs += [built / name for name in CONTAINERD_PROGRAMS]
         packages = RUNTIME_PACKAGES
     elif node.engine is Engine.CRIO:
-        programs += crio_programs(node.program)
+        programs += crio_programs(say)
         packages = CRIO_PACKAGES
     archives = [(str(images.archive(name)), f"/srv/images/{name}.tar") for name in images.NAMES]
     return NodeSpec(
@@ -64,14 +64,20 @@ def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
     )
 
 
-def plan_crio(named: str, name: str, *, gpus: int, driver_module: str) -> NodeSpec:
-    """Return a lab node that has CRI-O from the path ``named`` and no kubelet. Raises ``ClusterError``."""
+def crio_programs(say: Callable[[str], None]) -> list[Path]:
+    """Return CRI-O's programs on this machine, built now if the cache has none."""
+    built = golang.crio(say=say)
+    return [built / name for name in CRIO_PROGRAMS]
+
+
+def plan_crio(name: str, *, gpus: int, driver_module: str) -> NodeSpec:
+    """Return a lab node that has CRI-O and no kubelet. Raises ``GolangError``."""
     return NodeSpec(
         name,
         gpus=gpus,
         driver_module=driver_module,
         packages=CRIO_PACKAGES,
-        binds=tuple((str(path.resolve()), f"/usr/local/bin/{path.name}") for path in crio_programs(named)),
+        binds=tuple((str(path.resolve()), f"/usr/local/bin/{path.name}") for path in crio_programs(lambda _: None)),
     )
 
 

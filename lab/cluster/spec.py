@@ -24,19 +24,18 @@ class Engine(StrEnum):
 
     CONTAINERD_2 = "containerd 2"  # built from its module, in /usr/local as upstream ships it
     PACKAGED = "packaged containerd"  # the suite's own package
-    CRIO = "CRI-O"  # a program on this machine
+    CRIO = "CRI-O"  # built from its module, in /usr/local
 
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node of the cluster; ``program`` is the engine's program on this machine, if it comes from there."""
+    """A node of the cluster."""
 
     name: str
     suite: str = "trixie"
     engine: Engine = Engine.PACKAGED
     gpus: int = 4
     driver_module: str = DRIVER_MODULE
-    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,3 +66,4 @@ DEFAULT = ClusterSpec(
         ClusterNode("n3", suite="bookworm"),
     )
 )
+WITH_CRIO = ClusterSpec((*DEFAULT.nodes, ClusterNode("n4", engine=Engine.CRIO)))

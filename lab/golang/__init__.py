@@ -3,6 +3,7 @@
     kubernetes()    folder with hyper, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet
     containerd()    folder with containerd, containerd-shim-runc-v2, ctr
     runc()          folder with runc, for pods with user namespaces
+    crio()          folder with crio and pinns
     kwok()          folder with kwok, which plays kubelets of Nodes without machines
     helm()          folder with helm
     kubeconform()   folder with kubeconform
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["PROGRAMS", "containerd", "helm", "kubeconform", "kubernetes", "kwok", "runc"]
+__all__ = ["PROGRAMS", "containerd", "crio", "helm", "kubeconform", "kubernetes", "kwok", "runc"]
 
 
 def _quiet(line: str) -> None:
@@ -54,6 +55,11 @@ def runc(*, say: Callable[[str], None] = _quiet) -> Path:
     return ensure(programs.runc(), say)
 
 
+def crio(*, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with CRI-O, building it if not in the cache (four minutes of CPU). Raises GolangError."""
+    return ensure(programs.crio(), say)
+
+
 def kwok(*, say: Callable[[str], None] = _quiet) -> Path:
     """Return the folder with KWOK, building it if not in the cache (three minutes of CPU). Raises GolangError."""
     return ensure(programs.kwok(), say)
@@ -73,6 +79,7 @@ PROGRAMS = {
     "kubernetes": kubernetes,
     "containerd": containerd,
     "runc": runc,
+    "crio": crio,
     "kwok": kwok,
     "helm": helm,
     "kubeconform": kubeconform,

@@ -52,6 +52,7 @@ def key(program: Program, toolchain: Toolchain) -> str:
     """Digest of all inputs of the build."""
     texts = [part for source in program.sources for part in (source.name, source.read_bytes())]
     how = (toolchain.version, toolchain.architecture, program.target, *program.flags, *program.files, *program.links)
+    how += tuple(part for made in program.beside for part in made)
     return content_key(*how, *texts)
 
 

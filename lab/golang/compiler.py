@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.golang.toolchain import environment
@@ -12,7 +13,6 @@ from lab.machine.command import follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from lab.golang.programs import Program
     from lab.golang.toolchain import Toolchain
@@ -63,6 +63,15 @@ class Compiler:
 
         output = f"{self.scratch / MADE}/"
         self._go(["build", "-v", *self.program.flags, "-o", output, self.program.target], read)
+        for name, module, folder in self.program.beside:
+            self._build_c(name, module, folder)
+
+    def _build_c(self, name: str, module: str, folder: str) -> None:
+        where: list[str] = []
+        self._go(["list", "-m", "-f", "{{.Dir}}", module], where.append)
+        sources = sorted(str(path) for path in Path(where[-1], folder).glob("*.c"))
+        command = ["cc", "-Os", "-s", "-static", "-o", str(self.scratch / MADE / name), *sources]
+        follow(command, self.say, timeout_s=TIMEOUT_S)
 
     def _go(self, arguments: list[str], read: Callable[[str], None]) -> None:
         env = {**environment(has_c=self.program.has_c), "GOTMPDIR": str(self.scratch / TEMPORARY)}

@@ -25,6 +25,7 @@ CONTAINERD_VERSION = "2.2.1"
 NEWEST_CONTAINERD_VERSION = "2.4.2"  # for tests marked long
 RUNC_VERSION = "1.3.6"
 KWOK_VERSION = "0.8.0"
+CRIO_VERSION = "1.36.3"
 HELM_VERSION = "4.3.1"
 KUBECONFORM_VERSION = "0.8.0"
 GIB = 1 << 30
@@ -37,7 +38,8 @@ class Program:
 
     ``links`` are further names of ``files[0]``. ``probe`` is a command to run in the finished folder and ``answer``
     a word that it must print. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up).
-    ``has_c``: it is partly C, and needs the machine's C compiler.
+    ``has_c``: it is partly C, and needs the machine's C compiler. ``tags`` leave out parts that need libraries of C.
+    ``beside``: programs in C of the same modules: their name, and the module and folder with their sources.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Program:
     memory_bytes: int
     disk_bytes: int
     has_c: bool = False
+    tags: tuple[str, ...] = ()
+    beside: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def title(self) -> str:
@@ -62,7 +66,7 @@ class Program:
     def flags(self) -> tuple[str, ...]:
         """Arguments of `go build`: static, without paths and symbols, modules as pinned."""
         linking = ["-s", "-w", *(f"-X {name}={value}" for name, value in self.variables.items())]
-        tags = ("-tags=netgo,osusergo",) if self.has_c else ()
+        tags = (f"-tags={','.join(('netgo', 'osusergo', *self.tags))}",) if self.has_c else ()
         linking += ["-extldflags=-static"] if self.has_c else []
         return ("-trimpath", "-mod=readonly", "-buildvcs=false", *tags, f"-ldflags={' '.join(linking)}")
 
@@ -145,6 +149,26 @@ def runc() -> Program:
         memory_bytes=1 * GIB,
         disk_bytes=1 * GIB,
         has_c=True,
+    )
+
+
+def crio() -> Program:
+    """Return CRI-O with pinns, which pins a pod's namespaces; without seccomp, btrfs and GPGME."""
+    home = MODULES / "crio" / CRIO_VERSION
+    return Program(
+        name="crio",
+        version=CRIO_VERSION,
+        sources=(home / "go.mod", home / "go.sum"),
+        target="tool",
+        variables={},
+        files=("crio", "pinns"),
+        probe=("crio", "--version"),
+        answer=CRIO_VERSION,
+        memory_bytes=2 * GIB,
+        disk_bytes=3 * GIB,
+        has_c=True,
+        tags=("containers_image_openpgp", "exclude_graphdriver_btrfs"),
+        beside=(("pinns", "github.com/cri-o/cri-o", "pinns/src"),),
     )
 
 

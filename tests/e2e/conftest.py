@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.cluster import Cluster, Engine
+from lab.cluster import WITH_CRIO, Cluster, Engine
 from lab.cluster.project import write_settings
 from lab.machine.folders import state_dir
 from lab.machine.lock import locked
@@ -43,7 +43,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             yield own_stage(api, kubeconfig)
         return
     with locked(state_dir() / f".{NAME}-tests.lock", wait_s=LOCK_WAIT_S), lab_cluster() as cluster:
-        cluster.up()
+        cluster.up(WITH_CRIO)
         with closing(Api(cluster.kubeconfig)) as api:
             yield lab_stage(api, cluster, tmp_path_factory.mktemp("operator"))
 

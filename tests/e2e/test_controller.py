@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import Cluster
-from lab.cluster.crio import WITHOUT
 from tests.e2e import controller_image
 from tests.e2e.conftest import NAME
 from tests.e2e.controller_image import PAYLOAD
@@ -58,7 +57,7 @@ def node(
     """A node of the stack with one of the engines, and with the image."""
     chosen = next((each for each in lab_nodes if each.engine == request.param), None)
     if chosen is None:
-        pytest.skip(WITHOUT)
+        pytest.skip("no node of this cluster has CRI-O")
     controller_image.load(chosen)
     cluster.kubectl(["label", "node", chosen.name, f"{POOL}=a"])
     yield chosen

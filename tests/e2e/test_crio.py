@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.cluster.crio import WITHOUT
 from tests.e2e.visitors import ENTITLED, VISITORS
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def crio_node(stage: Stage) -> LabNode:
     """The node whose engine is CRI-O."""
     found = [node for node in stage.lab_nodes if node.engine == "crio"]
     if not found:
-        pytest.skip(WITHOUT)
+        pytest.skip("no node of this cluster has CRI-O")
     return found[0]
 
 

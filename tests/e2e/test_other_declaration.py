@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.cluster import Cluster
-from lab.cluster.crio import WITHOUT
 from lab.machine.errors import CommandError
 from plugin.daemon.optional.config_by_label import ANNOTATION
 from tests.e2e import controller_image, daemonset, numa
@@ -64,7 +63,7 @@ def node(
         pytest.skip("a machine with one CPU has none for a second NUMA node")
     chosen = next((each for each in lab_nodes if each.engine == request.param), None)
     if chosen is None:
-        pytest.skip(WITHOUT)
+        pytest.skip("no node of this cluster has CRI-O")
     own = operator.folder / "host_vars" / f"{chosen.name}.yaml"
     before = own.read_text() if own.exists() else "{}"  # the engine, where it is not the others'
 

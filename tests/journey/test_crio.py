@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.cluster.crio import VARIABLE, WITHOUT
 from lab.cluster.node_files import furnish_crio, plan_crio
 from lab.cri import ContainerSpec
 from lab.cri.errors import CallError
@@ -27,10 +25,7 @@ if TYPE_CHECKING:
     from lab.pods import Pods
     from tests.journey.snapshot import Snapshot
 
-pytestmark = [
-    pytest.mark.nodes,
-    pytest.mark.skipif(not os.environ.get(VARIABLE), reason=WITHOUT),
-]
+pytestmark = pytest.mark.nodes
 
 DECLARATION = f"""\
 apiVersion: grapnel.dev/v1alpha1
@@ -59,7 +54,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
     site = Site(of_this_worker("crio"))
     site.destroy()
     try:
-        site.up(plan_crio(os.environ[VARIABLE], "n1", gpus=2, driver_module=VERSION), furnish_crio)
+        site.up(plan_crio("n1", gpus=2, driver_module=VERSION), furnish_crio)
         folder = tmp_path_factory.mktemp("controller")
         folder.joinpath("grapnel.yaml").write_text(DECLARATION)
         folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)

@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.cluster import DEFAULT, Cluster, ClusterError, ClusterNode, ClusterSpec, ControlPlane, Engine, controller
+from lab.cluster import (
+    DEFAULT,
+    WITH_CRIO,
+    Cluster,
+    ClusterError,
+    ClusterNode,
+    ClusterSpec,
+    ControlPlane,
+    Engine,
+    controller,
+)
 from lab.cluster.certificates import Certificates
 from lab.cluster.components import Layout, plan_components
-from lab.cluster.crio import stage_spec
 from lab.cluster.node_files import kubelet_configuration, pod_network, render_routes
 from lab.cluster.project import (
     CHECKOUT,
@@ -201,42 +210,15 @@ def made_of(spec: ClusterSpec, name: str) -> Cluster:
     return cluster
 
 
-@pytest.fixture
-def crio(tmp_path: Path) -> Path:
-    """A CRI-O in a folder of its own."""
-    for name in ("crio", "pinns"):
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    return tmp_path / "bin" / "crio"
+def test_a_cluster_is_kept_as_it_was_made() -> None:
+    assert ClusterSpec.from_json(json.loads(json.dumps(WITH_CRIO.to_json()))) == WITH_CRIO
 
 
-def test_a_crio_of_this_machine_makes_a_fourth_node(crio: Path) -> None:
-    assert stage_spec({}) == stage_spec({"CRIO": ""}) == DEFAULT
-
-    spec = stage_spec({"CRIO": str(crio)})
-
-    assert spec.nodes == (*DEFAULT.nodes, ClusterNode("n4", engine=Engine.CRIO, program=str(crio)))
-    assert ClusterSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
-
-
-@pytest.mark.parametrize("missing", ["crio", "pinns"])
-def test_a_crio_that_is_none_is_one_clear_line(crio: Path, missing: str) -> None:
-    crio.with_name(missing).chmod(0o644)
-
-    with pytest.raises(
-        ClusterError, match=rf"^CRIO={crio}: {crio.parent}/{missing} is not an executable file"
-    ) as refused:
-        stage_spec({"CRIO": str(crio)})
-
-    assert "unset it for none" in refused.value.hint
-
-
-def test_a_crio_node_is_declared_as_one(crio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crio_node_is_declared_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "project"
 
-    write_project(made_of(stage_spec({"CRIO": str(crio)}), "mine"), folder)
+    write_project(made_of(WITH_CRIO, "mine"), folder)
 
     assert [path.name for path in (folder / "host_vars").iterdir()] == ["n4.yaml"]
     assert "engine: crio" in (folder / "host_vars" / "n4.yaml").read_text()

@@ -77,6 +77,14 @@ def test_runc_is_pinned_and_built_with_its_part_in_c() -> None:
     assert environment(has_c=program.has_c)["CGO_ENABLED"] == "1"
 
 
+def test_crio_is_pinned_with_the_program_in_c_that_its_module_has() -> None:
+    program = programs.crio()
+    assert "\ntool github.com/cri-o/cri-o/cmd/crio\n" in program.sources[0].read_text()
+    assert f"github.com/cri-o/cri-o v{program.version} h1:" in program.sources[1].read_text()
+    assert program.beside == (("pinns", "github.com/cri-o/cri-o", "pinns/src"),)
+    assert environment(has_c=program.has_c)["CGO_ENABLED"] == "1"
+
+
 def test_kwok_is_pinned_and_says_its_version() -> None:
     program = programs.kwok()
     assert "\ntool sigs.k8s.io/kwok/cmd/kwok\n" in program.sources[0].read_text()

@@ -1,21 +1,26 @@
 """The CDI file by which engines add a claim's devices to a container. Pure.
 
-One file for the node, whatever claims there are: each device under its UUID, and what each container with one needs
-besides. So no file is left behind by a claim, and no engine has to read one anew while a pod starts. The hook that the
-file adds takes for granted what the engine added: device nodes, which nobody names but the kubelet.
+One file for the node, whatever claims there are: each device under its UUID, what makes a container a client of its MPS
+server under a name beside it, and what each container with one needs besides. So no file is left behind by a claim, and
+no engine has to read one anew while a pod starts. The hook that the file adds takes for granted what the engine added:
+device nodes, which nobody names but the kubelet.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plugin.kubelet.cdi_names import KIND, device_name
+from plugin.kubelet.cdi_names import KIND, device_name, mps_name
+from plugin.sharing.mps.answer import answer_client
+from plugin.sharing.mps.plan import MpsDaemon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
+    from plugin.devices.allocation.answer import Mount
     from plugin.devices.inventory import ControlNode
-    from plugin.dra.devices import DraDevice, Share
+    from plugin.dra.devices import DraDevice
 
     Json = dict[str, Any]
 
@@ -26,7 +31,9 @@ _NODE_MODE, _CAPABILITY_MODE = 0o666, 0o444
 _CAPABILITIES = "/dev/nvidia-caps/"
 
 
-def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hook: str, timeout_s: float) -> Json:
+def render_cdi(
+    devices: Iterable[DraDevice], control: Iterable[ControlNode], hook: str, timeout_s: float, mps_root: Path
+) -> Json:
     """Return the file's content; `hook` is the hook's path. There has to be a device, else it is not valid."""
     found = tuple(devices)
     nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in found}
@@ -36,11 +43,11 @@ def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hoo
         "cdiVersion": _HOST_PATH if any("hostPath" in node for node in every) else _NO_HOST_PATH,
         "kind": KIND,
         "devices": [
-            {
-                "name": device_name(each.uuid),
-                "containerEdits": {"deviceNodes": nodes[each.uuid], **_of_share(each.share)},
-            }
-            for each in found
+            *(
+                {"name": device_name(each.uuid), "containerEdits": {"deviceNodes": nodes[each.uuid], **_shared(each)}}
+                for each in found
+            ),
+            *_clients(found, mps_root),
         ],
         "containerEdits": {
             "env": ["NVIDIA_VISIBLE_DEVICES=void", "GRAPNEL_INJECTION=cdi"],
@@ -58,20 +65,30 @@ def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hoo
     }
 
 
-def _of_share(share: Share | None) -> Json:
+def _clients(devices: Iterable[DraDevice], mps_root: Path) -> Iterator[Json]:
+    """Yield what makes a container a client of each GPU's MPS server: for claims that ask for it."""
+    for each in devices:
+        if each.type == "gpu":
+            client = answer_client(MpsDaemon(each.uuid, mps_root / each.uuid, 1, 0, 0))
+            yield {"name": mps_name(each.uuid), "containerEdits": _edits(client.variables, client.mounts)}
+
+
+def _shared(device: DraDevice) -> Json:
     """Return what a container needs besides, so that its processes share the device as it is declared."""
-    if share is None:
-        return {}
-    mounts = [
+    return {} if device.share is None else _edits(device.share.variables, device.share.mounts)
+
+
+def _edits(variables: Iterable[tuple[str, str]], mounts: Iterable[Mount]) -> Json:
+    env = [f"{name}={value}" for name, value in variables]
+    bound = [
         {
             "hostPath": each.host_path,
             "containerPath": each.container_path,
             "options": ["ro" if each.read_only else "rw", "nosuid", "nodev", "bind"],
         }
-        for each in share.mounts
+        for each in mounts
     ]
-    variables = [f"{name}={value}" for name, value in share.variables]
-    return {**({"env": variables} if variables else {}), **({"mounts": mounts} if mounts else {})}
+    return {**({"env": env} if env else {}), **({"mounts": bound} if bound else {})}
 
 
 def _node(path: str, host_path: str) -> Json:

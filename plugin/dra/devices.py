@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugin.devices.sharing import SHARE, kind_of
+from plugin.devices.sharing import SHARE, Strategy, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,6 +77,11 @@ class DraDevice(NamedTuple):
     is_lost: bool = False
     share: Share | None = None
 
+    @property
+    def type(self) -> str:
+        """What it is, `gpu` or `mig`."""
+        return str(self.attributes["type"]["string"])
+
     def to_json(self, features: Features) -> Json:
         """Return it as a slice has it; taints keep pods off what is unhealthy."""
         shown: Json = {"name": self.name, "attributes": dict(self.attributes)}
@@ -103,9 +108,12 @@ def find_shares(plan: OfferPlan, sharing: Sharing) -> Mapping[str, Share]:
     for resource in plan.resources.values():
         counts = Counter(unit.source_id for unit in resource.units if kind_of(unit.device_id) == SHARE)
         for uuid, count in counts.items():
-            variables, mounts = sharing.parts(uuid)
-            at_most = 1 if resource.refuses_several else count
-            shares[uuid] = Share(count, at_most, variables, mounts, sharing.problem(uuid))
+            share = Share(count, 1 if resource.refuses_several else count)
+            shares[uuid] = (
+                Share(*share[:2], *sharing.parts(uuid), sharing.problem(uuid))
+                if resource.strategy is Strategy.MPS
+                else share
+            )
     return shares
 
 

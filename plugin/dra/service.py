@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 from plugin.base.errors import ClaimError, ClusterError, KubeletError
 from plugin.dra import messages as api
 from plugin.dra.claims import ClaimName, find_results
+from plugin.dra.configs import AS_IT_IS, config_of
 from plugin.dra.devices import DRIVER
 from plugin.dra.store import PreparedDevice, Record, is_uid
-from plugin.kubelet.cdi_names import qualified
+from plugin.kubelet.cdi_names import mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from plugin.base.log import Logger
     from plugin.dra.claims import Result
+    from plugin.dra.configs import DeviceConfig
     from plugin.dra.devices import DraDevice
     from plugin.dra.store import ClaimStore
     from plugin.kubelet.rpc.serving import Method
@@ -60,6 +62,9 @@ class Node(Protocol):
 
     def prepare(self) -> None:
         """Have the engine know all devices; raises ClaimError."""
+
+    async def shared(self, record: Record) -> None:
+        """Wait until its devices are shared as a claim says; raises ClaimError where they are not soon."""
 
     def prepared(self, record: Record) -> None:
         """Hear of a claim that has its devices from now on."""
@@ -158,6 +163,7 @@ class ClaimService:
         try:
             record = await self._prepared(claim)
             self._node.prepare()
+            await self._node.shared(record)
         except (ClaimError, ClusterError, KubeletError) as error:
             self._log.standing(f"{claim}", error.message, **({"hint": error.hint} if error.hint else {}))
             return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(error=error.message))
@@ -176,7 +182,7 @@ class ClaimService:
             if known is None or error.status:
                 raise
             return known  # the API server is away: what was prepared stays so
-        if known is not None and _is_of(known, results):
+        if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):
             return known
         await self._node.look_again()
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
@@ -197,7 +203,7 @@ class ClaimService:
         while True:
             given_back = self._given_back
             try:
-                return tuple(self._choose(claim, result) for result in results)
+                return _without_contradiction(claim, [self._choose(claim, result) for result in results])
             except _StillHeld:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
@@ -210,18 +216,39 @@ class ClaimService:
         device = self._node.devices.get(result.device)
         if device is None:
             raise ClaimError(f"{claim} was given {result.device}, which this node does not have")
+        sharing = _sharing(claim, result, device)
         prepared = PreparedDevice(
-            result.request, result.pool, result.device, device.uuid, share_id=result.share_id, shares=result.shares
+            result.request, result.pool, result.device, device.uuid, (), result.is_admin, result.share_id, result.shares
         )
         if result.is_admin:
-            return prepared._replace(is_admin=True)
+            if sharing != AS_IT_IS:
+                raise ClaimError(f"{claim} sees {device.uuid} as an admin, and asks for {sharing}: others have it")
+            return prepared
         if device.unhealthy:
             raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
         if holder := self._holder(claim, device, result):
             raise _StillHeld(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         if holder := self._node.holder(device):
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
-        return prepared._replace(parts=device.parts)
+        for other, each in self._store.held():
+            if other != claim and each.uuid == device.uuid and each.sharing != sharing:
+                words = f"{claim} asks for {sharing} of {device.uuid}, and {other} has it with {each.sharing}"
+                raise _StillHeld(words, "it is asked for again")
+        if sharing != AS_IT_IS and device.share is not None and device.share.mounts:
+            raise ClaimError(
+                f"{claim} asks for {sharing} of {device.uuid}, which the node shares through MPS as it is declared",
+                "leave the config out, or ask for a gpu without shares",
+            )
+        return prepared._replace(parts=device.parts, sharing=sharing)
+
+    def _is_shared_as(self, record: Record, claim: ClaimName, results: tuple[Result, ...]) -> bool:
+        """Whether a record has what the claim says of sharing; a device that is not known now is as it was."""
+        have = {(each.request, each.device, each.share_id): each.sharing for each in record.devices}
+        return all(
+            have[each.request, each.device, each.share_id] == _sharing(claim, each, device)
+            for each in results
+            if (device := self._node.devices.get(each.device)) is not None and not each.is_admin
+        )
 
     def _holder(self, claim: ClaimName, device: DraDevice, result: Result) -> str:
         """Return which other claim keeps this one from a device, "" where none does. Shares of one count together."""
@@ -267,11 +294,35 @@ def _is_of(record: Record, results: tuple[Result, ...]) -> bool:
     return have == {(each.request, each.pool, each.device, each.share_id) for each in results}
 
 
+def _sharing(claim: ClaimName, result: Result, device: DraDevice) -> DeviceConfig:
+    """Return how a claim wants a device shared; raises ClaimError."""
+    try:
+        return config_of(result.configs, result.full_request, device.type, device.uuid)
+    except ValueError as error:
+        raise ClaimError(f"{claim}: {error}", "docs/dra.md says which configs are served") from error
+
+
+def _without_contradiction(claim: ClaimName, devices: list[PreparedDevice]) -> tuple[PreparedDevice, ...]:
+    """Return the devices of a claim; raises ClaimError where they cannot be shared as it says all at once."""
+    by_uuid: dict[str, DeviceConfig] = {}
+    for each in devices:
+        if not each.is_admin and by_uuid.setdefault(each.uuid, each.sharing) != each.sharing:
+            raise ClaimError(f"{claim} asks for {by_uuid[each.uuid]} and for {each.sharing} of {each.uuid}")
+    if sum(each.mps is not None for each in by_uuid.values()) > 1:
+        raise ClaimError(
+            f"{claim} asks for MPS of several gpus: a process is the client of one control daemon",
+            "a claim for each, and a container for each",
+        )
+    return tuple(devices)
+
+
 def _device(prepared: PreparedDevice) -> api.Device:
+    # The device first: the kubelet shows its health by it.
+    names = (prepared.uuid, *((mps_name(prepared.uuid),) if prepared.sharing.mps is not None else ()))
     return api.Device(
         request_names=(prepared.request,),
         pool_name=prepared.pool,
         device_name=prepared.device,
-        cdi_device_ids=(qualified(prepared.uuid),),
+        cdi_device_ids=tuple(map(qualified, names)),
         share_id=prepared.share_id,
     )

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 KIND = "grapnel.dev/gpu"
 _OLD_MIG = "MIG-GPU-"
+_MPS = "mps-"
 
 
 def device_name(uuid: str) -> str:
     """Return a UUID as the name of a CDI device: old ones of MIG devices (MIG-GPU-<uuid>/1/0) have slashes."""
     return uuid.replace("/", "_")
+
+
+def mps_name(uuid: str) -> str:
+    """Return what stands for the UUID of a GPU where a container is to be a client of its MPS server."""
+    return f"{_MPS}{uuid}"
 
 
 def qualified(uuid: str) -> str:
@@ -17,8 +23,8 @@ def qualified(uuid: str) -> str:
 
 
 def uuid_of(name: str) -> str:
-    """Return the UUID of a device by its qualified name, "" where it is none of ours."""
+    """Return the UUID of a device by its qualified name, "" where it is none of ours, or no device."""
     kind, _, device = name.partition("=")
-    if kind != KIND:
+    if kind != KIND or device.startswith(_MPS):
         return ""
     return device.replace("_", "/") if device.startswith(_OLD_MIG) else device

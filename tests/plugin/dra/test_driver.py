@@ -47,6 +47,8 @@ def with_driver(
             changed=lambda: None,
             registered=lambda: None,
             report=lambda _problem: None,
+            mps_problem=lambda _uuid: "",
+            smi=folder / "nvidia-smi",
         )
         try:
             return await act(driver)
@@ -72,7 +74,8 @@ def test_the_file_of_before_stays_until_the_devices_are_known(tmp_path: Path) ->
     with_driver(tmp_path, show)
     path = tmp_path / "cdi/grapnel-claims.json"
     before = path.read_text()
-    assert [each["name"] for each in json.loads(before)["devices"]] == [gpu(0).uuid, gpu(1).uuid]
+    uuids = [gpu(0).uuid, gpu(1).uuid]
+    assert [each["name"] for each in json.loads(before)["devices"]] == [*uuids, *(f"mps-{uuid}" for uuid in uuids)]
     with_driver(tmp_path, prepare)
     assert path.read_text() == before
 

@@ -156,10 +156,10 @@ def _config(parameters: Json, requests: tuple[str, ...]) -> ClaimConfig:
     if sharing.get(other) is not None:
         raise ValueError(f"sharing.{other} beside the strategy {strategy}")
     if strategy == TIME_SLICING:
-        slicing = member(sharing, "timeSlicingConfig", optional(members), None) or {}
+        slicing = _section(sharing, "timeSlicingConfig")
         _only(slicing, "interval", at="sharing.timeSlicingConfig.")
         return ClaimConfig(kind, requests, _sliced(member(slicing, "interval", _one_of(INTERVALS), DEFAULT)))
-    return _mps_config(kind, requests, member(sharing, "mpsConfig", optional(members), None) or {})
+    return _mps_config(kind, requests, _section(sharing, "mpsConfig"))
 
 
 _THREADS, _MEMORY = "defaultActiveThreadPercentage", "defaultPinnedDeviceMemoryLimit"
@@ -170,13 +170,18 @@ def _mps_config(kind: str, requests: tuple[str, ...], mps: Json) -> ClaimConfig:
     _only(mps, _THREADS, _MEMORY, _DEVICES, _USERS, at="sharing.mpsConfig.")
     if member(mps, _USERS, truth, default=False):
         raise ValueError(f"{_USERS}: users do not share a server here; give the claim's containers the same runAsUser")
-    limits = member(mps, _DEVICES, members, {})
+    limits = _section(mps, _DEVICES)
     return ClaimConfig(
         kind,
         requests,
         DeviceConfig(mps=Ceilings(member(mps, _THREADS, whole(1, 101), 100), member(mps, _MEMORY, _mebibytes, 0))),
         tuple((name, member(limits, name, _mebibytes)) for name in limits),
     )
+
+
+def _section(found: Json, key: str) -> Json:
+    value: dict[str, Any] | None = member(found, key, optional(members), None)
+    return value or {}
 
 
 def _sliced(interval: str) -> DeviceConfig:

@@ -56,3 +56,16 @@ def holders_by_uuid(
             if each.resource in resources or each.resource.startswith(CLAIM) or device_id.startswith(_MIG):
                 found.setdefault(device_of(device_id), set()).add(each.holder)
     return {uuid: tuple(sorted(holders, key=name_of)) for uuid, holders in found.items()}
+
+
+def claims_of(assignments: Iterable[DeviceAssignment]) -> Mapping[tuple[PodContainer, str], str]:
+    """Return the name of the claim by which a container has a device, by its UUID; the last one, where it has several.
+
+    A claim is of its pod's namespace.
+    """
+    return {
+        (each.holder, uuid): each.resource[len(CLAIM) :]
+        for each in assignments
+        if each.resource.startswith(CLAIM)
+        for uuid in each.device_ids
+    }

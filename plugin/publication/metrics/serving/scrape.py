@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from plugin import __version__
 from plugin.base.errors import NodeDaemonError
 from plugin.drift.result import Verdict
-from plugin.kubelet.pod_resources.attribution import holders_by_uuid
+from plugin.kubelet.pod_resources.attribution import claims_of, holders_by_uuid
 from plugin.publication.metrics.catalogue import (
     BUILD_INFO,
     CONFIG_BY_LABEL,
@@ -208,6 +208,7 @@ class Scrape:
             if measured.assignments is None
             else holders_by_uuid(assignments, {each.resource for each in assignments}),
             measured.owners,
+            claims_of(assignments),
         )
         allocated = allocated_memory(assignments, self._unit_bytes)
         limited = measured.limited if state.is_driver_up else {}

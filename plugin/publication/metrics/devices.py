@@ -9,6 +9,7 @@ from plugin.driver.telemetry import GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import name_of
 from plugin.publication.metrics.catalogue import (
     ACCELERATOR_METRICS,
+    CLAIM_LABELS,
     DEVICE_HEALTHY,
     GPU_METRICS,
     INSTANCE_LABELS,
@@ -62,7 +63,7 @@ def _pod_labels(holder: PodContainer | None) -> Labels:
 
 def _claim_labels(holder: PodContainer | None, claim: str) -> Labels:
     """Return DCGM-exporter's labels of the claim that brought a device."""
-    return (("dra_claim_name", claim), ("dra_claim_namespace", holder.namespace)) if holder and claim else ()
+    return tuple(zip(CLAIM_LABELS, (claim, holder.namespace), strict=True)) if holder and claim else ()
 
 
 def _accelerator_labels(device: Device, unit: Unit) -> Labels:

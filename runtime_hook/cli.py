@@ -1,5 +1,7 @@
 """Dispatches the command line. ``prestart`` comes first and without argparse: every container start pays for it.
 
+``limit`` is for containers of claims that have a part of a GPU's memory.
+
 Exit status: 0 done, 1 expected failure, 2 usage, 70 a bug; other than 0 the runtime refuses the container.
 """
 
@@ -34,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if arguments[:1] == ["prestart"]:
             return _prestart(arguments[1:])
+        if arguments[:1] == ["limit"]:
+            return _limit(arguments[1:])
         if arguments[:1] == ["runtime"]:
             from runtime_hook.engines.wrapper import run_wrapper
 
@@ -63,6 +67,17 @@ def _prestart(arguments: Sequence[str]) -> int:
     from runtime_hook.prestart import prestart
 
     prestart(options["--config"], options["--root"], entitlement=options["--entitlement"])
+    return EXIT_OK
+
+
+def _limit(arguments: Sequence[str]) -> int:
+    if len(arguments) != 1:
+        _complain("usage: grapnel-hook limit UUID=BYTES < STATE")
+        return EXIT_USAGE
+
+    from runtime_hook.prestart import limit
+
+    limit(arguments[0])
     return EXIT_OK
 
 

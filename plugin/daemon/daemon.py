@@ -105,6 +105,7 @@ class Daemon:
             ask=self._driver.ask,
             list_assignments=self._list_assignments,
             unit_bytes=self._unit_bytes,
+            claimed=self._claims.memory,
             policy=lambda: self._config.memory_limits,
             cgroup_root=dependencies.cgroup_folder,
             logger=logger,

@@ -2,15 +2,16 @@
 
 One file for the node, whatever claims there are: each device under its UUID, what makes a container a client of its MPS
 server under a name beside it, and what each container with one needs besides. So no file is left behind by a claim, and
-no engine has to read one anew while a pod starts. The hook that the file adds takes for granted what the engine added:
-device nodes, which nobody names but the kubelet.
+no engine has to read one anew while a pod starts, but for an amount of memory that no claim had before. The hook that
+the file adds takes for granted what the engine added: device nodes, which nobody names but the kubelet.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugin.kubelet.cdi_names import KIND, device_name, mps_name
+from plugin.devices.allocation.answer import render_memory
+from plugin.kubelet.cdi_names import KIND, device_name, memory_name, mps_name
 from plugin.sharing.mps.answer import answer_client
 from plugin.sharing.mps.plan import MpsDaemon
 
@@ -31,10 +32,39 @@ _NODE_MODE, _CAPABILITY_MODE = 0o666, 0o444
 _CAPABILITIES = "/dev/nvidia-caps/"
 
 
+class Hook(NamedTuple):
+    """The hook's path, its time, and whether a container must not start without the limit of its memory."""
+
+    path: str
+    timeout_s: float
+    is_limit_required: bool = False
+
+    def call(self, *arguments: str) -> Json:
+        """Return it as the file has it."""
+        return {
+            "hookName": "createRuntime",
+            "path": self.path,
+            "args": ["grapnel-hook", *arguments],
+            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"],
+            "timeout": int(self.timeout_s) + _MARGIN_S,
+        }
+
+    def limit(self, uuid: str, memory_bytes: int) -> Json:
+        """Return its call that has a container's memory limited."""
+        return self.call("limit", render_memory({uuid: memory_bytes}, is_required=self.is_limit_required))
+
+
 def render_cdi(
-    devices: Iterable[DraDevice], control: Iterable[ControlNode], hook: str, timeout_s: float, mps_root: Path
+    devices: Iterable[DraDevice],
+    control: Iterable[ControlNode],
+    hook: Hook,
+    mps_root: Path,
+    memory: Iterable[tuple[str, int]] = (),
 ) -> Json:
-    """Return the file's content; `hook` is the hook's path. There has to be a device, else it is not valid."""
+    """Return the file's content. There has to be a device, else it is not valid.
+
+    `memory` are the amounts that claims have of GPUs, by UUID.
+    """
     found = tuple(devices)
     nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in found}
     common = [_node(f"/dev/{each.name}", each.path) for each in control]
@@ -48,19 +78,15 @@ def render_cdi(
                 for each in found
             ),
             *_clients(found, mps_root),
+            *(
+                {"name": memory_name(*each), "containerEdits": {"hooks": [hook.limit(*each)]}}
+                for each in sorted(set(memory))
+            ),
         ],
         "containerEdits": {
             "env": ["NVIDIA_VISIBLE_DEVICES=void", "GRAPNEL_INJECTION=cdi"],
             "deviceNodes": common,
-            "hooks": [
-                {
-                    "hookName": "createRuntime",
-                    "path": hook,
-                    "args": ["grapnel-hook", "prestart", "--entitlement", "cdi"],
-                    "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"],
-                    "timeout": int(timeout_s) + _MARGIN_S,
-                }
-            ],
+            "hooks": [hook.call("prestart", "--entitlement", "cdi")],
         },
     }
 

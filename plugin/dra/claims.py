@@ -39,6 +39,7 @@ class Result(NamedTuple):
     is_admin: bool = False  # sees a device without having it
     share_id: str = ""  # of a device that several claims have
     shares: int = 1  # how much of it
+    memory_bytes: int = 0  # the same, of one whose memory is shared
     configs: tuple[ClaimConfig, ...] = ()  # of the claim, and which of its requests it is
     full_request: str = ""  # with the name of the alternative
 
@@ -68,12 +69,14 @@ def find_results(document: Mapping[str, Any], claim: ClaimName, driver: str) -> 
 
 
 def _result(row: Mapping[str, Any]) -> Result:
+    consumed = member(row, "consumedCapacity", members, {})
     return Result(
         member(row, "request", _TEXT).partition("/")[0],
         member(row, "pool", _TEXT),
         member(row, "device", _TEXT),
         member(row, "adminAccess", truth, default=False),
         member(row, "shareID", _TEXT, ""),
-        parse_quantity(member(row, "consumedCapacity", members, {}).get("shares", "1")),
+        parse_quantity(consumed.get("shares", "1")),
+        parse_quantity(consumed.get("memory", "0")),
         full_request=member(row, "request", _TEXT),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from plugin.base.errors import ClaimError
-from plugin.dra.cdi import FILE, render_cdi
+from plugin.dra.cdi import FILE, Hook, render_cdi
 from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.devices import find_devices
 from plugin.dra.keeper import SliceKeeper
@@ -21,6 +21,7 @@ from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, published_in
 from plugin.publication.node_object.api.messages import Request
+from plugin.settings.node_config import LIMITS_REQUIRED
 from plugin.sharing.mps.plan import HOST, SharedGpu
 from plugin.sharing.time_slices import TimeSlices
 from plugin.system.durable import replace_file
@@ -98,6 +99,11 @@ class Driver:
     def holders(self) -> Mapping[str, ClaimName]:
         """Which claim has which GPU or MIG device, by UUID; of a shared one any of them."""
         return {each.uuid: claim for claim, each in self.store.held()}
+
+    @property
+    def memory(self) -> frozenset[tuple[str, int]]:
+        """The amounts of memory that claims have of GPUs, in bytes by UUID."""
+        return frozenset((each.uuid, each.memory_bytes) for _, each in self.store.held() if each.memory_bytes)
 
     @property
     def has_claims(self) -> bool:
@@ -183,11 +189,15 @@ class Driver:
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
         device = self.devices.get(prepared.device)
-        return device is not None and (device.share is None) == bool(prepared.share_id)
+        if device is None:
+            return False
+        is_by_memory = device.share is not None and bool(device.share.unit_bytes)
+        return (device.share is None) == bool(prepared.share_id) or is_by_memory != bool(prepared.memory_bytes)
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
-        if self._config.hook_path is None:
+        config = self._config
+        if config.hook_path is None:
             raise ClaimError(
                 "a container with a claim needs the hook, which a pod cannot run", "run the daemon as a unit"
             )
@@ -198,9 +208,9 @@ class Driver:
         content = render_cdi(
             self.devices.values(),
             self._control,
-            str(self._config.hook_path),
-            self._config.hook_timeout_s,
-            self._config.mps_root,
+            Hook(str(config.hook_path), config.hook_timeout_s, config.memory_limits == LIMITS_REQUIRED),
+            config.mps_root,
+            self.memory,
         )
         text = json.dumps(content, indent=1) + "\n"
         if text == self._written and self._cdi_path.exists():

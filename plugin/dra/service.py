@@ -18,7 +18,7 @@ from plugin.dra.claims import ClaimName, find_results
 from plugin.dra.configs import AS_IT_IS, config_of
 from plugin.dra.devices import DRIVER
 from plugin.dra.store import PreparedDevice, Record, is_uid
-from plugin.kubelet.cdi_names import mps_name, qualified
+from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 
 if TYPE_CHECKING:
@@ -230,6 +230,15 @@ class ClaimService:
             raise _StillHeld(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         if holder := self._node.holder(device):
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
+        self._check_sharing(claim, device, result, sharing)
+        return prepared._replace(parts=device.parts, sharing=sharing, memory_bytes=result.memory_bytes)
+
+    def _check_sharing(self, claim: ClaimName, device: DraDevice, result: Result, sharing: DeviceConfig) -> None:
+        """Raise ClaimError where a device is not shared as a claim was given it, or asks for it."""
+        shared_bytes = 0 if device.share is None else device.share.memory_bytes
+        if bool(shared_bytes) != bool(result.memory_bytes):
+            how = "is shared by its memory by now" if shared_bytes else "is not shared by its memory any more"
+            raise ClaimError(f"{claim} was given {device.uuid}, which {how}", "make the claim anew")
         for other, each in self._store.held():
             if other != claim and each.uuid == device.uuid and each.sharing != sharing:
                 words = f"{claim} asks for {sharing} of {device.uuid}, and {other} has it with {each.sharing}"
@@ -239,7 +248,6 @@ class ClaimService:
                 f"{claim} asks for {sharing} of {device.uuid}, which the node shares through MPS as it is declared",
                 "leave the config out, or ask for a gpu without shares",
             )
-        return prepared._replace(parts=device.parts, sharing=sharing)
 
     def _is_shared_as(self, record: Record, claim: ClaimName, results: tuple[Result, ...]) -> bool:
         """Whether a record has what the claim says of sharing; a device that is not known now is as it was."""
@@ -252,13 +260,14 @@ class ClaimService:
 
     def _holder(self, claim: ClaimName, device: DraDevice, result: Result) -> str:
         """Return which other claim keeps this one from a device, "" where none does. Shares of one count together."""
-        taken = result.shares
+        taken, taken_bytes = result.shares, result.memory_bytes
         for holder, each in self._store.held():
             if holder == claim or not (each.uuid in device.parts or device.uuid in each.parts):
                 continue  # two MIG devices of one GPU have the GPU in common, and neither keeps the other away
-            taken += each.shares
-            is_shared = device.share is not None and each.uuid == device.uuid and each.share_id and result.share_id
-            if not is_shared or (device.share is not None and taken > device.share.parts):
+            taken, taken_bytes = taken + each.shares, taken_bytes + each.memory_bytes
+            share = device.share if each.uuid == device.uuid and each.share_id and result.share_id else None
+            is_alike = bool(each.memory_bytes) == bool(result.memory_bytes)
+            if share is None or not is_alike or taken_bytes > share.memory_bytes or taken > share.parts:
                 return str(holder)
         return ""
 
@@ -317,8 +326,11 @@ def _without_contradiction(claim: ClaimName, devices: list[PreparedDevice]) -> t
 
 
 def _device(prepared: PreparedDevice) -> api.Device:
-    # The device first: the kubelet shows its health by it.
-    names = (prepared.uuid, *((mps_name(prepared.uuid),) if prepared.sharing.mps is not None else ()))
+    names = [prepared.uuid]  # first: the kubelet shows its health by it
+    if prepared.sharing.mps is not None:
+        names.append(mps_name(prepared.uuid))
+    if prepared.memory_bytes:
+        names.append(memory_name(prepared.uuid, prepared.memory_bytes))
     return api.Device(
         request_names=(prepared.request,),
         pool_name=prepared.pool,

@@ -44,6 +44,7 @@ class PreparedDevice(NamedTuple):
     share_id: str = ""
     shares: int = 1
     sharing: DeviceConfig = AS_IT_IS
+    memory_bytes: int = 0  # what it has of a device whose memory is shared
 
 
 class Record(NamedTuple):
@@ -71,6 +72,7 @@ def render_record(record: Record) -> str:
             "adminAccess": each.is_admin,
             "shareId": each.share_id,
             "shares": each.shares,
+            **({"memoryBytes": each.memory_bytes} if each.memory_bytes else {}),
             **({} if each.sharing == AS_IT_IS else {"sharing": each.sharing.to_json()}),
         }
         for each in record.devices
@@ -101,6 +103,7 @@ def _device(row: Mapping[str, object]) -> PreparedDevice:
         member(row, "shareId", _TEXT),
         member(row, "shares", whole(1)),
         member(row, "sharing", parse_recorded, AS_IT_IS),
+        member(row, "memoryBytes", whole(1), 0),
     )
 
 

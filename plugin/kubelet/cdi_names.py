@@ -4,7 +4,7 @@ from __future__ import annotations
 
 KIND = "grapnel.dev/gpu"
 _OLD_MIG = "MIG-GPU-"
-_MPS = "mps-"
+_MPS, _MEMORY = "mps-", "memory-"
 
 
 def device_name(uuid: str) -> str:
@@ -17,6 +17,11 @@ def mps_name(uuid: str) -> str:
     return f"{_MPS}{uuid}"
 
 
+def memory_name(uuid: str, memory_bytes: int) -> str:
+    """Return what stands for the UUID of a GPU of whose memory a container has so much."""
+    return f"{_MEMORY}{memory_bytes}-{uuid}"
+
+
 def qualified(uuid: str) -> str:
     """Return the name by which an engine is asked for a device."""
     return f"{KIND}={device_name(uuid)}"
@@ -25,6 +30,6 @@ def qualified(uuid: str) -> str:
 def uuid_of(name: str) -> str:
     """Return the UUID of a device by its qualified name, "" where it is none of ours, or no device."""
     kind, _, device = name.partition("=")
-    if kind != KIND or device.startswith(_MPS):
+    if kind != KIND or device.startswith((_MPS, _MEMORY)):
         return ""
     return device.replace("_", "/") if device.startswith(_OLD_MIG) else device

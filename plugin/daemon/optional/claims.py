@@ -106,6 +106,10 @@ class Claims:
             smi=self._smi,
         )
 
+    def memory(self) -> frozenset[tuple[str, int]]:
+        """Return the amounts of memory that claims have of GPUs, in bytes by UUID."""
+        return frozenset() if self._driver is None else self._driver.memory
+
     def by_mps(self, inventory: Inventory) -> tuple[SharedGpu, ...]:
         """Return the GPUs that claims share through MPS."""
         return () if self._driver is None else tuple(self._driver.find_mps(inventory))

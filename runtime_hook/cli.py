@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
+_CONFIG = "/etc/grapnel/hook.json"
 _PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] [--entitlement cdi|gpus] < STATE"
 
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _prestart(arguments: Sequence[str]) -> int:
-    options = {"--config": "/etc/grapnel/hook.json", "--root": "/", "--entitlement": ""}
+    options = {"--config": _CONFIG, "--root": "/", "--entitlement": ""}
     for index in range(0, len(arguments), 2):
         if arguments[index] not in options or index + 1 == len(arguments):
             _complain(_PRESTART_USAGE)
@@ -71,13 +72,14 @@ def _prestart(arguments: Sequence[str]) -> int:
 
 
 def _limit(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1:
-        _complain("usage: grapnel-hook limit UUID=BYTES < STATE")
+    memory, options = arguments[:1], arguments[1:]
+    if not memory or (options and (options[0] != "--config" or len(options) != len(["--config", "FILE"]))):
+        _complain("usage: grapnel-hook limit UUID=BYTES [--config FILE] < STATE")
         return EXIT_USAGE
 
     from runtime_hook.prestart import limit
 
-    limit(arguments[0])
+    limit(memory[0], options[1] if options else _CONFIG)
     return EXIT_OK
 
 

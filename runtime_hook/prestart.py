@@ -78,7 +78,7 @@ def _engine_user(config: HookConfig) -> int | None:
     return rootless_owner()
 
 
-def limit(memory: str, config_path: str = CONFIG_PATH, stdin: int = 0) -> None:
+def limit(memory: str, config_path: str, stdin: int = 0) -> None:
     """Have a container's memory limited as a claim has it, which the CDI file says; HookError refuses the container."""
     os.chdir("/")
     config = load_config(config_path)

@@ -207,6 +207,41 @@ def test_claims_of_nvidias_examples_have_their_time_slices_and_their_mps_server(
             wait_until(lambda: not list((claims.daemon.node / "run/time-slices").iterdir()), claims.daemon.log)
 
 
+UNITS = {"memoryUnits": [{"devices": ["0"], "unitMiB": 1024}]}
+
+
+def test_claims_have_parts_of_a_gpus_memory_and_the_hook_that_limits_them(claims: Claims) -> None:
+    claims.daemon.stop()
+    claims.declare("dra", **UNITS, memoryLimits="required")
+    claims.daemon.start()
+    claims.register()
+    claims.wait_for(*DEVICES[:2])
+    shown = claims.offered()[DEVICES[0]]
+    assert shown["allowMultipleAllocations"]
+    policy = {"default": "80Gi", "validRange": {"min": "1Gi", "max": "80Gi", "step": "1Gi"}}
+    assert shown["capacity"] == {"memory": {"value": "80Gi", "requestPolicy": policy}}
+    before = [each["metadata"]["resourceVersion"] for each in claims.slices()]
+    share = {"shareID": "11111111-aaaa-bbbb-cccc-000000000001", "consumedCapacity": {"memory": "10Gi"}}
+    uid = claims.create("part", DEVICES[0], **share)
+    (device,) = claims.prepare("part", uid).devices
+    name = f"memory-{10 << 30}-{gpu(0).uuid}"
+    assert device.cdi_device_ids == [f"grapnel.dev/gpu={gpu(0).uuid}", f"grapnel.dev/gpu={name}"]
+
+    def hooks() -> list[list[str]]:
+        edits = {each["name"]: each["containerEdits"] for each in claims.cdi_file()["devices"]}
+        return [each["args"] for each in edits.get(name, {}).get("hooks", [])]
+
+    assert hooks() == [["grapnel-hook", "limit", f"required,{gpu(0).uuid}={10 << 30}"]]
+    share = {"shareID": "11111111-aaaa-bbbb-cccc-000000000002", "consumedCapacity": {"memory": "71Gi"}}
+    assert "still has" in claims.prepare("rest", claims.create("rest", DEVICES[0], **share)).error
+    claims.restart()
+    claims.register()
+    assert claims.prepare("part", uid).devices[0] == device
+    assert [each["metadata"]["resourceVersion"] for each in claims.slices()] == before
+    assert claims.unprepare("part", uid) == ""
+    wait_until(lambda: not hooks(), claims.daemon.log)
+
+
 def test_slices_that_are_deleted_are_there_again(claims: Claims) -> None:
     claims.register()
     claims.wait_for(*DEVICES[:2])

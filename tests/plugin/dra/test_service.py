@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from plugin.dra.claims import ClaimName
 
+GIB = 2**30
 ONE, TWO, THREE = (f"11111111-aaaa-bbbb-cccc-00000000000{number}" for number in (1, 2, 3))
 
 
@@ -249,6 +250,39 @@ def test_shares_of_a_device_are_given_to_several_claims_and_no_more_than_there_a
     assert "still has" in room.prepare(("c", THREE))[THREE].error
     assert room.unprepare(ONE) == ""
     assert room.prepare(("c", THREE))[THREE].devices
+
+
+def test_memory_of_a_gpu_is_given_to_several_claims_and_no_more_than_it_has(room: Room) -> None:
+    room.node.devices["gpu-0"] = device(0)._replace(share=Share(80, 80, unit_bytes=GIB))
+
+    def part(uid: str, share: str, gib: int) -> dict[str, Any]:
+        return claim(uid, "gpu-0", shareID=share, consumedCapacity={"memory": f"{gib}Gi"})
+
+    room.claims |= {"a": part(ONE, "s1", 10), "b": part(TWO, "s2", 60), "c": part(THREE, "s3", 11)}
+    names = room.prepare(("a", ONE))[ONE].devices[0].cdi_device_ids
+    assert names == ("grapnel.dev/gpu=GPU-0", f"grapnel.dev/gpu=memory-{10 * GIB}-GPU-0")
+    assert room.prepare(("b", TWO))[TWO].devices
+    assert "still has" in room.prepare(("c", THREE))[THREE].error
+    room.start()
+    assert sorted(each.memory_bytes for _, each in room.store.held()) == [10 * GIB, 60 * GIB]
+    assert room.unprepare(ONE) == ""
+    assert room.prepare(("c", THREE))[THREE].devices
+
+
+@pytest.mark.parametrize(
+    ("share", "consumed", "words"),
+    [
+        (Share(80, 80, unit_bytes=2**30), {"shares": "1"}, "is shared by its memory by now"),
+        (Share(3, 3), {"memory": "1Gi"}, "is not shared by its memory any more"),
+        (None, {"memory": "1Gi"}, "is not shared by its memory any more"),
+    ],
+)
+def test_a_claim_whose_gpu_is_shared_in_another_way_by_now_is_refused(
+    room: Room, share: Share | None, consumed: dict[str, str], words: str
+) -> None:
+    room.node.devices["gpu-0"] = device(0)._replace(share=share)
+    room.claims["a"] = claim(ONE, "gpu-0", shareID="s1", consumedCapacity=consumed)
+    assert words in room.prepare(("a", ONE))[ONE].error
 
 
 @pytest.mark.parametrize("was_shared", [True, False])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.publication.metrics.container_catalogue import CONTAINER_MEMORY
-from plugin.publication.metrics.exposition import POD_LABELS, Metric
+from plugin.publication.metrics.exposition import CLAIM_LABELS, POD_LABELS, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +36,9 @@ _TO_BYTES = Conversion("MiB to bytes, rounded down", lambda value: int(value * _
 _PCIE_WORDS = "the PCIe bus - including both protocol headers and data payloads - in bytes per second."
 
 INSTANCE_LABELS = ("GPU_I_PROFILE", "GPU_I_ID")  # of a GPU that is cut by MIG
-CLAIM_LABELS = ("dra_claim_name", "dra_claim_namespace")  # of a GPU that a claim brought
 GPU_LABELS = (
     *("gpu", "UUID", "pci_bus_id", "device", "modelName", *INSTANCE_LABELS, "Hostname", "DCGM_FI_DRIVER_VERSION"),
-    *POD_LABELS,
-    *CLAIM_LABELS,
+    *(*POD_LABELS, *CLAIM_LABELS),
 )
 ACCELERATOR_LABELS = ("acc_id", "make", "model", *POD_LABELS)
 

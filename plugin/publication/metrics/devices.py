@@ -9,7 +9,6 @@ from plugin.driver.telemetry import GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import name_of
 from plugin.publication.metrics.catalogue import (
     ACCELERATOR_METRICS,
-    CLAIM_LABELS,
     DEVICE_HEALTHY,
     GPU_METRICS,
     INSTANCE_LABELS,
@@ -18,7 +17,7 @@ from plugin.publication.metrics.catalogue import (
     PROCESSES,
     UNGIVEN_PROCESSES,
 )
-from plugin.publication.metrics.exposition import Sample
+from plugin.publication.metrics.exposition import CLAIM_LABELS, Sample
 from plugin.publication.metrics.sharing import Share, shares, usages
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.base.log import Logger
+    from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import ControlNode, Inventory
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice, Share
@@ -49,7 +50,7 @@ class Driver:
     `where` is through which API, and as which Node, it publishes. `look_again` asks the kubelet who has devices by its
     device plugins, `holder` says who has one of these UUIDs by them, None where nobody knows yet. `prepared` hears of
     each new claim, `changed` that claims have come or gone, `registered` that a kubelet took the driver, `report` what
-    it waits for. `mps_problem` says why a GPU cannot be shared through MPS now, `smi` is where nvidia-smi is.
+    it waits for. `mps` has the control daemons, `smi` is where nvidia-smi is.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Driver:
         changed: Callable[[], None],
         registered: Callable[[], None],
         report: Callable[[str], None],
-        mps_problem: Callable[[str], str],
+        mps: Sharing,
         smi: Path,
     ) -> None:
         self._config = config
@@ -87,7 +88,7 @@ class Driver:
         self._control: tuple[ControlNode, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
         self._written = ""
-        self._mps_problem = mps_problem
+        self._mps = mps
         self._slices_of_time = TimeSlices(config.admin_socket.parent / _SLICES, smi, changed, logger)
         self._shown = asyncio.Event()  # another one each time
         self.service = ClaimService(self, self.store, self._health, self._read_claim, logger)
@@ -179,12 +180,24 @@ class Driver:
 
     def _why_not_shared(self, prepared: PreparedDevice) -> str:
         sharing, root = prepared.sharing, self._config.settings.driver_root
-        if sharing.mps is not None and (why := self._mps_problem(prepared.uuid)):
-            return f"{prepared.uuid} is to be shared through MPS: {why}"
+        if prepared.is_admin:
+            return ""
+        if why := self._why_not_by_mps(prepared):
+            return why
         if sharing.interval and root != HOST:
             return f"{prepared.uuid} is to have other time slices, and the driver is in {root}, not in /"
         why = self._slices_of_time.problem(prepared.uuid)
         return f"{prepared.uuid} is to have {sharing}: {why}" if why else ""
+
+    def _why_not_by_mps(self, prepared: PreparedDevice) -> str:
+        """Return why a GPU is not shared through MPS yet, or why it still is; nobody plans what was just claimed."""
+        uuid = prepared.uuid
+        if prepared.sharing.mps is None:
+            why = self._mps.ending(uuid)
+            return f"{uuid} is still shared through MPS: {why}" if why else ""
+        _, mounts = self._mps.parts(uuid)
+        why = self._mps.problem(uuid) or ("" if mounts else "its control daemon is about to be started")
+        return f"{uuid} is to be shared through MPS: {why}" if why else ""
 
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""

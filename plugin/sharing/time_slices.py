@@ -53,9 +53,9 @@ class TimeSlices:
 
     def problem(self, uuid: str) -> str:
         """Return why a GPU is not sliced as it is wanted, "" where it is."""
-        if self._wanted.get(uuid, "") == self._set.get(uuid, ""):
-            return ""
-        return self._problems.get(uuid, _SETTING)
+        wanted = self._wanted.get(uuid)
+        is_right = self._set.get(uuid) == wanted if wanted else uuid not in self._noted()
+        return "" if is_right else self._problems.get(uuid, _SETTING)
 
     @property
     def is_settled(self) -> bool:

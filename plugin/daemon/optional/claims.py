@@ -102,7 +102,7 @@ class Claims:
             changed=self.on_change,
             registered=view.kubelet_came,
             report=self._tell,
-            mps_problem=self._mps_problem,
+            mps=self._sharing,
             smi=self._smi,
         )
 
@@ -113,11 +113,6 @@ class Claims:
     def by_mps(self, inventory: Inventory) -> tuple[SharedGpu, ...]:
         """Return the GPUs that claims share through MPS."""
         return () if self._driver is None else tuple(self._driver.find_mps(inventory))
-
-    def _mps_problem(self, uuid: str) -> str:
-        """Return why a GPU cannot be shared through MPS now; nobody says so of one that is not planned yet."""
-        _, mounts = self._sharing.parts(uuid)
-        return self._sharing.problem(uuid) or ("" if mounts else "its control daemon is about to be started")
 
     def _record(self, record: Record) -> None:
         """Have the history tell which pod got what."""

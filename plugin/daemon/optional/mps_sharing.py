@@ -65,6 +65,10 @@ class MpsSharing:
         """Return why a GPU cannot be shared through MPS now, "" where it can."""
         return "" if self._supervisor is None else self._supervisor.problem(uuid)
 
+    def ending(self, uuid: str) -> str:
+        """Return why a GPU that is not to be shared any more still is, "" where it is not."""
+        return "" if self._supervisor is None else self._supervisor.ending(uuid)
+
     def parts(self, uuid: str) -> Parts:
         """Return the variables and mounts of a container with a share of a GPU."""
         daemon = self._daemons.get(uuid)

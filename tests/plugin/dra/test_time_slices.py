@@ -92,6 +92,7 @@ def test_the_next_daemon_sets_again_what_is_wanted_and_gives_back_the_rest(machi
         await until(lambda: not slices.problem(ONE) and not slices.problem(TWO))
 
     async def second(slices: TimeSlices) -> None:
+        assert slices.problem(ONE)  # nobody is given it before it is as the driver has it
         slices.want({TWO: "Medium"}, BOTH)
         await until(lambda: not slices.problem(TWO) and slices.is_settled)
 

@@ -207,7 +207,7 @@ class Daemon:
         offering.show(self._config, inventory, self._history.view.known)
         if offering.unit_bytes != sizes:
             write_unit_sizes(self._config.state_folder, offering.unit_bytes, self._log)
-        if offering.unit_bytes:
+        if offering.unit_bytes or self._claims.memory():
             self._limits.prepare()
             self._overuse.prepare()
         self._history.view.be_urgent(bool(offering.waits) or self._claims.is_waiting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 KIND = "grapnel.dev/gpu"
 _OLD_MIG = "MIG-GPU-"
 _MPS, _MEMORY = "mps-", "memory-"
+_DIGITS = 15  # of an amount: far more than any GPU has
 
 
 def device_name(uuid: str) -> str:
@@ -20,6 +21,13 @@ def mps_name(uuid: str) -> str:
 def memory_name(uuid: str, memory_bytes: int) -> str:
     """Return what stands for the UUID of a GPU of whose memory a container has so much."""
     return f"{_MEMORY}{memory_bytes}-{uuid}"
+
+
+def memory_of(name: str) -> tuple[str, int] | None:
+    """Return the UUID and the bytes of a qualified name of an amount of memory, None for another name."""
+    size, _, uuid = name.removeprefix(f"{KIND}={_MEMORY}").partition("-")
+    is_amount = name.startswith(f"{KIND}={_MEMORY}") and size.isascii() and size.isdecimal() and len(size) <= _DIGITS
+    return (uuid, int(size)) if is_amount and uuid else None
 
 
 def qualified(uuid: str) -> str:

@@ -31,11 +31,15 @@ OUTSIDE = PodContainer("", "", "")  # owns the processes that belong to no pod
 
 @dataclass(frozen=True)
 class DeviceAssignment:
-    """The devices of one resource that one container has. The kubelet may tell them in several parts."""
+    """The devices of one resource that one container has. The kubelet may tell them in several parts.
+
+    `memory` are bytes by UUID, where a claim is of a part of a device's memory.
+    """
 
     holder: PodContainer
     resource: str
     device_ids: tuple[str, ...]
+    memory: tuple[tuple[str, int], ...] = ()
 
 
 def name_of(holder: PodContainer) -> tuple[str, str, str]:

@@ -38,16 +38,18 @@ def used(memory: Mapping[int, int | None], owners: Mapping[int, PodContainer] = 
     return measure_containers(ALLOCATED, {}, (telemetry(0)._replace(processes=processes),), owners)
 
 
-def test_units_are_memory_and_nothing_else_is() -> None:
+def test_units_and_parts_by_claims_are_memory_and_nothing_else_is() -> None:
     units = tuple(f"{FIRST}/{number}" for number in range(3))
     assignments = (
         DeviceAssignment(LARGE, RESOURCE, units[:2]),
         DeviceAssignment(LARGE, RESOURCE, (units[2], f"{SECOND}/0")),
         DeviceAssignment(SMALL, "nvidia.com/gpu", (SECOND, f"{SECOND}::1", f"{gpu(7).uuid}/1")),
+        DeviceAssignment(SMALL, "claim part", (SECOND,), ((SECOND, 5 * GIB),)),
     )
     assert memory_of_containers(assignments, {FIRST: GIB, SECOND: GIB}.get) == {
         (LARGE, FIRST): 3 * GIB,
         (LARGE, SECOND): GIB,
+        (SMALL, SECOND): 5 * GIB,
     }
 
 

@@ -1,5 +1,7 @@
 """Dispatches the command line. ``prestart`` comes first and without argparse: every container start pays for it.
 
+``limit`` is for containers of claims that have a part of a GPU's memory.
+
 Exit status: 0 done, 1 expected failure, 2 usage, 70 a bug; other than 0 the runtime refuses the container.
 """
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
+_CONFIG = "/etc/grapnel/hook.json"
 _PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] [--entitlement cdi|gpus] < STATE"
 
 
@@ -34,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if arguments[:1] == ["prestart"]:
             return _prestart(arguments[1:])
+        if arguments[:1] == ["limit"]:
+            return _limit(arguments[1:])
         if arguments[:1] == ["runtime"]:
             from runtime_hook.engines.wrapper import run_wrapper
 
@@ -50,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _prestart(arguments: Sequence[str]) -> int:
-    options = {"--config": "/etc/grapnel/hook.json", "--root": "/", "--entitlement": ""}
+    options = {"--config": _CONFIG, "--root": "/", "--entitlement": ""}
     for index in range(0, len(arguments), 2):
         if arguments[index] not in options or index + 1 == len(arguments):
             _complain(_PRESTART_USAGE)
@@ -63,6 +68,18 @@ def _prestart(arguments: Sequence[str]) -> int:
     from runtime_hook.prestart import prestart
 
     prestart(options["--config"], options["--root"], entitlement=options["--entitlement"])
+    return EXIT_OK
+
+
+def _limit(arguments: Sequence[str]) -> int:
+    memory, options = arguments[:1], arguments[1:]
+    if not memory or (options and (options[0] != "--config" or len(options) != len(["--config", "FILE"]))):
+        _complain("usage: grapnel-hook limit UUID=BYTES [--config FILE] < STATE")
+        return EXIT_USAGE
+
+    from runtime_hook.prestart import limit
+
+    limit(memory[0], options[1] if options else _CONFIG)
     return EXIT_OK
 
 

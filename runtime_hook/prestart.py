@@ -78,6 +78,24 @@ def _engine_user(config: HookConfig) -> int | None:
     return rootless_owner()
 
 
+def limit(memory: str, config_path: str, stdin: int = 0) -> None:
+    """Have a container's memory limited as a claim has it, which the CDI file says; HookError refuses the container."""
+    os.chdir("/")
+    config = load_config(config_path)
+    state = read_state(stdin)
+    from runtime_hook.audit import describe_refusal, report
+    from runtime_hook.container.memorylimit import TIMEOUT_S, limit_memory, socket_beside
+
+    fields = {"container": state.id, "source": "claim", "memory": memory}
+    try:
+        timeout_s = min(TIMEOUT_S, config.timeout_s / 2)
+        notes = limit_memory(socket_beside(config.inventory_path), state, memory, timeout_s)
+    except Exception as refusal:
+        report(config.log, "refused", {**fields, "reason": describe_refusal(refusal)})
+        raise
+    report(config.log, "limited", {**fields, "notes": "; ".join(notes)})
+
+
 class Run:
     """One run of the hook: its container, and the facts about host and root that are gathered where they count."""
 

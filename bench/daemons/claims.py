@@ -14,14 +14,12 @@ import json
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-import grpc
 
 from bench.daemons.calls import in_rounds, timed
 from bench.daemons.process import memory_of
@@ -29,92 +27,43 @@ from bench.daemons.subjects import Release, ours, running
 from bench.daemons.verdict import percentile_99
 from lab.cluster import ControlPlane
 from lab.kubelet import Kubelet
-from lab.kubelet.proto.dra.v1 import api_pb2
-from lab.kubelet.proto.pluginregistration.v1 import api_pb2 as registration_pb2
-from plugin.system.sockets import SocketAddress
+from lab.kubelet.claims import DraKubelet, create_allocated, published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 GPUS = 8
-NODE, DRIVER = "claims", "gpu.nvidia.com"
+NODE = "claims"
 LIMIT_MS = 50.0  # what a pod's start may wait for a claim, 99 times of 100
 LIMIT_MIB = 8.0  # what a daemon may have more than one that is a device plugin
-_OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 _READY_S = 30.0
 
 
-class Driver:
-    """A daemon that gives GPUs to claims: what the kubelet asks of it."""
+class Driver(DraKubelet):
+    """A daemon that gives GPUs to claims, and a claim for each: what the kubelet asks of it."""
 
     def __init__(self, control_plane: ControlPlane, root: Path) -> None:
-        self._control_plane = control_plane
-        (path,) = _wait(lambda: list((root / "plugins_registry").glob("*.sock")))
-        with closing(SocketAddress(path.parent, path.name)) as address:
-            self._channel = grpc.insecure_channel(address.target, options=_OPTIONS)
-            grpc.channel_ready_future(self._channel).result(timeout=_READY_S)
-        status = registration_pb2.RegistrationStatus(plugin_registered=True)
-        answer = registration_pb2.RegistrationStatusResponse
-        self._call("/pluginregistration.Registration/NotifyRegistrationStatus", status, answer)
-        self.devices = _wait(self._published)
-        self.uids = [self._claim(number, device) for number, device in enumerate(self.devices)]
+        super().__init__(root)
+        _wait(lambda: self.sockets)
+        self.connect()
+        self.take()
+        self.devices = _wait(
+            lambda: [row["name"] for each in published(control_plane, NODE) for row in each["spec"]["devices"]]
+        )
+        self.uids = [
+            create_allocated(control_plane, NODE, f"claim-{number}", [device])
+            for number, device in enumerate(self.devices)
+        ]
 
-    def _published(self) -> list[str]:
-        found = json.loads(self._control_plane.kubectl(["get", "resourceslices", "-o", "json"]))["items"]
-        return [row["name"] for each in found for row in each["spec"]["devices"]]
-
-    def _claim(self, number: int, device: str) -> str:
-        """Make a pod of the node with a claim, as the scheduler leaves it."""
-        name = f"claim-{number}"
-        request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
-        claim = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name},
-            "spec": {"devices": {"requests": [request]}},
-        }
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            "spec": {
-                "nodeName": NODE,
-                "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
-                "containers": [{"name": "c", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
-            },
-        }
-        create = ["create", "-f", "-", "-o", "json"]
-        made = json.loads(self._control_plane.kubectl(create, input_text=json.dumps(claim)))
-        self._control_plane.kubectl(create, input_text=json.dumps(pod))
-        results = [{"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}]
-        status = json.dumps({"status": {"allocation": {"devices": {"results": results}}}})
-        patch = ["patch", "resourceclaim", name, "--subresource=status", "--type=merge", "-p", status]
-        self._control_plane.kubectl(patch)
-        return str(made["metadata"]["uid"])
-
-    def prepare(self, number: int) -> None:
+    def prepare_one(self, number: int) -> None:
         """Have a claim prepared; it must not be prepared already."""
-        service = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
-        asked = api_pb2.NodePrepareResourcesRequest(claims=[self._named(number)])
-        answer = self._call(service, asked, api_pb2.NodePrepareResourcesResponse)
-        error = answer.claims[self.uids[number]].error
+        error = self.prepare(f"claim-{number}", self.uids[number]).error
         if error:
             raise SystemExit(error)
 
-    def unprepare(self, number: int) -> None:
+    def unprepare_one(self, number: int) -> None:
         """Give a claim back."""
-        service = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources"
-        asked = api_pb2.NodeUnprepareResourcesRequest(claims=[self._named(number)])
-        self._call(service, asked, api_pb2.NodeUnprepareResourcesResponse)
-
-    def _named(self, number: int) -> api_pb2.Claim:
-        return api_pb2.Claim(namespace="default", name=f"claim-{number}", uid=self.uids[number])
-
-    def _call(self, method: str, request: Any, answer: Any) -> Any:
-        call = self._channel.unary_unary(
-            method, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
-        )
-        return call(request, timeout=_READY_S)
+        self.unprepare(f"claim-{number}", self.uids[number])
 
 
 def _wait(look: Callable[[], list[Any]]) -> list[Any]:
@@ -139,8 +88,8 @@ def measure(folder: Path, rounds: int) -> bool:
 
         def prepare() -> float:
             number = next(numbers) % GPUS
-            taken = timed(lambda: driver.prepare(number))()
-            driver.unprepare(number)
+            taken = timed(lambda: driver.prepare_one(number))()
+            driver.unprepare_one(number)
             return taken
 
         allocate = timed(lambda: plugin.endpoint.allocate(plugin.ids[:1]))

@@ -89,7 +89,7 @@ class Daemon:
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
         self._mig = MigChanges(config, self._driver, logger, reopen=self._observe_again, changed=self._offer_again)
         self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
-        self._claims = Claims(self._history, self._mps, self._tasks.spawn, logger)
+        self._claims = Claims(self._history, self._mps, dependencies.smi, self._tasks.spawn, logger)
         self._claims.on_change, self._claims.on_state = self._offer_again, self._on_registration
         self._offering = Offering(
             logger,
@@ -105,6 +105,7 @@ class Daemon:
             ask=self._driver.ask,
             list_assignments=self._list_assignments,
             unit_bytes=self._unit_bytes,
+            claimed=self._claims.memory,
             policy=lambda: self._config.memory_limits,
             cgroup_root=dependencies.cgroup_folder,
             logger=logger,
@@ -201,12 +202,12 @@ class Daemon:
         sizes, offering = dict(self._offering.unit_bytes), self._offering
         found = self._mig.marked(observation.inventory)
         if self._state.release is None and found.devices:  # else nobody knows what is shared
-            self._mps.follow(self._config, offering.plan(self._config, found))
+            self._mps.follow(self._config, offering.plan(self._config, found), self._claims.by_mps(found))
         inventory = self._claims.show(self._config, found, lambda: offering.plan(self._config, found))
         offering.show(self._config, inventory, self._history.view.known)
         if offering.unit_bytes != sizes:
             write_unit_sizes(self._config.state_folder, offering.unit_bytes, self._log)
-        if offering.unit_bytes:
+        if offering.unit_bytes or self._claims.memory():
             self._limits.prepare()
             self._overuse.prepare()
         self._history.view.be_urgent(bool(offering.waits) or self._claims.is_waiting)

@@ -49,3 +49,4 @@ class Dependencies:
     overuse_pace_s: float | None = None  # between two measurements; None: as usual
     follows_files: bool = False  # reads the configuration again when its files change, as nobody sends SIGHUP
     mps_tools: Callable[[], Tools] | None = None  # None: those of the machine
+    smi: Path = Path("/usr/bin/nvidia-smi")  # where every driver has it

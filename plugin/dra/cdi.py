@@ -1,21 +1,27 @@
 """The CDI file by which engines add a claim's devices to a container. Pure.
 
-One file for the node, whatever claims there are: each device under its UUID, and what each container with one needs
-besides. So no file is left behind by a claim, and no engine has to read one anew while a pod starts. The hook that the
-file adds takes for granted what the engine added: device nodes, which nobody names but the kubelet.
+One file for the node, whatever claims there are: each device under its UUID, what makes a container a client of its MPS
+server under a name beside it, and what each container with one needs besides. So no file is left behind by a claim, and
+no engine has to read one anew while a pod starts, but for an amount of memory that no claim had before. The hook that
+the file adds takes for granted what the engine added: device nodes, which nobody names but the kubelet.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugin.kubelet.cdi_names import KIND, device_name
+from plugin.devices.allocation.answer import render_memory
+from plugin.kubelet.cdi_names import KIND, device_name, memory_name, mps_name
+from plugin.sharing.mps.answer import answer_client
+from plugin.sharing.mps.plan import MpsDaemon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
+    from plugin.devices.allocation.answer import Mount
     from plugin.devices.inventory import ControlNode
-    from plugin.dra.devices import DraDevice, Share
+    from plugin.dra.devices import DraDevice
 
     Json = dict[str, Any]
 
@@ -26,8 +32,39 @@ _NODE_MODE, _CAPABILITY_MODE = 0o666, 0o444
 _CAPABILITIES = "/dev/nvidia-caps/"
 
 
-def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hook: str, timeout_s: float) -> Json:
-    """Return the file's content; `hook` is the hook's path. There has to be a device, else it is not valid."""
+class Hook(NamedTuple):
+    """The hook's path, its time, and whether a container must not start without the limit of its memory."""
+
+    path: str
+    timeout_s: float
+    is_limit_required: bool = False
+
+    def call(self, *arguments: str) -> Json:
+        """Return it as the file has it."""
+        return {
+            "hookName": "createRuntime",
+            "path": self.path,
+            "args": ["grapnel-hook", *arguments],
+            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"],
+            "timeout": int(self.timeout_s) + _MARGIN_S,
+        }
+
+    def limit(self, uuid: str, memory_bytes: int) -> Json:
+        """Return its call that has a container's memory limited."""
+        return self.call("limit", render_memory({uuid: memory_bytes}, is_required=self.is_limit_required))
+
+
+def render_cdi(
+    devices: Iterable[DraDevice],
+    control: Iterable[ControlNode],
+    hook: Hook,
+    mps_root: Path,
+    memory: Iterable[tuple[str, int]] = (),
+) -> Json:
+    """Return the file's content. There has to be a device, else it is not valid.
+
+    `memory` are the amounts that claims have of GPUs, by UUID.
+    """
     found = tuple(devices)
     nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in found}
     common = [_node(f"/dev/{each.name}", each.path) for each in control]
@@ -36,42 +73,48 @@ def render_cdi(devices: Iterable[DraDevice], control: Iterable[ControlNode], hoo
         "cdiVersion": _HOST_PATH if any("hostPath" in node for node in every) else _NO_HOST_PATH,
         "kind": KIND,
         "devices": [
-            {
-                "name": device_name(each.uuid),
-                "containerEdits": {"deviceNodes": nodes[each.uuid], **_of_share(each.share)},
-            }
-            for each in found
+            *(
+                {"name": device_name(each.uuid), "containerEdits": {"deviceNodes": nodes[each.uuid], **_shared(each)}}
+                for each in found
+            ),
+            *_clients(found, mps_root),
+            *(
+                {"name": memory_name(*each), "containerEdits": {"hooks": [hook.limit(*each)]}}
+                for each in sorted(set(memory))
+            ),
         ],
         "containerEdits": {
             "env": ["NVIDIA_VISIBLE_DEVICES=void", "GRAPNEL_INJECTION=cdi"],
             "deviceNodes": common,
-            "hooks": [
-                {
-                    "hookName": "createRuntime",
-                    "path": hook,
-                    "args": ["grapnel-hook", "prestart", "--entitlement", "cdi"],
-                    "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"],
-                    "timeout": int(timeout_s) + _MARGIN_S,
-                }
-            ],
+            "hooks": [hook.call("prestart", "--entitlement", "cdi")],
         },
     }
 
 
-def _of_share(share: Share | None) -> Json:
+def _clients(devices: Iterable[DraDevice], mps_root: Path) -> Iterator[Json]:
+    """Yield what makes a container a client of each GPU's MPS server: for claims that ask for it."""
+    for each in devices:
+        if each.type == "gpu":
+            client = answer_client(MpsDaemon(each.uuid, mps_root / each.uuid, 1, 0, 0))
+            yield {"name": mps_name(each.uuid), "containerEdits": _edits(client.variables, client.mounts)}
+
+
+def _shared(device: DraDevice) -> Json:
     """Return what a container needs besides, so that its processes share the device as it is declared."""
-    if share is None:
-        return {}
-    mounts = [
+    return {} if device.share is None else _edits(device.share.variables, device.share.mounts)
+
+
+def _edits(variables: Iterable[tuple[str, str]], mounts: Iterable[Mount]) -> Json:
+    env = [f"{name}={value}" for name, value in variables]
+    bound = [
         {
             "hostPath": each.host_path,
             "containerPath": each.container_path,
             "options": ["ro" if each.read_only else "rw", "nosuid", "nodev", "bind"],
         }
-        for each in share.mounts
+        for each in mounts
     ]
-    variables = [f"{name}={value}" for name, value in share.variables]
-    return {**({"env": variables} if variables else {}), **({"mounts": mounts} if mounts else {})}
+    return {**({"env": env} if env else {}), **({"mounts": bound} if bound else {})}
 
 
 def _node(path: str, host_path: str) -> Json:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugin.devices.sharing import SHARE, kind_of
+from plugin.devices.sharing import MEMORY, SHARE, Strategy, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,13 +49,22 @@ class Features(NamedTuple):
 
 
 class Share(NamedTuple):
-    """How a device is shared: in how many parts, how many of them one claim may have, and what a container needs."""
+    """How a device is shared: in how many parts, how many of them one claim may have, and what a container needs.
+
+    `unit_bytes`: a part is so much of its memory; 0: of nothing in particular.
+    """
 
     parts: int
     at_most: int
     variables: tuple[tuple[str, str], ...] = ()
     mounts: tuple[Mount, ...] = ()
     problem: str = ""  # why it cannot be shared now
+    unit_bytes: int = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much of its memory claims can have together, 0 where that is not counted."""
+        return self.parts * self.unit_bytes
 
 
 class DraDevice(NamedTuple):
@@ -77,6 +86,11 @@ class DraDevice(NamedTuple):
     is_lost: bool = False
     share: Share | None = None
 
+    @property
+    def type(self) -> str:
+        """What it is, `gpu` or `mig`."""
+        return str(self.attributes["type"]["string"])
+
     def to_json(self, features: Features) -> Json:
         """Return it as a slice has it; taints keep pods off what is unhealthy."""
         shown: Json = {"name": self.name, "attributes": dict(self.attributes)}
@@ -84,7 +98,7 @@ class DraDevice(NamedTuple):
         if self.share is not None and features.shares:
             shown["allowMultipleAllocations"] = True
             capacity = {name: {**each, "requestPolicy": _NOTHING} for name, each in capacity.items()}
-            capacity["shares"] = _share_capacity(self.share)
+            capacity |= _share_capacity(self.share)
         if capacity:
             shown["capacity"] = capacity
         if self.unhealthy and features.taints:
@@ -98,14 +112,20 @@ def name_of(uuid: str) -> str:
 
 
 def find_shares(plan: OfferPlan, sharing: Sharing) -> Mapping[str, Share]:
-    """Return how devices are shared by time-slicing or MPS, by UUID."""
+    """Return how devices are shared by time-slicing, by MPS, or GPUs in units of their memory, by UUID."""
     shares: dict[str, Share] = {}
     for resource in plan.resources.values():
+        units = [unit for unit in resource.units if kind_of(unit.device_id) == MEMORY]
+        for uuid, count in Counter(unit.source_id for unit in units).items():
+            shares[uuid] = Share(count, count, unit_bytes=units[0].memory_bytes)
         counts = Counter(unit.source_id for unit in resource.units if kind_of(unit.device_id) == SHARE)
         for uuid, count in counts.items():
-            variables, mounts = sharing.parts(uuid)
-            at_most = 1 if resource.refuses_several else count
-            shares[uuid] = Share(count, at_most, variables, mounts, sharing.problem(uuid))
+            share = Share(count, 1 if resource.refuses_several else count)
+            shares[uuid] = (
+                Share(*share[:2], *sharing.parts(uuid), sharing.problem(uuid))
+                if resource.strategy is Strategy.MPS
+                else share
+            )
     return shares
 
 
@@ -121,9 +141,16 @@ def _shared(device: DraDevice, share: Share) -> DraDevice:
 
 
 def _share_capacity(share: Share) -> Json:
-    """Return the capacity of which a claim takes one where it asks for none; NVIDIA's name (consumable_shares.go)."""
+    """Return of what claims take a part, by NVIDIA's name (consumable_shares.go).
+
+    Whoever asks for nothing takes one share, or all of the memory.
+    """
+    if share.unit_bytes:
+        least, all_of_it = (_quantity(count)["value"] for count in (share.unit_bytes, share.memory_bytes))
+        allowed = {"min": least, "max": all_of_it, "step": least}
+        return {"memory": {"value": all_of_it, "requestPolicy": {"default": all_of_it, "validRange": allowed}}}
     allowed = {"min": "1", "max": _number(share.at_most), "step": "1"}
-    return {"value": _number(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}
+    return {"shares": {"value": _number(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}}
 
 
 def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:

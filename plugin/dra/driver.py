@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from plugin.base.errors import ClaimError
-from plugin.dra.cdi import FILE, render_cdi
+from plugin.dra.cdi import FILE, Hook, render_cdi
 from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.devices import find_devices
 from plugin.dra.keeper import SliceKeeper
@@ -21,12 +21,17 @@ from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, published_in
 from plugin.publication.node_object.api.messages import Request
+from plugin.settings.node_config import LIMITS_REQUIRED
+from plugin.sharing.mps.plan import HOST, SharedGpu
+from plugin.sharing.time_slices import TimeSlices
 from plugin.system.durable import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from pathlib import Path
 
     from plugin.base.log import Logger
+    from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import ControlNode, Inventory
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice, Share
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
 _TOPIC_CDI = "cdi file of claims"
 _MODE = 0o644
+_SLICES = "time-slices"  # beside the admin socket: the GPUs whose time is divided otherwise
+_SHARED_S = 4.0  # until devices are shared as a claim says; the daemon has 10 s for an answer to the kubelet
 
 
 class Driver:
@@ -43,7 +50,7 @@ class Driver:
     `where` is through which API, and as which Node, it publishes. `look_again` asks the kubelet who has devices by its
     device plugins, `holder` says who has one of these UUIDs by them, None where nobody knows yet. `prepared` hears of
     each new claim, `changed` that claims have come or gone, `registered` that a kubelet took the driver, `report` what
-    it waits for.
+    it waits for. `mps` has the control daemons, `smi` is where nvidia-smi is.
     """
 
     def __init__(
@@ -59,6 +66,8 @@ class Driver:
         changed: Callable[[], None],
         registered: Callable[[], None],
         report: Callable[[str], None],
+        mps: Sharing,
+        smi: Path,
     ) -> None:
         self._config = config
         self._where = where
@@ -79,6 +88,9 @@ class Driver:
         self._control: tuple[ControlNode, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
         self._written = ""
+        self._mps = mps
+        self._slices_of_time = TimeSlices(config.admin_socket.parent / _SLICES, smi, changed, logger)
+        self._shown = asyncio.Event()  # another one each time
         self.service = ClaimService(self, self.store, self._health, self._read_claim, logger)
         self._registration = Registration(config.kubelet_root, self.service.methods(), self._registered, report, logger)
         self._slices = SliceKeeper(where.node, where.api, environment, lambda: self._registration.is_registered, logger)
@@ -90,6 +102,11 @@ class Driver:
         return {each.uuid: claim for claim, each in self.store.held()}
 
     @property
+    def memory(self) -> frozenset[tuple[str, int]]:
+        """The amounts of memory that claims have of GPUs, in bytes by UUID."""
+        return frozenset((each.uuid, each.memory_bytes) for _, each in self.store.held() if each.memory_bytes)
+
+    @property
     def has_claims(self) -> bool:
         """Whether any claim is prepared."""
         return bool(self.store)
@@ -99,6 +116,7 @@ class Driver:
         devices = find_devices(inventory, shares if self._slices.features.shares else {})
         self.devices, self._control = {each.name: each for each in devices}, inventory.control
         self._health.show(self._node, devices)
+        self._share_time()
         if devices:
             try:
                 self.prepare()
@@ -122,14 +140,77 @@ class Driver:
             self._log.standing("claims")
         self._slices.publish(shown)
 
+    def _share_time(self) -> None:
+        """Have GPUs sliced as claims say; one that is ill, or let go by the driver, is left alone."""
+        if self.devices:
+            intervals = {each.uuid: each.sharing.interval for _, each in self.store.held() if each.sharing.interval}
+            self._slices_of_time.want(
+                intervals, frozenset(each.uuid for each in self.devices.values() if not each.unhealthy)
+            )
+        self._shown.set()
+        self._shown = asyncio.Event()
+
+    def find_mps(self, inventory: Inventory) -> Iterator[SharedGpu]:
+        """Yield the GPUs that claims share through MPS."""
+        wanted = {each.uuid: each.sharing.mps for _, each in self.store.held() if each.sharing.mps is not None}
+        for device in inventory.devices if wanted else ():
+            gpu, ceilings = device.gpu, wanted.get(device.gpu.uuid)
+            if ceilings is not None:
+                yield SharedGpu(
+                    gpu.uuid,
+                    gpu.index,
+                    gpu.memory_bytes,
+                    1,
+                    gpu.compute_capability,
+                    bool(gpu.is_cut),
+                    ceilings.memory_mib,
+                    ceilings.thread_percentage,
+                )
+
+    async def shared(self, record: Record) -> None:
+        """Wait until its devices are shared as a claim says; raises ClaimError where they are not soon."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SHARED_S
+        while why := next(filter(None, map(self._why_not_shared, record.devices)), ""):
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                raise ClaimError(f"{record.claim} waits: {why}", "it is asked for again")
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._shown.wait(), left_s)
+
+    def _why_not_shared(self, prepared: PreparedDevice) -> str:
+        sharing, root = prepared.sharing, self._config.settings.driver_root
+        if prepared.is_admin:
+            return ""
+        if why := self._why_not_by_mps(prepared):
+            return why
+        if sharing.interval and root != HOST:
+            return f"{prepared.uuid} is to have other time slices, and the driver is in {root}, not in /"
+        why = self._slices_of_time.problem(prepared.uuid)
+        return f"{prepared.uuid} is to have {sharing}: {why}" if why else ""
+
+    def _why_not_by_mps(self, prepared: PreparedDevice) -> str:
+        """Return why a GPU is not shared through MPS yet, or why it still is; nobody plans what was just claimed."""
+        uuid = prepared.uuid
+        if prepared.sharing.mps is None:
+            why = self._mps.ending(uuid)
+            return f"{uuid} is still shared through MPS: {why}" if why else ""
+        _, mounts = self._mps.parts(uuid)
+        why = self._mps.problem(uuid) or ("" if mounts else "its control daemon is about to be started")
+        return f"{uuid} is to be shared through MPS: {why}" if why else ""
+
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
         device = self.devices.get(prepared.device)
-        return device is not None and (device.share is None) == bool(prepared.share_id)
+        if device is None:
+            return False
+        is_by_memory = device.share is not None and bool(device.share.unit_bytes)
+        return (device.share is None) == bool(prepared.share_id) or is_by_memory != bool(prepared.memory_bytes)
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
-        if self._config.hook_path is None:
+        config = self._config
+        if config.hook_path is None:
             raise ClaimError(
                 "a container with a claim needs the hook, which a pod cannot run", "run the daemon as a unit"
             )
@@ -138,7 +219,11 @@ class Driver:
                 return
             raise ClaimError("the GPUs of this node are not known", "it is asked for again")
         content = render_cdi(
-            self.devices.values(), self._control, str(self._config.hook_path), self._config.hook_timeout_s
+            self.devices.values(),
+            self._control,
+            Hook(str(config.hook_path), config.hook_timeout_s, config.memory_limits == LIMITS_REQUIRED),
+            config.mps_root,
+            self.memory,
         )
         text = json.dumps(content, indent=1) + "\n"
         if text == self._written and self._cdi_path.exists():
@@ -174,7 +259,8 @@ class Driver:
 
         A pod whose claim was refused ends only when the kubelet has given that back to a driver.
         """
-        return not self.store and not self.service.pending and self._slices.is_settled
+        is_left = self.store or self.service.pending or not self._slices_of_time.is_settled
+        return not is_left and self._slices.is_settled
 
     def remove(self) -> None:
         """Take back what engines and the next start would find: nobody has a claim any more."""
@@ -186,5 +272,6 @@ class Driver:
         """End. Claims stay prepared, and slices stay published."""
         self._registration.stop()
         self._slices.close()
+        await self._slices_of_time.close()
         await asyncio.wait({self._task})
         self._api.close()

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 from plugin.base.errors import ClaimError, ClusterError, KubeletError
 from plugin.dra import messages as api
 from plugin.dra.claims import ClaimName, find_results
+from plugin.dra.configs import AS_IT_IS, config_of
 from plugin.dra.devices import DRIVER
 from plugin.dra.store import PreparedDevice, Record, is_uid
-from plugin.kubelet.cdi_names import qualified
+from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from plugin.base.log import Logger
     from plugin.dra.claims import Result
+    from plugin.dra.configs import DeviceConfig
     from plugin.dra.devices import DraDevice
     from plugin.dra.store import ClaimStore
     from plugin.kubelet.rpc.serving import Method
@@ -60,6 +62,9 @@ class Node(Protocol):
 
     def prepare(self) -> None:
         """Have the engine know all devices; raises ClaimError."""
+
+    async def shared(self, record: Record) -> None:
+        """Wait until its devices are shared as a claim says; raises ClaimError where they are not soon."""
 
     def prepared(self, record: Record) -> None:
         """Hear of a claim that has its devices from now on."""
@@ -158,6 +163,7 @@ class ClaimService:
         try:
             record = await self._prepared(claim)
             self._node.prepare()
+            await self._node.shared(record)
         except (ClaimError, ClusterError, KubeletError) as error:
             self._log.standing(f"{claim}", error.message, **({"hint": error.hint} if error.hint else {}))
             return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(error=error.message))
@@ -176,7 +182,7 @@ class ClaimService:
             if known is None or error.status:
                 raise
             return known  # the API server is away: what was prepared stays so
-        if known is not None and _is_of(known, results):
+        if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):
             return known
         await self._node.look_again()
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
@@ -197,7 +203,7 @@ class ClaimService:
         while True:
             given_back = self._given_back
             try:
-                return tuple(self._choose(claim, result) for result in results)
+                return _without_contradiction(claim, [self._choose(claim, result) for result in results])
             except _StillHeld:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
@@ -210,28 +216,58 @@ class ClaimService:
         device = self._node.devices.get(result.device)
         if device is None:
             raise ClaimError(f"{claim} was given {result.device}, which this node does not have")
+        sharing = _sharing(claim, result, device)
         prepared = PreparedDevice(
-            result.request, result.pool, result.device, device.uuid, share_id=result.share_id, shares=result.shares
+            result.request, result.pool, result.device, device.uuid, (), result.is_admin, result.share_id, result.shares
         )
         if result.is_admin:
-            return prepared._replace(is_admin=True)
+            if sharing != AS_IT_IS:
+                raise ClaimError(f"{claim} sees {device.uuid} as an admin, and asks for {sharing}: others have it")
+            return prepared
         if device.unhealthy:
             raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
         if holder := self._holder(claim, device, result):
             raise _StillHeld(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         if holder := self._node.holder(device):
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
-        return prepared._replace(parts=device.parts)
+        self._check_sharing(claim, device, result, sharing)
+        return prepared._replace(parts=device.parts, sharing=sharing, memory_bytes=result.memory_bytes)
+
+    def _check_sharing(self, claim: ClaimName, device: DraDevice, result: Result, sharing: DeviceConfig) -> None:
+        """Raise ClaimError where a device is not shared as a claim was given it, or asks for it."""
+        shared_bytes = 0 if device.share is None else device.share.memory_bytes
+        if bool(shared_bytes) != bool(result.memory_bytes):
+            how = "is shared by its memory by now" if shared_bytes else "is not shared by its memory any more"
+            raise ClaimError(f"{claim} was given {device.uuid}, which {how}", "make the claim anew")
+        for other, each in self._store.held():
+            if other != claim and each.uuid == device.uuid and each.sharing != sharing:
+                words = f"{claim} asks for {sharing} of {device.uuid}, and {other} has it with {each.sharing}"
+                raise _StillHeld(words, "it is asked for again")
+        if sharing != AS_IT_IS and device.share is not None and device.share.mounts:
+            raise ClaimError(
+                f"{claim} asks for {sharing} of {device.uuid}, which the node shares through MPS as it is declared",
+                "leave the config out, or ask for a gpu without shares",
+            )
+
+    def _is_shared_as(self, record: Record, claim: ClaimName, results: tuple[Result, ...]) -> bool:
+        """Whether a record has what the claim says of sharing; a device that is not known now is as it was."""
+        have = {(each.request, each.device, each.share_id): each.sharing for each in record.devices}
+        return all(
+            have[each.request, each.device, each.share_id] == _sharing(claim, each, device)
+            for each in results
+            if (device := self._node.devices.get(each.device)) is not None and not each.is_admin
+        )
 
     def _holder(self, claim: ClaimName, device: DraDevice, result: Result) -> str:
         """Return which other claim keeps this one from a device, "" where none does. Shares of one count together."""
-        taken = result.shares
+        taken, taken_bytes = result.shares, result.memory_bytes
         for holder, each in self._store.held():
             if holder == claim or not (each.uuid in device.parts or device.uuid in each.parts):
                 continue  # two MIG devices of one GPU have the GPU in common, and neither keeps the other away
-            taken += each.shares
-            is_shared = device.share is not None and each.uuid == device.uuid and each.share_id and result.share_id
-            if not is_shared or (device.share is not None and taken > device.share.parts):
+            taken, taken_bytes = taken + each.shares, taken_bytes + each.memory_bytes
+            share = device.share if each.uuid == device.uuid and each.share_id and result.share_id else None
+            is_alike = bool(each.memory_bytes) == bool(result.memory_bytes)
+            if share is None or not is_alike or taken_bytes > share.memory_bytes or taken > share.parts:
                 return str(holder)
         return ""
 
@@ -267,11 +303,38 @@ def _is_of(record: Record, results: tuple[Result, ...]) -> bool:
     return have == {(each.request, each.pool, each.device, each.share_id) for each in results}
 
 
+def _sharing(claim: ClaimName, result: Result, device: DraDevice) -> DeviceConfig:
+    """Return how a claim wants a device shared; raises ClaimError."""
+    try:
+        return config_of(result.configs, result.full_request, device.type, device.uuid)
+    except ValueError as error:
+        raise ClaimError(f"{claim}: {error}", "docs/dra.md says which configs are served") from error
+
+
+def _without_contradiction(claim: ClaimName, devices: list[PreparedDevice]) -> tuple[PreparedDevice, ...]:
+    """Return the devices of a claim; raises ClaimError where they cannot be shared as it says all at once."""
+    by_uuid: dict[str, DeviceConfig] = {}
+    for each in devices:
+        if not each.is_admin and by_uuid.setdefault(each.uuid, each.sharing) != each.sharing:
+            raise ClaimError(f"{claim} asks for {by_uuid[each.uuid]} and for {each.sharing} of {each.uuid}")
+    if sum(each.mps is not None for each in by_uuid.values()) > 1:
+        raise ClaimError(
+            f"{claim} asks for MPS of several gpus: a process is the client of one control daemon",
+            "a claim for each, and a container for each",
+        )
+    return tuple(devices)
+
+
 def _device(prepared: PreparedDevice) -> api.Device:
+    names = [prepared.uuid]  # first: the kubelet shows its health by it
+    if prepared.sharing.mps is not None:
+        names.append(mps_name(prepared.uuid))
+    if prepared.memory_bytes:
+        names.append(memory_name(prepared.uuid, prepared.memory_bytes))
     return api.Device(
         request_names=(prepared.request,),
         pool_name=prepared.pool,
         device_name=prepared.device,
-        cdi_device_ids=(qualified(prepared.uuid),),
+        cdi_device_ids=tuple(map(qualified, names)),
         share_id=prepared.share_id,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from plugin.base.documents import list_of, member, members, read_object, read_versioned, text, truth, whole
 from plugin.base.errors import ClaimError
 from plugin.dra.claims import ClaimName
+from plugin.dra.configs import AS_IT_IS, parse_recorded
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.base.log import Logger
+    from plugin.dra.configs import DeviceConfig
 
 SCHEMA = "grapnel.dev/claim/v1alpha1"
 FOLDER = "claims"
@@ -41,6 +43,8 @@ class PreparedDevice(NamedTuple):
     is_admin: bool = False
     share_id: str = ""
     shares: int = 1
+    sharing: DeviceConfig = AS_IT_IS
+    memory_bytes: int = 0  # what it has of a device whose memory is shared
 
 
 class Record(NamedTuple):
@@ -68,6 +72,8 @@ def render_record(record: Record) -> str:
             "adminAccess": each.is_admin,
             "shareId": each.share_id,
             "shares": each.shares,
+            **({"memoryBytes": each.memory_bytes} if each.memory_bytes else {}),
+            **({} if each.sharing == AS_IT_IS else {"sharing": each.sharing.to_json()}),
         }
         for each in record.devices
     ]
@@ -96,6 +102,8 @@ def _device(row: Mapping[str, object]) -> PreparedDevice:
         member(row, "adminAccess", truth),
         member(row, "shareId", _TEXT),
         member(row, "shares", whole(1)),
+        member(row, "sharing", parse_recorded, AS_IT_IS),
+        member(row, "memoryBytes", whole(1), 0),
     )
 
 

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 KIND = "grapnel.dev/gpu"
 _OLD_MIG = "MIG-GPU-"
+_MPS, _MEMORY = "mps-", "memory-"
+_DIGITS = 15  # of an amount: far more than any GPU has
 
 
 def device_name(uuid: str) -> str:
     """Return a UUID as the name of a CDI device: old ones of MIG devices (MIG-GPU-<uuid>/1/0) have slashes."""
     return uuid.replace("/", "_")
+
+
+def mps_name(uuid: str) -> str:
+    """Return what stands for the UUID of a GPU where a container is to be a client of its MPS server."""
+    return f"{_MPS}{uuid}"
+
+
+def memory_name(uuid: str, memory_bytes: int) -> str:
+    """Return what stands for the UUID of a GPU of whose memory a container has so much."""
+    return f"{_MEMORY}{memory_bytes}-{uuid}"
+
+
+def memory_of(name: str) -> tuple[str, int] | None:
+    """Return the UUID and the bytes of a qualified name of an amount of memory, None for another name."""
+    size, _, uuid = name.removeprefix(f"{KIND}={_MEMORY}").partition("-")
+    is_amount = name.startswith(f"{KIND}={_MEMORY}") and size.isascii() and size.isdecimal() and len(size) <= _DIGITS
+    return (uuid, int(size)) if is_amount and uuid else None
 
 
 def qualified(uuid: str) -> str:
@@ -17,8 +36,8 @@ def qualified(uuid: str) -> str:
 
 
 def uuid_of(name: str) -> str:
-    """Return the UUID of a device by its qualified name, "" where it is none of ours."""
+    """Return the UUID of a device by its qualified name, "" where it is none of ours, or no device."""
     kind, _, device = name.partition("=")
-    if kind != KIND:
+    if kind != KIND or device.startswith((_MPS, _MEMORY)):
         return ""
     return device.replace("_", "/") if device.startswith(_OLD_MIG) else device

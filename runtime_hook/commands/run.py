@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"grapnel-hook {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("prestart", help="the OCI hook itself: container state on stdin", add_help=False)
+    commands.add_parser("limit", help="limit a container's memory for a claim: state on stdin", add_help=False)
     _add_explain(commands.add_parser("explain", help="say what a container would get, and why"))
     _add_refresh(commands.add_parser("refresh", help="rebuild the host driver inventory"))
     commands.add_parser("pack", help="pack this release into one file, which starts faster")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ import pytest
 from lab.cluster.unified import only_cgroup_v2
 from lab.nvml import state as nvml_state
 from lab.nvml.machine import MIB
-from tests.e2e.manifests import TEST
+from tests.e2e.manifests import TEST, container
 from tests.e2e.parts import MEMORY, asks, settings, wait_offered
+from tests.e2e.test_claims import CLASS, DRIVER, claims_one, suppress_conflict, template, wait_for_devices
+from tests.e2e.test_gpushare import KUBECONFIG
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -32,12 +35,17 @@ UNITS = {"memoryUnits": [{"devices": ["0"], "unitMiB": UNIT_MIB}]}
 @pytest.fixture(scope="module")
 def node(lab_nodes: tuple[LabNode, ...], stage: Stage) -> Iterator[LabNode]:
     """A node with cgroup v2, whose driver has limits."""
-    chosen = lab_nodes[1]
+    with limiting(stage, lab_nodes[1]):
+        yield lab_nodes[1]
+
+
+@contextmanager
+def limiting(stage: Stage, chosen: LabNode) -> Iterator[None]:
     with only_cgroup_v2(chosen.node):
         stage.wait_until_settled(chosen)
         before = nvml_state.read(chosen.node.nvml_library).memory_limits_from
         have_limits_from(chosen, THIS_DRIVER)
-        yield chosen
+        yield
         have_limits_from(chosen, before)
     stage.wait_until_settled(chosen)
 
@@ -111,3 +119,33 @@ def test_a_container_that_must_be_limited_and_cannot_be_is_refused(room: Room, s
     finally:
         have_limits_from(node, THIS_DRIVER)
     wait_offered(stage, node, memory=0, whole=len(node.uuids))
+
+
+def test_claims_get_the_memory_that_they_ask_for_and_no_more(
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...]
+) -> None:
+    """As memory-sharing of demo/specs/consumable-shares of NVIDIA's driver (9593204)."""
+    node = lab_nodes[0]  # its engine has CDI
+    by_claims = {"interface": "dra", "kubernetesApi": KUBECONFIG, "nodeName": node.name}
+    with suppress_conflict():
+        stage.api.resource.create_device_class(CLASS)
+    units = [{"devices": "all", "unitMiB": UNIT_MIB}]
+    try:
+        with limiting(stage, node), settings(node, memoryUnits=units, **by_claims, memoryLimits="required"):
+            wait_for_devices(stage, node, len(node.uuids))
+            room.start(template(capacity={"requests": {"memory": "4Gi"}}))
+            names = ["part-1", "part-2"]
+            script = "exec gpu-test allocate 3000 1500 1000"
+            room.start(*(claims_one(name, node, container(script=script, image=TEST)) for name in names))
+            room.wait_running(names)
+            seen = [
+                wait_for(f"{name} has allocated", lambda name=name: said(room, name), evidence=room.evidence)
+                for name in names
+            ]
+            assert seen == [["3000 0", f"1500 {OUT_OF_MEMORY}", "1000 0"]] * 2
+            ids = [room.identities(name)["main"].container_id.rpartition("/")[2] for name in names]
+            assert limits(node) == dict.fromkeys(ids, 4096)
+            room.clear()
+            assert not limits(node)
+    finally:
+        stage.api.resource.delete_device_class(DRIVER)

@@ -49,6 +49,7 @@ def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -
         log_folder=driver_path.parent / "metrics/log",
         stall_s=stall_s,
         mps_tools=_simulated_mps if MPS in os.environ else None,
+        smi=driver_path.parent / "nvidia-smi",
     )
     asyncio.run(run(load_to_start(invocation).config, dependencies))
 

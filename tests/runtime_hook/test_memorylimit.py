@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,10 @@ from runtime_hook.container.memorylimit import limit_memory, socket_beside
 from runtime_hook.inputs.bundle import OciState
 from tests.plugin.admin.test_socket import served
 from tests.runtime_hook.answering import answering
+from tests.runtime_hook.containers import run_hook
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MEMORY = "GPU-00000000-0000-0000-0000-000000000000=1073741824"
@@ -141,3 +143,33 @@ def test_a_daemon_that_has_too_much_to_do_is_asked_again(tmp_path: Path) -> None
 
 def test_the_socket_is_beside_the_inventory() -> None:
     assert socket_beside("/run/grapnel/inventory.json") == "/run/grapnel/node.sock"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "line"),
+    [
+        ({"result": "set", "required": True}, 0, "decision=limited container=c1 source=claim memory="),
+        ({"result": "not set", "required": False, "reason": "no"}, 0, 'notes="memory limit not set: no"'),
+        ({"result": "not set", "required": True, "reason": "no"}, 1, "decision=refused container=c1 source=claim"),
+    ],
+)
+def test_the_hook_that_the_cdi_file_adds_for_a_claim_asks_the_daemon(
+    tmp_path: Path, configure: Callable[..., list[str]], answer: dict[str, Any], status: int, line: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    log = tmp_path / "log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard_log:
+        heard_log.bind(str(log))
+        heard_log.settimeout(20)
+        options = configure(log=str(log))[:2]
+        with answering(tmp_path / "run/node.sock", json.dumps(answer).encode() + b"\n") as heard:
+            stdin = json.dumps({"ociVersion": "1.0.2", "id": "c1", "pid": os.getpid(), "bundle": "/"}).encode()
+            done = run_hook(["limit", MEMORY, *options], stdin)
+        assert done.returncode == status, done.stderr
+        assert json.loads(heard[0])["memory"] == MEMORY
+        assert line in heard_log.recv(1 << 16).decode()
+
+
+@pytest.mark.parametrize("arguments", [[], [MEMORY, "--config"], [MEMORY, "--root", "/"]])
+def test_a_call_that_no_cdi_file_makes_is_a_usage_error(arguments: list[str]) -> None:
+    assert run_hook(["limit", *arguments], b"").returncode == 2

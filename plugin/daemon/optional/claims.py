@@ -16,6 +16,7 @@ from plugin.settings.node_config import DRA
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
 
     from plugin.base.log import Logger
     from plugin.devices.allocation.table import Sharing
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from plugin.dra.store import Record
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.settings.node_config import NodeConfig
+    from plugin.sharing.mps.plan import SharedGpu
 
 _FOLDER = "claims"  # in the state folder: there since a first claim, until the device plugin offers again
 
@@ -37,10 +39,16 @@ class Claims:
     on_state: Callable[[str], None]
 
     def __init__(
-        self, history: HistoryKeeper, sharing: Sharing, spawn: Callable[[Awaitable[None]], None], logger: Logger
+        self,
+        history: HistoryKeeper,
+        sharing: Sharing,
+        smi: Path,
+        spawn: Callable[[Awaitable[None]], None],
+        logger: Logger,
     ) -> None:
         self._history = history
         self._sharing = sharing
+        self._smi = smi
         self._spawn = spawn
         self._log = logger
         self._driver: Driver | None = None
@@ -94,7 +102,17 @@ class Claims:
             changed=self.on_change,
             registered=view.kubelet_came,
             report=self._tell,
+            mps=self._sharing,
+            smi=self._smi,
         )
+
+    def memory(self) -> frozenset[tuple[str, int]]:
+        """Return the amounts of memory that claims have of GPUs, in bytes by UUID."""
+        return frozenset() if self._driver is None else self._driver.memory
+
+    def by_mps(self, inventory: Inventory) -> tuple[SharedGpu, ...]:
+        """Return the GPUs that claims share through MPS."""
+        return () if self._driver is None else tuple(self._driver.find_mps(inventory))
 
     def _record(self, record: Record) -> None:
         """Have the history tell which pod got what."""

@@ -23,7 +23,7 @@ class MemoryLimits:
     """Hears of allocations, answers the hook, and knows what is limited.
 
     `ask` has a function called in the driver's thread, `policy` is the node's `memoryLimits`, and `unit_bytes` the size
-    of a device's units of memory (None: it is not offered in such).
+    of a device's units of memory (None: it is not offered in such), and `claimed` what claims have.
     """
 
     def __init__(
@@ -32,11 +32,12 @@ class MemoryLimits:
         ask: Ask,
         list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]],
         unit_bytes: UnitBytes,
+        claimed: Callable[[], frozenset[tuple[str, int]]],
         policy: Callable[[], str],
         cgroup_root: Path,
         logger: Logger,
     ) -> None:
-        self.ledger = MemoryLedger(list_assignments, unit_bytes)
+        self.ledger = MemoryLedger(list_assignments, unit_bytes, claimed)
         self._ask = ask
         self._policy = policy
         self._root = cgroup_root

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from plugin.devices.allocation.answer import Mount
     from plugin.devices.resources import OfferPlan
     from plugin.settings.node_config import NodeConfig
-    from plugin.sharing.mps.plan import MpsDaemon
+    from plugin.sharing.mps.plan import MpsDaemon, SharedGpu
     from plugin.sharing.mps.supervisor import MpsSupervisor
 
     Parts = tuple[tuple[tuple[str, str], ...], tuple[Mount, ...]]
@@ -41,14 +41,14 @@ class MpsSharing:
         self._supervisor: MpsSupervisor | None = None
         self._daemons: dict[str, MpsDaemon] = {}
 
-    def follow(self, config: NodeConfig, plan: OfferPlan) -> None:
-        """Have the control daemons that a plan needs, and no others."""
-        is_shared = any(resource.strategy is Strategy.MPS for resource in plan.resources.values())
+    def follow(self, config: NodeConfig, plan: OfferPlan, claimed: tuple[SharedGpu, ...] = ()) -> None:
+        """Have the control daemons that a plan needs and those of GPUs that claims share so, and no others."""
+        is_shared = bool(claimed) or any(resource.strategy is Strategy.MPS for resource in plan.resources.values())
         if not is_shared and self._supervisor is None and not config.mps_root.is_dir():
             return  # nor has an earlier process left any
         from plugin.sharing.mps.plan import plan_of_node
 
-        wanted = plan_of_node(config, plan)
+        wanted = plan_of_node(config, plan, claimed)
         self._daemons = {daemon.uuid: daemon for daemon in wanted.daemons}
         self._supervised().want(wanted)
 
@@ -64,6 +64,10 @@ class MpsSharing:
     def problem(self, uuid: str) -> str:
         """Return why a GPU cannot be shared through MPS now, "" where it can."""
         return "" if self._supervisor is None else self._supervisor.problem(uuid)
+
+    def ending(self, uuid: str) -> str:
+        """Return why a GPU that is not to be shared any more still is, "" where it is not."""
+        return "" if self._supervisor is None else self._supervisor.ending(uuid)
 
     def parts(self, uuid: str) -> Parts:
         """Return the variables and mounts of a container with a share of a GPU."""

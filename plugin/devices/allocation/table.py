@@ -57,6 +57,9 @@ class Sharing(Protocol):
     def problem(self, uuid: str) -> str:
         """Return why a GPU cannot be shared now, "" where it can."""
 
+    def ending(self, uuid: str) -> str:
+        """Return why a GPU that is not to be shared any more still is, "" where it is not."""
+
     def parts(self, uuid: str) -> Parts:
         """Return the variables and mounts of a container with a share of a GPU."""
 
@@ -65,6 +68,10 @@ class NoSharing:
     """Nobody runs anything: where no GPU is shared through MPS."""
 
     def problem(self, _uuid: str) -> str:
+        """Return nothing."""
+        return ""
+
+    def ending(self, _uuid: str) -> str:
         """Return nothing."""
         return ""
 

@@ -31,11 +31,15 @@ OUTSIDE = PodContainer("", "", "")  # owns the processes that belong to no pod
 
 @dataclass(frozen=True)
 class DeviceAssignment:
-    """The devices of one resource that one container has. The kubelet may tell them in several parts."""
+    """The devices of one resource that one container has. The kubelet may tell them in several parts.
+
+    `memory` are bytes by UUID, where a claim is of a part of a device's memory.
+    """
 
     holder: PodContainer
     resource: str
     device_ids: tuple[str, ...]
+    memory: tuple[tuple[str, int], ...] = ()
 
 
 def name_of(holder: PodContainer) -> tuple[str, str, str]:
@@ -56,3 +60,16 @@ def holders_by_uuid(
             if each.resource in resources or each.resource.startswith(CLAIM) or device_id.startswith(_MIG):
                 found.setdefault(device_of(device_id), set()).add(each.holder)
     return {uuid: tuple(sorted(holders, key=name_of)) for uuid, holders in found.items()}
+
+
+def claims_of(assignments: Iterable[DeviceAssignment]) -> Mapping[tuple[PodContainer, str], str]:
+    """Return the name of the claim by which a container has a device, by its UUID; the last one, where it has several.
+
+    A claim is of its pod's namespace.
+    """
+    return {
+        (each.holder, uuid): each.resource[len(CLAIM) :]
+        for each in assignments
+        if each.resource.startswith(CLAIM)
+        for uuid in each.device_ids
+    }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.errors import KubeletError
 from plugin.kubelet import KUBELET_SOCKET
-from plugin.kubelet.cdi_names import uuid_of
+from plugin.kubelet.cdi_names import memory_of, uuid_of
 from plugin.kubelet.pod_resources.api import ListPodResourcesRequest, ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import CLAIM, DeviceAssignment, PodContainer
 from plugin.kubelet.rpc.client import call_unary
@@ -34,22 +34,25 @@ _MAX_DETAIL = 200
 def assignments_of(response: ListPodResourcesResponse) -> tuple[DeviceAssignment, ...]:
     """Return what an answer says, in its order."""
     return tuple(
-        DeviceAssignment(PodContainer(pod.namespace, pod.name, container.name), resource, device_ids)
+        DeviceAssignment(PodContainer(pod.namespace, pod.name, container.name), *found)
         for pod in response.pod_resources
         for container in pod.containers
-        for resource, device_ids in _resources_of(container)
+        for found in _resources_of(container)
     )
 
 
-def _resources_of(container: ContainerResources) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _resources_of(
+    container: ContainerResources,
+) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]]:
     """Yield what a container has: devices by resource, and those of claims that are this daemon's to give."""
     for devices in container.devices:
-        yield devices.resource_name, devices.device_ids
+        yield devices.resource_name, devices.device_ids, ()
     for claim in container.dynamic_resources:
-        names = (each.name for resource in claim.claim_resources for each in resource.cdi_devices)
+        names = [each.name for resource in claim.claim_resources for each in resource.cdi_devices]
         uuids = tuple(uuid for name in names if (uuid := uuid_of(name)))
         if uuids:
-            yield f"{CLAIM}{claim.claim_name}", uuids
+            memory = tuple(found for name in names if (found := memory_of(name)) is not None)
+            yield f"{CLAIM}{claim.claim_name}", uuids, memory
 
 
 async def ask(folder: Path, method: str, request: Message, response: type[_Response], deadline_s: float) -> _Response:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.publication.metrics.container_catalogue import CONTAINER_MEMORY
-from plugin.publication.metrics.exposition import POD_LABELS, Metric
+from plugin.publication.metrics.exposition import CLAIM_LABELS, POD_LABELS, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ _PCIE_WORDS = "the PCIe bus - including both protocol headers and data payloads 
 INSTANCE_LABELS = ("GPU_I_PROFILE", "GPU_I_ID")  # of a GPU that is cut by MIG
 GPU_LABELS = (
     *("gpu", "UUID", "pci_bus_id", "device", "modelName", *INSTANCE_LABELS, "Hostname", "DCGM_FI_DRIVER_VERSION"),
-    *POD_LABELS,
+    *(*POD_LABELS, *CLAIM_LABELS),
 )
 ACCELERATOR_LABELS = ("acc_id", "make", "model", *POD_LABELS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plugin.driver.telemetry import GpuTelemetry
@@ -17,7 +17,7 @@ from plugin.publication.metrics.catalogue import (
     PROCESSES,
     UNGIVEN_PROCESSES,
 )
-from plugin.publication.metrics.exposition import Sample
+from plugin.publication.metrics.exposition import CLAIM_LABELS, Sample
 from plugin.publication.metrics.sharing import Share, shares, usages
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ def _pod_labels(holder: PodContainer | None) -> Labels:
     return (*container, ("namespace", holder.namespace), ("pod", holder.pod))
 
 
+def _claim_labels(holder: PodContainer | None, claim: str) -> Labels:
+    """Return DCGM-exporter's labels of the claim that brought a device."""
+    return tuple(zip(CLAIM_LABELS, (claim, holder.namespace), strict=True)) if holder and claim else ()
+
+
 def _accelerator_labels(device: Device, unit: Unit) -> Labels:
     return (("acc_id", unit.accelerator_id), ("make", _MAKE), ("model", device.gpu.model))
 
@@ -86,12 +91,14 @@ def _families(rows: Iterable[Reading], measured: Sequence[tuple[GpuTelemetry, La
 class Attribution:
     """Who has which device and whose each process is.
 
-    `holders` are those of this node's resources, `given` those of any; None while the kubelet does not say.
+    `holders` are those of this node's resources, `given` those of any; None while the kubelet does not say. `claims`
+    are the names of the claims by which containers have devices.
     """
 
     holders: Mapping[str, tuple[PodContainer, ...]]
     given: Mapping[str, tuple[PodContainer, ...]] | None
     owners: Mapping[int, PodContainer]
+    claims: Mapping[tuple[PodContainer, str], str] = field(default_factory=dict)
 
 
 def gpu_families(
@@ -111,7 +118,8 @@ def gpu_families(
         for unit in units_of(measured, own, attribution.holders, attribution.owners):
             units.append((device, unit))
             for values, holder in unit.measurements():
-                whole.append((values, (*unit.labels, *_pod_labels(holder))))
+                claim = unit.claim(holder, attribution.claims)
+                whole.append((values, (*unit.labels, *_pod_labels(holder), *_claim_labels(holder, claim))))
                 if holder is not None and unit.accelerator_id:
                     of_containers.append((values, (*_accelerator_labels(device, unit), *_pod_labels(holder))))
     return (
@@ -173,6 +181,12 @@ class Unit:
     holders: tuple[PodContainer, ...]
     shares: tuple[Share, ...]
     usages: tuple[OwnerUsage, ...]
+    uuids: tuple[str, ...]  # under which it is given
+
+    def claim(self, holder: PodContainer | None, claims: Mapping[tuple[PodContainer, str], str]) -> str:
+        """Return the claim by which a container has it, "" for none."""
+        found = () if holder is None else (claims.get((holder, uuid), "") for uuid in self.uuids)
+        return next(filter(None, found), "")
 
     @property
     def is_shared(self) -> bool:
@@ -222,7 +236,15 @@ def units_of(
 ) -> Iterator[Unit]:
     """Yield the GPU, and each instance that it is cut into. Who was given the GPU was given every one of them."""
     of_gpu = holders.get(measured.uuid, ())
-    yield Unit(labels, measured.uuid, measured, of_gpu, shares(measured, of_gpu, owners), usages(measured, owners))
+    yield Unit(
+        labels,
+        measured.uuid,
+        measured,
+        of_gpu,
+        shares(measured, of_gpu, owners),
+        usages(measured, owners),
+        (measured.uuid,),
+    )
     for instance in measured.instances:
         given = {holder for uuid in instance.device_uuids for holder in holders.get(uuid, ())}
         of_instance = tuple(sorted({*of_gpu, *given}, key=name_of))
@@ -234,4 +256,5 @@ def units_of(
             of_instance,
             shares(instance.measured, of_instance, owners),
             usages(instance.measured, owners),
+            (*instance.device_uuids, measured.uuid),
         )

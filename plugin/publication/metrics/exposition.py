@@ -88,6 +88,7 @@ def render(families: Iterable[Family]) -> bytes:
 
 
 POD_LABELS = ("container", "namespace", "pod")
+CLAIM_LABELS = ("dra_claim_name", "dra_claim_namespace")  # of a GPU that a claim brought
 
 
 @dataclass(frozen=True)

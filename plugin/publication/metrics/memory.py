@@ -21,7 +21,6 @@ from plugin.publication.metrics.container_catalogue import (
 )
 from plugin.publication.metrics.exposition import Sample
 from plugin.publication.metrics.sharing import shares
-from plugin.sharing.memory_limits.units import memory_of_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from plugin.driver.telemetry import GpuTelemetry, GroupMemory
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.publication.metrics.exposition import Family, Labels, Metric
-    from plugin.sharing.memory_limits.units import UnitBytes
 
     OnGpu = tuple[PodContainer, str]  # a container on a GPU, by its UUID
     Limited = Mapping[OnGpu, GroupMemory]
@@ -55,15 +53,6 @@ class ContainerMemory:
         """What each uses beyond that."""
         parts = {**self.fair, **self.allocated}
         return {each: max(0, size - parts[each]) for each, size in self.used.items() if each in parts}
-
-
-def allocated_memory(assignments: Iterable[DeviceAssignment], unit_bytes: UnitBytes) -> Mapping[OnGpu, int]:
-    """Return what units of memory the kubelet gave, in bytes."""
-    found: dict[OnGpu, int] = {}
-    for each in assignments:
-        for uuid, size in memory_of_units(each.device_ids, unit_bytes).items():
-            found[each.holder, uuid] = found.get((each.holder, uuid), 0) + size
-    return found
 
 
 def fair_memory(

@@ -25,13 +25,15 @@ _ASK_S = 1.0
 
 
 class MemoryLedger:
-    """Hears of allocations and finds them again."""
+    """Hears of allocations and finds them again; `claimed` says what claims have of GPUs."""
 
     def __init__(
         self,
         list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]],
         unit_bytes: UnitBytes,
+        claimed: Callable[[], Amounts] = frozenset,
     ) -> None:
+        self._claimed = claimed
         self._list_assignments = list_assignments
         self._unit_bytes = unit_bytes
         self._known: OrderedDict[Amounts, None] = OrderedDict()
@@ -48,6 +50,8 @@ class MemoryLedger:
     async def find(self, memory: Mapping[str, int]) -> Mapping[str, int] | None:
         """Return an allocation that is this one; asks the kubelet about one that is not remembered."""
         wanted = frozenset(memory.items())
+        if wanted and wanted <= self._claimed():
+            return dict(wanted)
         if wanted not in self._known:
             await self._ask_kubelet()
         return dict(wanted) if wanted in self._known else None

@@ -9,6 +9,8 @@ from plugin.driver.uuid import is_gpu_uuid
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+
     UnitBytes = Callable[[str], int | None]  # the size of a device's units; None: it is not offered in such
 
 _SEPARATOR = "/"
@@ -36,3 +38,14 @@ def memory_of_units(device_ids: Iterable[str], unit_bytes: UnitBytes) -> Mapping
         if uuid is not None and size is not None:
             memory[uuid] = memory.get(uuid, 0) + size
     return memory
+
+
+def memory_of_containers(
+    assignments: Iterable[DeviceAssignment], unit_bytes: UnitBytes
+) -> Mapping[tuple[PodContainer, str], int]:
+    """Return what each container was given of the memory of each device, in bytes: units, and parts by claims."""
+    found: dict[tuple[PodContainer, str], int] = {}
+    for each in assignments:
+        for uuid, size in (*memory_of_units(each.device_ids, unit_bytes).items(), *each.memory):
+            found[each.holder, uuid] = found.get((each.holder, uuid), 0) + size
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import InvalidRequest
@@ -35,12 +35,19 @@ def answer_share(daemons: Collection[MpsDaemon]) -> ShareAnswer:
         names = ", ".join(sorted({daemon.uuid for daemon in daemons}))
         raise InvalidRequest(f"shares through MPS of several gpus for one container: {names}", "ask for one share")
     daemon = next(iter(daemons))
-    pipe = str(daemon.pipe)
-    return ShareAnswer(
+    client = answer_client(daemon)
+    return replace(
+        client,
         variables=(
-            ("CUDA_MPS_PIPE_DIRECTORY", pipe),
+            *client.variables,
             ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"{daemon.uuid}={daemon.memory_mib}M"),
             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", str(daemon.thread_percentage)),
         ),
-        mounts=(Mount(pipe, pipe, read_only=True), Mount(_SHM, str(daemon.shm), read_only=False)),
     )
+
+
+def answer_client(daemon: MpsDaemon) -> ShareAnswer:
+    """Return what a container gets that is a client, whatever its ceilings are."""
+    pipe = str(daemon.pipe)
+    mounts = (Mount(pipe, pipe, read_only=True), Mount(_SHM, str(daemon.shm), read_only=False))
+    return ShareAnswer((("CUDA_MPS_PIPE_DIRECTORY", pipe),), mounts)

@@ -33,7 +33,10 @@ _MAX_SOCKET_PATH = 107  # unix(7); a control daemon that cannot bind ends withou
 
 @dataclass(frozen=True)
 class SharedGpu:
-    """A GPU as it is to be shared. `compute_capability` is "" and `memory_bytes` None where the driver does not say."""
+    """A GPU as it is to be shared. `compute_capability` is "" and `memory_bytes` None where the driver does not say.
+
+    `memory_mib` and `thread_percentage` are ceilings that somebody chose; 0: those that come of `replicas`.
+    """
 
     uuid: str
     index: int
@@ -41,6 +44,8 @@ class SharedGpu:
     replicas: int
     compute_capability: str = ""
     is_cut: bool = False
+    memory_mib: int = 0
+    thread_percentage: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,8 @@ class MpsPlan:
     refusals: tuple[tuple[str, str], ...] = ()
 
 
-def plan_of_node(config: NodeConfig, offers: OfferPlan) -> MpsPlan:
-    """Return what GPUs need that are offered in shares through MPS."""
+def plan_of_node(config: NodeConfig, offers: OfferPlan, claimed: Iterable[SharedGpu] = ()) -> MpsPlan:
+    """Return what GPUs need that are offered in shares through MPS, and those that claims share so."""
     shared: dict[str, SharedGpu] = {}
     for unit in (unit for each in offers.resources.values() if each.strategy is Strategy.MPS for unit in each.units):
         gpu, before = unit.gpu.gpu, shared.get(unit.source_id)
@@ -102,7 +107,8 @@ def plan_of_node(config: NodeConfig, offers: OfferPlan) -> MpsPlan:
                 gpu.compute_capability,
                 is_cut=bool(gpu.is_cut) or unit.slice is not None,
             )
-    return plan_daemons(shared.values(), config.mps_root, config.settings.driver_root)
+    others = {gpu.uuid: gpu for gpu in claimed}
+    return plan_daemons((others | shared).values(), config.mps_root, config.settings.driver_root)
 
 
 def refusals_of_node(config: NodeConfig, inventory: Inventory) -> Mapping[str, str]:
@@ -131,7 +137,8 @@ def _daemon(gpu: SharedGpu, root: Path) -> MpsDaemon:
     """
     replicas = max(gpu.replicas, 1)
     memory_mib = (gpu.memory_bytes or 0) // replicas // _MIB
-    return MpsDaemon(gpu.uuid, root / gpu.uuid, replicas, memory_mib, thread_percentage=-(-100 // replicas))
+    memory_mib = min(gpu.memory_mib or memory_mib, memory_mib)
+    return MpsDaemon(gpu.uuid, root / gpu.uuid, replicas, memory_mib, gpu.thread_percentage or -(-100 // replicas))
 
 
 def _why_not(gpu: SharedGpu, daemon: MpsDaemon) -> str:

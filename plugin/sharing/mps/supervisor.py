@@ -73,6 +73,11 @@ class MpsSupervisor:
         keeper = self._keepers.get(uuid)
         return _NOT_WANTED if keeper is None else keeper.problem
 
+    def ending(self, uuid: str) -> str:
+        """Return why a GPU that is not to be shared any more still is, "" where it is not."""
+        keeper = self._keepers.get(uuid)
+        return "" if keeper is None or self._is_kept(uuid) else keeper.problem
+
     @property
     def problems(self) -> Mapping[str, str]:
         """By UUID, for each GPU that is to be shared through MPS: `problem`."""

@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from plugin.base.errors import NodeDaemonError
-from plugin.sharing.overuse.measure import Judge, allowed_memory, measure, pids_of
+from plugin.sharing.memory_limits.units import memory_of_containers
+from plugin.sharing.overuse.measure import Judge, measure, pids_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -136,14 +137,14 @@ class OveruseKeeper:
         What was given must be the same before and after: an allocation in between would be compared with a use of then.
         """
         before = await self._questions.assignments()
-        allowed = allowed_memory(before, self._unit_bytes)
+        allowed = memory_of_containers(before, self._unit_bytes)
         if not allowed:
             return ()
         telemetry = await self._questions.telemetry()
         owners = None if telemetry is None else await self._questions.owners(pids_of(telemetry))
         if telemetry is None or owners is None:
             return None
-        if allowed_memory(await self._questions.assignments(), self._unit_bytes) != allowed:
+        if memory_of_containers(await self._questions.assignments(), self._unit_bytes) != allowed:
             return None
         return measure(allowed, telemetry, owners, self._questions.limited())
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.sharing.memory_limits.units import memory_of_units
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -19,8 +17,7 @@ if TYPE_CHECKING:
     from plugin.holdings.holders.cgroup import Place
     from plugin.holdings.holders.pod_names import PodNames
     from plugin.holdings.holders.processes import ProcessTable
-    from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-    from plugin.sharing.memory_limits.units import UnitBytes
+    from plugin.kubelet.pod_resources.attribution import PodContainer
 
     Key = tuple[str, str, str]  # uid of the pod, id of the container, UUID of the device
     Allowed = Mapping[tuple[PodContainer, str], int]  # bytes by container and device
@@ -46,15 +43,6 @@ class Use(NamedTuple):
     def is_over(self) -> bool:
         """Whether it is more than was given."""
         return self.used_bytes > self.allowed_bytes
-
-
-def allowed_memory(assignments: Iterable[DeviceAssignment], unit_bytes: UnitBytes) -> Allowed:
-    """Return the bytes of the units that each container has."""
-    found: dict[tuple[PodContainer, str], int] = {}
-    for each in assignments:
-        for uuid, size in memory_of_units(each.device_ids, unit_bytes).items():
-            found[each.holder, uuid] = found.get((each.holder, uuid), 0) + size
-    return found
 
 
 def pids_of(telemetry: Iterable[GpuTelemetry]) -> dict[int, float]:

@@ -47,7 +47,7 @@ class Room:
     def __init__(self, config: NodeConfig) -> None:
         self.inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(set()))
         self.history = HistoryKeeper(config.state_folder, _nobody, Logger())
-        self.claims = Claims(self.history, NoSharing(), Tasks().spawn, Logger())
+        self.claims = Claims(self.history, NoSharing(), config.state_folder / "nvidia-smi", Tasks().spawn, Logger())
         self.claims.on_change, self.claims.on_state = lambda: None, lambda _waiting_for: None
 
     def given(self, config: NodeConfig) -> set[str]:

@@ -7,19 +7,18 @@ import signal
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
 
 from lab.kubelet import Kubelet
+from lab.kubelet.claims import DRIVER, DraKubelet, create_allocated, published
 from lab.kubelet.device_manager import Container
-from lab.kubelet.proto.dra.v1 import api_pb2
 from lab.kubelet.proto.dra_health.v1alpha1 import api_pb2 as health_pb2
-from lab.kubelet.proto.pluginregistration.v1 import api_pb2 as registration_pb2
 from plugin.driver.snapshot import LostGpu, Snapshot
-from plugin.system.sockets import SocketAddress
+from plugin.sharing.mps.plan import MpsDaemon
 from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import VERSION, gpu, gpus, write_driver
 from tests.plugin.kubelet_pods import pod
+from tests.plugin.mps.node import made_node
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -30,45 +29,38 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.functional  # a daemon of its own for each test, and an API server
 
-DRIVER = "gpu.nvidia.com"
-SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
-OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 DEVICES = [f"gpu-{gpu(index).uuid.removeprefix('GPU-')}" for index in range(4)]
 
 
-class Claims:
-    """What the API has, and what the kubelet asks of the daemon on one node."""
+class Claims(DraKubelet):
+    """A daemon on one node, what the API has of it, and the kubelet that asks it."""
 
     def __init__(self, control_plane: ControlPlane, node: str, folder: Path, kubelet: Kubelet) -> None:
+        super().__init__(kubelet.folder.parent)
         self.control_plane = control_plane
         self.node = node
         self.kubelet = kubelet
         self.daemon = DaemonProcess(folder, 2)
         self.daemon.kubelet_root = kubelet.folder.parent
-        self.registry = self.daemon.kubelet_root / "plugins_registry"
-        self.registry.mkdir(exist_ok=True)
         self.kubeconfig = folder / "kubelet.conf"
         self.kubeconfig.write_text(control_plane.render_kubeconfig(control_plane.certificates.prepare_node(node)))
         self.declare("dra")
 
-    def declare(self, interface: str) -> None:
+    def declare(self, interface: str, **keys: object) -> None:
         self.daemon.configure(
             interface=interface,
             kubernetesApi=str(self.kubeconfig),
             nodeName=self.node,
             cdiFolder=str(self.daemon.node / "cdi"),
+            **keys,
         )
 
     def change_to(self, interface: str) -> None:
         self.declare(interface)
         self.daemon.signal(signal.SIGHUP)
 
-    # The API's side
-
     def slices(self) -> list[dict[str, Any]]:
-        command = ["get", "resourceslices", "-o", "json", "--field-selector", f"spec.nodeName={self.node}"]
-        found: list[dict[str, Any]] = json.loads(self.control_plane.kubectl(command))["items"]
-        return found
+        return published(self.control_plane, self.node)
 
     def offered(self) -> dict[str, dict[str, Any]]:
         return {row["name"]: row for each in self.slices() for row in each["spec"].get("devices", [])}
@@ -78,91 +70,31 @@ class Claims:
             lambda: set(self.offered()) == set(devices), lambda: f"{sorted(self.offered())}\n{self.daemon.log()}"
         )
 
-    def create(self, name: str, *devices: str) -> str:
-        """Make a pod of this node with a claim that the scheduler gave these devices; returns the claim's UID."""
-        request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": len(devices)}}
-        claim = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name},
-            "spec": {"devices": {"requests": [request]}},
-        }
-        made = json.loads(self.control_plane.kubectl(["create", "-f", "-", "-o", "json"], input_text=json.dumps(claim)))
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            "spec": {
-                "nodeName": self.node,
-                "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
-                "containers": [{"name": "c", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
-            },
-        }
-        self.control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(pod))
-        results = [{"request": "gpu", "driver": DRIVER, "pool": self.node, "device": each} for each in devices]
-        status = {"status": {"allocation": {"devices": {"results": results}}}}
-        command = ["patch", "resourceclaim", name, "--subresource=status", "--type=merge", "-p", json.dumps(status)]
-        self.control_plane.kubectl(command)
-        return str(made["metadata"]["uid"])
-
-    # The kubelet's side
+    def create(self, name: str, *devices: str, config: dict[str, Any] | None = None, **result: object) -> str:
+        return create_allocated(self.control_plane, self.node, name, devices, config, **result)
 
     def connect(self) -> None:
-        """Connect to the daemon's socket, however long its path is, and stay connected, as a kubelet does."""
-        wait_until(lambda: len(list(self.registry.glob("*.sock"))) == 1, self.daemon.log)
-        (socket,) = self.registry.glob("*.sock")
-        with closing(SocketAddress(self.registry, socket.name)) as address:
-            self._channel = grpc.insecure_channel(address.target, options=OPTIONS)
-            grpc.channel_ready_future(self._channel).result(timeout=20)
-
-    def hang_up(self) -> None:
-        """Leave, as a kubelet that stops does."""
-        self._channel.close()
-
-    def _call(self, method: str, request: Any, answer: Any) -> Any:
-        call = self._channel.unary_unary(
-            method, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
-        )
-        return call(request, timeout=20)
-
-    def health(self) -> dict[str, int]:
-        """Return what the daemon says first of each device."""
-        watch = self._channel.unary_stream(
-            "/v1alpha1.DRAResourceHealth/NodeWatchResources",
-            request_serializer=health_pb2.NodeWatchResourcesRequest.SerializeToString,
-            response_deserializer=health_pb2.NodeWatchResourcesResponse.FromString,
-        )
-        told = next(iter(watch(health_pb2.NodeWatchResourcesRequest(), timeout=20)))
-        return {each.device.device_name: each.health for each in told.devices}
-
-    def restart(self) -> None:
-        """Kill the daemon, and start it; the socket that it left behind goes."""
-        (before,) = self.registry.glob("*.sock")
-        self.daemon.kill()
-        self.daemon.start()
-        wait_until(lambda: not before.exists(), self.daemon.log)
+        wait_until(lambda: len(self.sockets) == 1, self.daemon.log)
+        super().connect()
 
     def register(self) -> list[str]:
         """Take the driver, as a kubelet that has found its socket does; returns the versions that it speaks."""
         self.connect()
-        service = "/pluginregistration.Registration"
-        info = self._call(f"{service}/GetInfo", registration_pb2.InfoRequest(), registration_pb2.PluginInfo)
+        info = self.take()
         assert (info.type, info.name) == ("DRAPlugin", DRIVER)
-        status = registration_pb2.RegistrationStatus(plugin_registered=True)
-        answer = registration_pb2.RegistrationStatusResponse
-        self._call(f"{service}/NotifyRegistrationStatus", status, answer)
         return list(info.supported_versions)
 
-    def prepare(self, name: str, uid: str) -> api_pb2.NodePrepareResourceResponse:
-        asked = api_pb2.NodePrepareResourcesRequest(claims=[api_pb2.Claim(namespace="default", name=name, uid=uid)])
-        answer = self._call(f"/{SERVICE}/NodePrepareResources", asked, api_pb2.NodePrepareResourcesResponse)
-        found: api_pb2.NodePrepareResourceResponse = answer.claims[uid]
-        return found
+    def close(self) -> None:
+        """Hang up, and leave the API as it was."""
+        self.hang_up()
+        self.control_plane.kubectl(["delete", "pods,resourceclaims", "--all", "--force", "--wait=false"])
 
-    def unprepare(self, name: str, uid: str) -> str:
-        asked = api_pb2.NodeUnprepareResourcesRequest(claims=[api_pb2.Claim(namespace="default", name=name, uid=uid)])
-        answer = self._call(f"/{SERVICE}/NodeUnprepareResources", asked, api_pb2.NodeUnprepareResourcesResponse)
-        return str(answer.claims[uid].error)
+    def restart(self) -> None:
+        """Kill the daemon, and start it; the socket that it left behind goes."""
+        (before,) = self.sockets
+        self.daemon.kill()
+        self.daemon.start()
+        wait_until(lambda: not before.exists(), self.daemon.log)
 
     def cdi_file(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.daemon.node / "cdi/grapnel-claims.json").read_text())
@@ -177,11 +109,8 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
 
 @pytest.fixture
 def claims(control_plane: ControlPlane, node: str, tmp_path: Path, kubelet: Kubelet) -> Iterator[Claims]:
-    made = Claims(control_plane, node, tmp_path, kubelet)
-    with made.daemon:
+    with closing(Claims(control_plane, node, tmp_path, kubelet)) as made, made.daemon:
         yield made
-        made.hang_up()
-    control_plane.kubectl(["delete", "pods,resourceclaims", "--all", "--force", "--wait=false"])
 
 
 def test_gpus_are_in_slices_of_the_node_and_not_in_the_device_plugins_list(claims: Claims) -> None:
@@ -210,7 +139,7 @@ def test_a_claim_is_prepared_and_given_back(claims: Claims) -> None:
     kind, _, of_file = name.partition("=")
     file = claims.cdi_file()
     assert file["kind"] == kind
-    nodes = {each["name"]: each["containerEdits"]["deviceNodes"] for each in file["devices"]}
+    nodes = {each["name"]: each["containerEdits"].get("deviceNodes") for each in file["devices"]}
     assert [each["path"] for each in nodes[of_file]] == ["/dev/nvidia1"]
     assert claims.unprepare("one", uid) == ""
     assert not list((claims.daemon.node / "state/claims").glob("*.json"))
@@ -229,6 +158,88 @@ def test_a_daemon_that_was_killed_writes_no_slice_anew_and_knows_its_claims(clai
     assert [each["metadata"]["resourceVersion"] for each in claims.slices()] == [
         each["metadata"]["resourceVersion"] for each in before
     ]
+
+
+CONFIG = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+LONG = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}
+HALF = {"defaultActiveThreadPercentage": 50, "defaultPinnedDeviceMemoryLimit": "10Gi"}
+SMI = """#!/bin/sh\necho "$3 $5" >> "$(dirname "$0")/time-slices"\n"""
+
+
+def test_claims_of_nvidias_examples_have_their_time_slices_and_their_mps_server(
+    control_plane: ControlPlane, node: str, tmp_path: Path, kubelet: Kubelet
+) -> None:
+    """As gpu-test5 of demo/specs/quickstart/v1; a kill in between changes nothing, and all is as before at the end."""
+    with made_node() as mps, closing(Claims(control_plane, node, tmp_path, kubelet)) as claims:
+        smi, calls = tmp_path / "nvidia-smi", tmp_path / "time-slices"
+        smi.write_text(SMI)
+        smi.chmod(0o755)
+        (tmp_path / "nvidia.yaml").write_text(json.dumps({"version": "v1", "flags": {"mpsRoot": str(mps.root)}}))
+        claims.daemon.variables["GRAPNEL_TEST_MPS"] = str(mps.programs.root)
+        claims.declare("dra", nvidiaConfigFile=str(tmp_path / "nvidia.yaml"))
+        with claims.daemon:
+            claims.register()
+            claims.wait_for(*DEVICES[:2])
+            sliced = claims.create("sliced", DEVICES[0], config={**CONFIG, "sharing": LONG})
+            by_mps = claims.create(
+                "by-mps", DEVICES[1], config={**CONFIG, "sharing": {"strategy": "MPS", "mpsConfig": HALF}}
+            )
+            assert claims.prepare("sliced", sliced).error == ""
+            assert calls.read_text().split() == [gpu(0).uuid, "3"]
+            assert claims.prepare("by-mps", by_mps).error == ""
+            (device,) = claims.prepare("by-mps", by_mps).devices
+            edits = {f"grapnel.dev/gpu={each['name']}": each["containerEdits"] for each in claims.cdi_file()["devices"]}
+            client = edits[device.cdi_device_ids[1]]
+            pipe = mps.root / gpu(1).uuid / "pipe"
+            assert client["env"] == [f"CUDA_MPS_PIPE_DIRECTORY={pipe}"]
+            assert [each["containerPath"] for each in client["mounts"]] == [str(pipe), "/dev/shm"]
+            served = MpsDaemon(gpu(1).uuid, pipe.parent, 1, 0, 0)
+            assert mps.says(served, "get_default_active_thread_percentage") == "50.0"
+            assert mps.says(served, f"get_default_device_pinned_mem_limit {gpu(1).uuid}") == "10G"
+            before = mps.pid(served)
+            claims.restart()
+            claims.register()
+            assert claims.prepare("by-mps", by_mps).devices[0] == device
+            assert mps.pid(served) == before
+            assert [claims.unprepare("sliced", sliced), claims.unprepare("by-mps", by_mps)] == ["", ""]
+            wait_until(lambda: not mps.runs(served), claims.daemon.log)
+            wait_until(lambda: calls.read_text().endswith(f"{gpu(0).uuid} 0\n"), claims.daemon.log)
+            wait_until(lambda: not list((claims.daemon.node / "run/time-slices").iterdir()), claims.daemon.log)
+
+
+UNITS = {"memoryUnits": [{"devices": ["0"], "unitMiB": 1024}]}
+
+
+def test_claims_have_parts_of_a_gpus_memory_and_the_hook_that_limits_them(claims: Claims) -> None:
+    claims.daemon.stop()
+    claims.declare("dra", **UNITS, memoryLimits="required")
+    claims.daemon.start()
+    claims.register()
+    claims.wait_for(*DEVICES[:2])
+    shown = claims.offered()[DEVICES[0]]
+    assert shown["allowMultipleAllocations"]
+    policy = {"default": "80Gi", "validRange": {"min": "1Gi", "max": "80Gi", "step": "1Gi"}}
+    assert shown["capacity"] == {"memory": {"value": "80Gi", "requestPolicy": policy}}
+    before = [each["metadata"]["resourceVersion"] for each in claims.slices()]
+    share = {"shareID": "11111111-aaaa-bbbb-cccc-000000000001", "consumedCapacity": {"memory": "10Gi"}}
+    uid = claims.create("part", DEVICES[0], **share)
+    (device,) = claims.prepare("part", uid).devices
+    name = f"memory-{10 << 30}-{gpu(0).uuid}"
+    assert device.cdi_device_ids == [f"grapnel.dev/gpu={gpu(0).uuid}", f"grapnel.dev/gpu={name}"]
+
+    def hooks() -> list[list[str]]:
+        edits = {each["name"]: each["containerEdits"] for each in claims.cdi_file()["devices"]}
+        return [each["args"] for each in edits.get(name, {}).get("hooks", [])]
+
+    assert hooks() == [["grapnel-hook", "limit", f"required,{gpu(0).uuid}={10 << 30}"]]
+    share = {"shareID": "11111111-aaaa-bbbb-cccc-000000000002", "consumedCapacity": {"memory": "71Gi"}}
+    assert "still has" in claims.prepare("rest", claims.create("rest", DEVICES[0], **share)).error
+    claims.restart()
+    claims.register()
+    assert claims.prepare("part", uid).devices[0] == device
+    assert [each["metadata"]["resourceVersion"] for each in claims.slices()] == before
+    assert claims.unprepare("part", uid) == ""
+    wait_until(lambda: not hooks(), claims.daemon.log)
 
 
 def test_slices_that_are_deleted_are_there_again(claims: Claims) -> None:
@@ -288,6 +299,6 @@ def test_a_node_changes_over_under_a_running_pod_and_back(claims: Claims) -> Non
     claims.register()
     assert claims.unprepare("new", uid) == ""
     wait_until(lambda: len(claims.kubelet.healthy(RESOURCE)) == 2, claims.daemon.log)
-    wait_until(lambda: not list(claims.registry.glob("*.sock")), claims.daemon.log)
+    wait_until(lambda: not claims.sockets, claims.daemon.log)
     assert not (claims.daemon.node / "state/claims").exists()
     assert not (claims.daemon.node / "cdi/grapnel-claims.json").exists()

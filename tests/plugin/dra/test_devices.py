@@ -106,3 +106,16 @@ def test_shares_are_written_as_the_api_answers_them(count: int, shown: str) -> N
     (device,) = find_devices(inventory(gpus(1)), {gpu(0).uuid: Share(count, count)})
     capacity = device.to_json(Features())["capacity"]["shares"]
     assert (capacity["value"], capacity["requestPolicy"]["validRange"]["max"]) == (shown, shown)
+
+
+def test_a_gpu_in_units_of_its_memory_is_divided_by_steps_of_them() -> None:
+    found = inventory(gpus(2))
+    rule = ShareRule(Strategy.MEMORY, "nvidia.com/gpu", "aliyun.com/gpu-mem", unit_bytes=3 * 2**30, chosen=1)
+    plan = plan_offers(found, OfferRules((NamePattern("*", "nvidia.com/gpu"),), shares=(rule,)))
+    shared, whole = (each.to_json(Features()) for each in find_devices(found, find_shares(plan, NoSharing())))
+    assert shared["allowMultipleAllocations"]
+    allowed = {"min": "3Gi", "max": "78Gi", "step": "3Gi"}  # of 80 GiB
+    assert shared["capacity"] == {
+        "memory": {"value": "78Gi", "requestPolicy": {"default": "78Gi", "validRange": allowed}}
+    }
+    assert whole["capacity"] == {"memory": {"value": "80Gi"}}

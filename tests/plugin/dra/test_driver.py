@@ -10,11 +10,15 @@ import pytest
 
 from plugin.base.errors import ClaimError
 from plugin.base.log import Logger
+from plugin.devices.allocation.answer import Mount
+from plugin.devices.allocation.table import NoSharing
 from plugin.devices.inventory import Inventory, next_inventory
+from plugin.dra.claims import ClaimName
+from plugin.dra.configs import AS_IT_IS, Ceilings, DeviceConfig
 from plugin.dra.driver import Driver
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.messages import Claim, NodePrepareResourcesRequest, NodeUnprepareResourcesRequest
-from plugin.dra.store import Published
+from plugin.dra.store import PreparedDevice, Published, Record
 from plugin.driver.snapshot import Snapshot
 from plugin.settings.node_config import DRA, NodeConfig
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
@@ -31,13 +35,24 @@ async def _look_again() -> None:
 
 
 def with_driver(
-    folder: Path, act: Callable[[Driver], Awaitable[_Result]], holder: str | None = None, **keys: Any
+    folder: Path,
+    act: Callable[[Driver], Awaitable[_Result]],
+    holder: str | None = None,
+    sharing: NoSharing | None = None,
+    **keys: Any,
 ) -> _Result:
     """Return what becomes of an act on a driver that was just started; by default nobody has said who has what."""
 
     async def run() -> _Result:
         driver = Driver(
-            NodeConfig(state_folder=folder, kubelet_root=folder, cdi_folder=folder / "cdi", interface=DRA, **keys),
+            NodeConfig(
+                state_folder=folder,
+                kubelet_root=folder,
+                cdi_folder=folder / "cdi",
+                admin_socket=folder / "node.sock",
+                interface=DRA,
+                **keys,
+            ),
             Published("", "n1"),
             Logger(),
             environment={},
@@ -47,6 +62,8 @@ def with_driver(
             changed=lambda: None,
             registered=lambda: None,
             report=lambda _problem: None,
+            mps=sharing or NoSharing(),
+            smi=folder / "nvidia-smi",
         )
         try:
             return await act(driver)
@@ -72,7 +89,8 @@ def test_the_file_of_before_stays_until_the_devices_are_known(tmp_path: Path) ->
     with_driver(tmp_path, show)
     path = tmp_path / "cdi/grapnel-claims.json"
     before = path.read_text()
-    assert [each["name"] for each in json.loads(before)["devices"]] == [gpu(0).uuid, gpu(1).uuid]
+    uuids = [gpu(0).uuid, gpu(1).uuid]
+    assert [each["name"] for each in json.loads(before)["devices"]] == [*uuids, *(f"mps-{uuid}" for uuid in uuids)]
     with_driver(tmp_path, prepare)
     assert path.read_text() == before
 
@@ -113,3 +131,51 @@ def test_what_no_claim_could_be_prepared_with_is_not_published(
 ) -> None:
     with_driver(tmp_path, show, "", **keys)
     assert (tmp_path / "claims/published").exists() is is_published
+
+
+class Ending(NoSharing):
+    """The control daemon of a claim before still runs."""
+
+    def ending(self, uuid: str) -> str:
+        return f"{uuid} has a client"
+
+
+class Up(NoSharing):
+    """Every GPU has a control daemon that answers."""
+
+    def parts(self, _uuid: str) -> tuple[tuple[tuple[str, str], ...], tuple[Mount, ...]]:
+        return (), (Mount("/pipe", "/pipe", read_only=True),)
+
+
+BY_MPS, LONG = DeviceConfig(mps=Ceilings(50)), DeviceConfig("Long")
+
+
+@pytest.mark.parametrize(
+    ("mps", "config", "words"),
+    [
+        (NoSharing(), BY_MPS, "is to be shared through MPS: its control daemon is about to be started"),
+        (Up(), BY_MPS, ""),
+        (NoSharing(), AS_IT_IS, ""),
+        (Ending(), AS_IT_IS, "is still shared through MPS: "),
+        (NoSharing(), LONG, "is to have time slices of interval Long: "),  # there is no nvidia-smi
+    ],
+)
+def test_a_claim_is_answered_for_when_its_gpu_is_shared_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mps: NoSharing, config: DeviceConfig, words: str
+) -> None:
+    monkeypatch.setattr("plugin.dra.driver._SHARED_S", 0.0)
+    uuid = gpu(0).uuid
+    device = PreparedDevice("gpu", "n1", uuid.lower(), uuid, (uuid,), sharing=config)
+    record = Record(ClaimName("ml", "train", "u1"), (device,))
+
+    async def ask(driver: Driver) -> str:
+        driver.store.put(record)
+        await show(driver)
+        try:
+            await driver.shared(record)
+        except ClaimError as error:
+            return error.message
+        return ""
+
+    assert words in (found := with_driver(tmp_path, ask, sharing=mps))
+    assert bool(found) == bool(words)

@@ -92,6 +92,9 @@ class Node(RuleBasedStateMachine):
     def prepare(self) -> None:
         """Nothing is written."""
 
+    async def shared(self, record: Record) -> None:
+        """No claim asks for it."""
+
     def prepared(self, record: Record) -> None:
         """Nobody keeps a history."""
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugin.base.errors import ClusterError, KubeletError
+from plugin.base.errors import ClaimError, ClusterError, KubeletError
 from plugin.base.log import Logger
+from plugin.devices.allocation.answer import Mount
 from plugin.dra import messages as api
+from plugin.dra.configs import Ceilings, DeviceConfig
 from plugin.dra.devices import DRIVER, DraDevice, Share
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
@@ -20,12 +22,18 @@ if TYPE_CHECKING:
 
     from plugin.dra.claims import ClaimName
 
+GIB = 2**30
 ONE, TWO, THREE = (f"11111111-aaaa-bbbb-cccc-00000000000{number}" for number in (1, 2, 3))
 
 
 def device(number: int, unhealthy: str = "") -> DraDevice:
     uuid = f"GPU-{number}"
-    return DraDevice(uuid.lower(), uuid, (uuid,), (), {}, {}, unhealthy)
+    return DraDevice(uuid.lower(), uuid, (uuid,), (), {"type": {"string": "gpu"}}, {}, unhealthy)
+
+
+def mig(number: int) -> DraDevice:
+    uuid = f"MIG-{number}"
+    return DraDevice(uuid.lower(), uuid, (uuid, "GPU-0"), (), {"type": {"string": "mig"}}, {})
 
 
 def claim(uid: str, *devices: str, **result: object) -> dict[str, Any]:
@@ -41,6 +49,7 @@ class FakeNode:
     devices: dict[str, DraDevice] = field(default_factory=lambda: {f"gpu-{n}": device(n) for n in range(4)})
     held: dict[str, str] = field(default_factory=dict)
     silent: bool = False
+    unshared: str = ""  # why devices are not shared yet as claims ask
     changes: int = 0
 
     async def look_again(self) -> None:
@@ -53,6 +62,10 @@ class FakeNode:
 
     def prepare(self) -> None:
         """Nothing is written."""
+
+    async def shared(self, record: Record) -> None:
+        if self.unshared:
+            raise ClaimError(self.unshared)
 
     def prepared(self, record: Record) -> None:
         """Nobody keeps a history."""
@@ -160,7 +173,7 @@ def test_no_device_is_given_twice(room: Room) -> None:
 
 
 def test_mig_devices_of_one_gpu_are_given_to_several_claims_and_the_gpu_to_none_meanwhile(room: Room) -> None:
-    slices = {f"mig-{n}": DraDevice(f"mig-{n}", f"MIG-{n}", (f"MIG-{n}", "GPU-0"), (), {}, {}) for n in (1, 2)}
+    slices = {f"mig-{n}": mig(n) for n in (1, 2)}
     room.node.devices |= slices
     room.claims |= {"a": claim(ONE, "mig-1"), "b": claim(TWO, "mig-2"), "c": claim(THREE, "gpu-0")}
     assert room.prepare(("a", ONE))[ONE].devices
@@ -171,7 +184,7 @@ def test_mig_devices_of_one_gpu_are_given_to_several_claims_and_the_gpu_to_none_
 def test_a_gpu_that_is_divided_under_a_claim_keeps_its_mig_devices_from_others(room: Room) -> None:
     room.claims |= {"a": claim(ONE, "gpu-0"), "b": claim(TWO, "mig-1")}
     assert room.prepare(("a", ONE))[ONE].devices
-    room.node.devices = {"mig-1": DraDevice("mig-1", "MIG-1", ("MIG-1", "GPU-0"), (), {}, {})}
+    room.node.devices = {"mig-1": mig(1)}
     assert "still has" in room.prepare(("b", TWO))[TWO].error
 
 
@@ -237,6 +250,39 @@ def test_shares_of_a_device_are_given_to_several_claims_and_no_more_than_there_a
     assert "still has" in room.prepare(("c", THREE))[THREE].error
     assert room.unprepare(ONE) == ""
     assert room.prepare(("c", THREE))[THREE].devices
+
+
+def test_memory_of_a_gpu_is_given_to_several_claims_and_no_more_than_it_has(room: Room) -> None:
+    room.node.devices["gpu-0"] = device(0)._replace(share=Share(80, 80, unit_bytes=GIB))
+
+    def part(uid: str, share: str, gib: int) -> dict[str, Any]:
+        return claim(uid, "gpu-0", shareID=share, consumedCapacity={"memory": f"{gib}Gi"})
+
+    room.claims |= {"a": part(ONE, "s1", 10), "b": part(TWO, "s2", 60), "c": part(THREE, "s3", 11)}
+    names = room.prepare(("a", ONE))[ONE].devices[0].cdi_device_ids
+    assert names == ("grapnel.dev/gpu=GPU-0", f"grapnel.dev/gpu=memory-{10 * GIB}-GPU-0")
+    assert room.prepare(("b", TWO))[TWO].devices
+    assert "still has" in room.prepare(("c", THREE))[THREE].error
+    room.start()
+    assert sorted(each.memory_bytes for _, each in room.store.held()) == [10 * GIB, 60 * GIB]
+    assert room.unprepare(ONE) == ""
+    assert room.prepare(("c", THREE))[THREE].devices
+
+
+@pytest.mark.parametrize(
+    ("share", "consumed", "words"),
+    [
+        (Share(80, 80, unit_bytes=2**30), {"shares": "1"}, "is shared by its memory by now"),
+        (Share(3, 3), {"memory": "1Gi"}, "is not shared by its memory any more"),
+        (None, {"memory": "1Gi"}, "is not shared by its memory any more"),
+    ],
+)
+def test_a_claim_whose_gpu_is_shared_in_another_way_by_now_is_refused(
+    room: Room, share: Share | None, consumed: dict[str, str], words: str
+) -> None:
+    room.node.devices["gpu-0"] = device(0)._replace(share=share)
+    room.claims["a"] = claim(ONE, "gpu-0", shareID="s1", consumedCapacity=consumed)
+    assert words in room.prepare(("a", ONE))[ONE].error
 
 
 @pytest.mark.parametrize("was_shared", [True, False])
@@ -315,48 +361,118 @@ def test_a_uid_that_is_none_names_no_file(room: Room, uid: str) -> None:
 
 
 CONFIG = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+# As in gpu-test5 of demo/specs/quickstart/v1 of NVIDIA's driver.
+LONG = {**CONFIG, "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}}
+HALF = {"defaultActiveThreadPercentage": 50, "defaultPinnedDeviceMemoryLimit": "10Gi"}
+BY_MPS = {**CONFIG, "sharing": {"strategy": "MPS", "mpsConfig": HALF}}
 
 
-def with_config(parameters: object, driver: str = DRIVER) -> dict[str, Any]:
-    document = claim(ONE, "gpu-0")
+def with_config(
+    parameters: object, driver: str = DRIVER, *, uid: str = ONE, devices: tuple[str, ...] = ("gpu-0",), **result: object
+) -> dict[str, Any]:
+    document = claim(uid, *devices, **result)
     opaque = {"driver": driver, "parameters": parameters}
     document["status"]["allocation"]["devices"]["config"] = [{"source": "FromClaim", "opaque": opaque}]
     return document
 
 
-# As in demo/specs/quickstart/v1 of NVIDIA's driver (gpu-test5, gpu-test-mps), and what they leave out.
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        CONFIG,
-        {**CONFIG, "kind": "MigDeviceConfig"},
-        {**CONFIG, "sharing": {"strategy": "TimeSlicing"}},
-        {**CONFIG, "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Default"}}},
-    ],
-)
-def test_a_config_that_asks_for_what_the_driver_does_anyway_is_served(room: Room, parameters: object) -> None:
-    room.claims["a"] = with_config(parameters)
+@pytest.mark.parametrize("kind", ["GpuConfig", "MigDeviceConfig"])
+def test_a_config_that_asks_for_what_the_driver_does_anyway_is_served(room: Room, kind: str) -> None:
+    room.claims["a"] = with_config({**CONFIG, "kind": kind, "sharing": {"strategy": "TimeSlicing"}})
+    assert room.prepare(("a", ONE))[ONE].devices
+    assert "sharing" not in (room.folder / f"claims/{ONE}.json").read_text()
+
+
+def test_how_a_device_is_shared_is_written_down_and_known_after_a_kill(room: Room) -> None:
+    room.claims |= {"a": with_config(LONG), "b": with_config(BY_MPS, uid=TWO, devices=("gpu-1",))}
+    assert room.prepare(("a", ONE))[ONE].devices[0].cdi_device_ids == ("grapnel.dev/gpu=GPU-0",)
+    by_mps = room.prepare(("b", TWO))[TWO].devices[0].cdi_device_ids
+    assert by_mps == ("grapnel.dev/gpu=GPU-1", "grapnel.dev/gpu=mps-GPU-1")
+    room.start()
+    found = {each.uuid: each.sharing for _, each in room.store.held()}
+    assert found == {"GPU-0": DeviceConfig("Long"), "GPU-1": DeviceConfig(mps=Ceilings(50, 10240))}
+    assert room.prepare(("b", TWO))[TWO].devices[0].cdi_device_ids == by_mps
+
+
+def test_a_claim_is_answered_for_when_its_devices_are_shared_as_it_asks_and_its_own_until_then(room: Room) -> None:
+    room.claims |= {"a": with_config(LONG), "b": claim(TWO, "gpu-0")}
+    room.node.unshared = "nvidia-smi does not answer"
+    assert room.prepare(("a", ONE))[ONE].error == "nvidia-smi does not answer"
+    assert "still has" in room.prepare(("b", TWO))[TWO].error
+    room.node.unshared = ""
     assert room.prepare(("a", ONE))[ONE].devices
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({**CONFIG, "sharing": {"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 50}}}, "MPS"),
-        ({**CONFIG, "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}}, "interval"),
-        ({**CONFIG, "sharing": {"strategie": "TimeSlicing"}}, "strategie"),
-        ({**CONFIG, "shring": {}}, "shring"),
+        ({**CONFIG, "shring": {}}, "shring is not known"),
         ({**CONFIG, "kind": "VfioDeviceConfig"}, "VfioDeviceConfig"),
-        ({**CONFIG, "apiVersion": "resource.nvidia.com/v2"}, "v2"),
-        ({}, "None"),
-        ("text", "parameters"),
-        ({**CONFIG, "sharing": "all"}, "object"),
+        ("text", "parameters must be an object"),
+        ({**BY_MPS, "kind": "MigDeviceConfig"}, "MPS on a MIG device"),
     ],
 )
 def test_a_config_that_is_not_served_is_refused_with_the_reason(room: Room, parameters: object, words: str) -> None:
-    room.claims["a"] = with_config(parameters)
+    room.node.devices["mig-1"] = mig(1)
+    room.claims["a"] = with_config(parameters, devices=("mig-1",))
     assert words in room.prepare(("a", ONE))[ONE].error
     assert not room.store
+
+
+@pytest.mark.parametrize("other", [LONG, BY_MPS, CONFIG])
+def test_claims_that_share_a_gpu_have_to_agree_on_how(room: Room, other: dict[str, Any]) -> None:
+    short = {**CONFIG, "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Short"}}}
+    room.node.devices["gpu-0"] = device(0)._replace(share=Share(3, 3))
+    room.claims |= {
+        "a": with_config(short, shareID="s1"),
+        "b": with_config(other, uid=TWO, shareID="s2"),
+        "c": with_config(short, uid=THREE, shareID="s3"),
+    }
+    assert room.prepare(("a", ONE))[ONE].devices
+    error = room.prepare(("b", TWO))[TWO].error
+    assert "claim ml/a has it with time slices of interval Short" in error
+    assert room.prepare(("c", THREE))[THREE].devices
+    assert [room.unprepare(uid) for uid in (ONE, THREE)] == ["", ""]
+    assert room.prepare(("b", TWO))[TWO].devices
+
+
+def test_one_claim_has_to_agree_with_itself(room: Room) -> None:
+    room.node.devices["gpu-0"] = device(0)._replace(share=Share(3, 3))
+    room.claims["a"] = document = claim(ONE, "gpu-0", "gpu-0")
+    devices = document["status"]["allocation"]["devices"]
+    for number, row in enumerate(devices["results"][:2]):
+        row |= {"request": f"r{number}", "shareID": f"s{number}"}
+    opaque = {"driver": DRIVER, "parameters": LONG}
+    devices["config"] = [{"source": "FromClaim", "requests": ["r1"], "opaque": opaque}]
+    assert "interval Default and for time slices of interval Long" in room.prepare(("a", ONE))[ONE].error
+
+
+def test_a_claim_has_one_gpu_by_mps_at_most(room: Room) -> None:
+    room.claims["a"] = with_config(BY_MPS, devices=("gpu-0", "gpu-1"))
+    assert "several gpus" in room.prepare(("a", ONE))[ONE].error
+
+
+def test_what_the_node_shares_through_mps_is_shared_as_it_is_declared(room: Room) -> None:
+    declared = Share(3, 3, mounts=(Mount("/pipe", "/pipe", read_only=True),))
+    room.node.devices["gpu-0"] = device(0)._replace(share=declared)
+    room.claims |= {"a": with_config(BY_MPS, shareID="s1"), "b": claim(TWO, "gpu-0", shareID="s2")}
+    assert "as it is declared" in room.prepare(("a", ONE))[ONE].error
+    assert room.prepare(("b", TWO))[TWO].devices
+
+
+def test_whoever_only_sees_a_device_does_not_say_how_others_share_it(room: Room) -> None:
+    room.claims["a"] = with_config(LONG, adminAccess=True)
+    assert "as an admin" in room.prepare(("a", ONE))[ONE].error
+    room.claims["a"] = with_config(CONFIG, adminAccess=True)
+    assert room.prepare(("a", ONE))[ONE].devices
+
+
+def test_a_claim_that_was_allocated_anew_with_another_config_of_its_class_gets_that(room: Room) -> None:
+    room.claims["a"] = with_config(LONG)
+    room.prepare(("a", ONE))
+    room.claims["a"] = with_config(BY_MPS)
+    assert len(room.prepare(("a", ONE))[ONE].devices[0].cdi_device_ids) == 2
+    assert [each.sharing.interval for _, each in room.store.held()] == [""]
 
 
 def test_configs_of_other_drivers_are_theirs(room: Room) -> None:

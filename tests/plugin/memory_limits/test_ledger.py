@@ -56,6 +56,17 @@ def test_an_amount_that_nobody_was_given_is_no_allocation() -> None:
         assert find(ledger, memory) is None
 
 
+def test_what_a_claim_has_is_an_allocation_while_it_has_it() -> None:
+    has = {(FIRST, 10 * GIB), (SECOND, 2 * GIB)}
+    ledger = MemoryLedger(Kubelet().list_assignments, unit_bytes, lambda: frozenset(has))
+    assert find(ledger, {FIRST: 10 * GIB}) == {FIRST: 10 * GIB}
+    assert find(ledger, {FIRST: 10 * GIB, SECOND: 2 * GIB}) is not None
+    for memory in ({FIRST: 2 * GIB}, {FIRST: 10 * GIB - 1}, {}):
+        assert find(ledger, memory) is None
+    has.clear()
+    assert find(ledger, {FIRST: 10 * GIB}) is None
+
+
 def test_after_a_start_the_kubelet_knows() -> None:
     kubelet = Kubelet(given(2), given(9, gpu(7).uuid, "other"))
     ledger = MemoryLedger(kubelet.list_assignments, unit_bytes)

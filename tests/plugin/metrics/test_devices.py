@@ -6,7 +6,7 @@ import pytest
 
 from plugin.devices.inventory import Device, Inventory
 from plugin.driver.telemetry import GpuTelemetry
-from plugin.kubelet.pod_resources.attribution import PodContainer
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer, claims_of, holders_by_uuid
 from plugin.publication.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS
 from plugin.publication.metrics.devices import Attribution, gpu_families, health_family, nvml_address
 from plugin.publication.metrics.exposition import render
@@ -41,6 +41,17 @@ def test_the_labels_are_those_of_dcgm_exporter() -> None:
             ("pod", "train-0"),
         ): 11
     }
+
+
+def test_a_gpu_that_a_claim_brought_names_it_as_dcgm_exporter_does() -> None:
+    given = (DeviceAssignment(POD, "claim single-gpu-x7k2p", (gpu(1).uuid,)),)
+    attribution = Attribution(holders_by_uuid(given, ()), None, {}, claims_of(given))
+    found = read_page(render(gpu_families(INVENTORY, MEASURED, attribution, "node-1")))
+    labels = [dict(labels) for labels in found.of("DCGM_FI_DEV_GPU_UTIL")]
+    claims = [(each.get("pod"), each.get("dra_claim_name"), each.get("dra_claim_namespace")) for each in labels]
+    assert claims == [(None, None, None), ("train-0", "single-gpu-x7k2p", "default")]
+    (of_container,) = found.of("container_accelerator_duty_cycle")
+    assert "dra_claim_name" not in dict(of_container)  # cAdvisor's
 
 
 def test_a_gpu_that_nobody_has_is_measured_without_a_pod() -> None:

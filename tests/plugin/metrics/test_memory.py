@@ -12,11 +12,11 @@ from plugin.kubelet.pod_resources.attribution import OUTSIDE, DeviceAssignment, 
 from plugin.publication.metrics.exposition import render
 from plugin.publication.metrics.memory import (
     ContainerMemory,
-    allocated_memory,
     fair_memory,
     measure_containers,
     memory_families,
 )
+from plugin.sharing.memory_limits.units import memory_of_containers
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import read_page
 
@@ -38,16 +38,18 @@ def used(memory: Mapping[int, int | None], owners: Mapping[int, PodContainer] = 
     return measure_containers(ALLOCATED, {}, (telemetry(0)._replace(processes=processes),), owners)
 
 
-def test_units_are_memory_and_nothing_else_is() -> None:
+def test_units_and_parts_by_claims_are_memory_and_nothing_else_is() -> None:
     units = tuple(f"{FIRST}/{number}" for number in range(3))
     assignments = (
         DeviceAssignment(LARGE, RESOURCE, units[:2]),
         DeviceAssignment(LARGE, RESOURCE, (units[2], f"{SECOND}/0")),
         DeviceAssignment(SMALL, "nvidia.com/gpu", (SECOND, f"{SECOND}::1", f"{gpu(7).uuid}/1")),
+        DeviceAssignment(SMALL, "claim part", (SECOND,), ((SECOND, 5 * GIB),)),
     )
-    assert allocated_memory(assignments, {FIRST: GIB, SECOND: GIB}.get) == {
+    assert memory_of_containers(assignments, {FIRST: GIB, SECOND: GIB}.get) == {
         (LARGE, FIRST): 3 * GIB,
         (LARGE, SECOND): GIB,
+        (SMALL, SECOND): 5 * GIB,
     }
 
 

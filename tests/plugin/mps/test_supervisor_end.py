@@ -37,15 +37,18 @@ def test_sharing_that_ends_waits_for_the_last_client(node: Node) -> None:
     async def act(daemon: Daemon) -> None:
         await daemon.share(node.plan(), FIRST)
         client = node.connect(daemon.supervisor, FIRST)
+        assert daemon.supervisor.ending(FIRST) == ""
         daemon.supervisor.want(MpsPlan(node.root))
         with pytest.raises(InvalidRequest):
             daemon.supervisor.answer([FIRST])
         words = f"its MPS server ends when its clients have ended: 1, as process {client.process.pid}"
         await daemon.down(FIRST, words)
         assert await daemon.supervisor.ended(0) == (f"{FIRST}: {words}",)
+        assert daemon.supervisor.ending(FIRST) == words
         assert node.runs(spec)
         client.end()
         assert await daemon.supervisor.ended(60) == ()
+        assert daemon.supervisor.ending(FIRST) == ""
         assert daemon.supervisor.problem(FIRST) == "it is not to be shared through MPS"
 
     live(node, act)

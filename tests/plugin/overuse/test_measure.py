@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.driver.telemetry import GpuInstance, GpuTelemetry
-from plugin.sharing.overuse.measure import Owner, allowed_memory, measure, pids_of
+from plugin.sharing.memory_limits.units import memory_of_containers
+from plugin.sharing.overuse.measure import Owner, measure, pids_of
 from tests.plugin.overuse.shares import FIRST, GIB, SECOND, container, given, owner, working
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ALLOWED = allowed_memory((given("a", 2), given("b", 4)), {FIRST: GIB, SECOND: GIB}.get)
+ALLOWED = memory_of_containers((given("a", 2), given("b", 4)), {FIRST: GIB, SECOND: GIB}.get)
 A, B = owner("a", 1), owner("b", 2)
 
 
@@ -24,7 +25,9 @@ def measured(memory: Mapping[int, int | None], owners: Mapping[int, Owner], *lim
 
 
 def test_units_of_a_container_are_added_up() -> None:
-    allowed = allowed_memory((given("a", 2), given("a", 1), given("a", 3, SECOND)), {FIRST: GIB, SECOND: 2 * GIB}.get)
+    allowed = memory_of_containers(
+        (given("a", 2), given("a", 1), given("a", 3, SECOND)), {FIRST: GIB, SECOND: 2 * GIB}.get
+    )
     assert sorted(allowed.values()) == [3 * GIB, 6 * GIB]
 
 

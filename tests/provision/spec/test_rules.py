@@ -54,7 +54,6 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
             ("error", "plugin.interface"),
             id="an engine that is handed no device by its name",
         ),
-        pytest.param({"plugin": DRA | {"memoryUnits": [{}]}}, ("error", "plugin.memoryUnits"), id="claims of units"),
         pytest.param(
             {"plugin": DRA | {"resources": {"gpus": [{"pattern": "*", "name": "a"}]}}},
             ("warning", "plugin.resources"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from plugin import __version__
 from plugin.base.errors import NodeDaemonError
 from plugin.drift.result import Verdict
-from plugin.kubelet.pod_resources.attribution import holders_by_uuid
+from plugin.kubelet.pod_resources.attribution import claims_of, holders_by_uuid
 from plugin.publication.metrics.catalogue import (
     BUILD_INFO,
     CONFIG_BY_LABEL,
@@ -31,8 +31,9 @@ from plugin.publication.metrics.catalogue import (
 )
 from plugin.publication.metrics.devices import Attribution, gpu_families, health_family, other_family
 from plugin.publication.metrics.exposition import Sample, render
-from plugin.publication.metrics.memory import allocated_memory, fair_memory, measure_containers, memory_families
+from plugin.publication.metrics.memory import fair_memory, measure_containers, memory_families
 from plugin.publication.metrics.sharing import listed_pids
+from plugin.sharing.memory_limits.units import memory_of_containers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -208,8 +209,9 @@ class Scrape:
             if measured.assignments is None
             else holders_by_uuid(assignments, {each.resource for each in assignments}),
             measured.owners,
+            claims_of(assignments),
         )
-        allocated = allocated_memory(assignments, self._unit_bytes)
+        allocated = memory_of_containers(assignments, self._unit_bytes)
         limited = measured.limited if state.is_driver_up else {}
         fair = fair_memory(assignments, state.shares_of, state.inventory)
         memory = measure_containers(allocated, limited, telemetry or (), measured.owners, fair)

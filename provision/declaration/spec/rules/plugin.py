@@ -176,10 +176,6 @@ def _interface(plugin: Plugin) -> Iterator[Remark]:
     elif plugin.kubernetes_api is None:
         message = "dra needs the Kubernetes API, where the node's devices are published and its claims are read"
         yield error(path, message, "write kubernetesApi, such as /etc/kubernetes/kubelet.conf")
-    if plugin.memory_units:
-        message = "units of memory are offered through the device plugin alone: a claim has a device, or a share of it"
-        hint = "leave it out for these nodes, share GPUs by timeSlicing or mps, or write interface: devicePlugin"
-        yield error((*SECTION, "memoryUnits"), message, hint)
     yield from _names_alone(plugin, SECTION)
     for name, config in plugin.configs.items():
         yield from _names_alone(config, (*SECTION, "configs", name))

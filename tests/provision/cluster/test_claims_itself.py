@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from lab.machine.errors import CommandError
 from provision.cli import main
 from provision.cluster import open_api
 from provision.cluster.kubernetes.nodes.selectors import NotThereError, Seen, parse
@@ -23,6 +24,8 @@ from tests.provision.cluster.stage import GPU, READY, wait_until
 from tests.provision.cluster.test_devices_by_claims import published
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional
@@ -236,3 +239,43 @@ def test_a_claim_is_told_with_its_device_and_its_pod_and_what_is_in_the_way_of_a
     assert any(line.startswith("not served compute-domain-default-channel.nvidia.com") for line in told)
     assert main(["explain", "claim", "default/secon", "--kubeconfig", str(stage.control_plane.kubeconfig)]) == 1
     assert "did you mean default/second?" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("node")
+def test_a_node_hides_what_another_one_has_by_the_name_of_its_pool_unless_the_policy_is_there(
+    stage: Stage, tmp_path: Path
+) -> None:
+    victim, thief = stage.make_node(claims="hidden"), stage.make_node()
+    has = published("gpu-0", node=victim)
+    has["metadata"] = {"name": f"{victim}-gpu"}
+    stage.kubectl("create", "-f", "-", data=has)
+    counters = published(node=thief, generation=9)
+    counters["metadata"] = {"name": f"{thief}-counters"}
+    counters["spec"]["pool"]["name"] = victim
+    counters["spec"] |= {"devices": [], "sharedCounters": [{"name": "c", "counters": {"n": {"value": "1"}}}]}
+    certificates = stage.control_plane.certificates
+    identity = tmp_path / "kubelet.conf"
+    identity.write_text(stage.control_plane.render_kubeconfig(certificates.prepare_node(thief)))
+    identity.chmod(0o600)
+    try:
+        stage.kubectl("create", "-f", "-", "--kubeconfig", str(identity), data=counters)
+    except CommandError as error:
+        assert "sharedCounters" in str(error.hint) or "devices" in str(error.hint)
+        pytest.skip("this Kubernetes has DRAPartitionableDevices off: nothing of a pool is looked at on other nodes")
+    make_claim(stage, "hidden")
+    make_pod(stage, "hidden", claims=["hidden"], on="hidden")
+    wait_until(lambda: is_decided(stage, "hidden"), "the scheduler has looked at it")
+    assert not is_bound(stage, "hidden")
+    stage.kubectl("delete", "resourceslice", f"{thief}-counters")
+    wait_until(lambda: is_bound(stage, "hidden"), "it has its GPU")
+
+    stage.kubectl("apply", "-f", str(DEPLOY / "dra" / "slicepolicy.yaml"))
+
+    def refusal() -> str:
+        try:
+            stage.kubectl("create", "--dry-run=server", "-f", "-", "--kubeconfig", str(identity), data=counters)
+        except CommandError as error:
+            return str(error.hint)
+        return ""
+
+    wait_until(lambda: "may name a pool after that node alone" in refusal(), "the policy is in force")

@@ -1,4 +1,4 @@
-"""What a real scheduler and API server make of our classes and slices: extended resources, quotas, admins."""
+"""What a real scheduler and API server make of our classes and slices: extended resources, quotas, admins.
 
 Behaviours of Kubernetes' own suite (test/e2e/dra) that the product relies on, without a kubelet.
 """

@@ -237,7 +237,7 @@ def test_a_claim_is_told_with_its_device_and_its_pod_and_what_is_in_the_way_of_a
     )
     told = explained(stage, capsys, "claim", "default/channel")
     assert any(line.startswith("not served compute-domain-default-channel.nvidia.com") for line in told)
-    assert main(["explain", "claim", "default/secon", "--kubeconfig", str(stage.control_plane.kubeconfig)]) == 1
+    assert main(["explain", "claim", "default/secondd", "--kubeconfig", str(stage.control_plane.kubeconfig)]) == 1
     assert "did you mean default/second?" in capsys.readouterr().err
 
 

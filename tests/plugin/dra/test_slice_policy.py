@@ -106,7 +106,7 @@ def clear(server: ControlPlane) -> None:
 def test_kubernetes_alone_holds_a_kubelet_to_its_node_and_nobody_to_a_pool(
     server: ControlPlane, kubelet: Writer, account: Writer
 ) -> None:
-    assert "spec.nodeName" in kubelet("create", slice_of(server, OTHER))
+    assert "same NodeName" in kubelet("create", slice_of(server, OTHER))
     assert kubelet("create", slice_of(server, MINE, pool=OTHER)) == ""
     assert account("create", slice_of(server, OTHER)) == ""
     clear(server)

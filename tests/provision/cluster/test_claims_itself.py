@@ -252,7 +252,8 @@ def test_a_node_hides_what_another_one_has_by_the_name_of_its_pool_unless_the_po
     counters = published(node=thief, generation=9)
     counters["metadata"] = {"name": f"{thief}-counters"}
     counters["spec"]["pool"]["name"] = victim
-    counters["spec"] |= {"devices": [], "sharedCounters": [{"name": "c", "counters": {"n": {"value": "1"}}}]}
+    del counters["spec"]["devices"]
+    counters["spec"]["sharedCounters"] = [{"name": "c", "counters": {"n": {"value": "1"}}}]
     certificates = stage.control_plane.certificates
     identity = tmp_path / "kubelet.conf"
     identity.write_text(stage.control_plane.render_kubeconfig(certificates.prepare_node(thief)))

@@ -113,25 +113,38 @@ def test_a_class_that_comes_late_serves_pods_that_wait_for_it(stage: Stage) -> N
     stage.kubectl("delete", "deviceclass", "late")
 
 
-def test_a_quota_of_the_class_holds_claims_and_one_of_the_resource_does_not(stage: Stage) -> None:
-    stage.kubectl("create", "namespace", "quota-of-claims")
-    here = ("-n", "quota-of-claims")
-    limits = f"--hard={OF_GPUS}.deviceclass.resource.k8s.io/devices=2,requests.{GPU}=0"
-    stage.kubectl(*here, "create", "quota", "gpus", limits)
-    wait_until(lambda: "hard" in stage.get(*here, "quota", "gpus").get("status", {}), "the quota is counted")
-    two = {"exactly": {"deviceClassName": OF_GPUS, "count": 2}}
+def has_quota(stage: Stage, namespace: str, hard: str) -> None:
+    """Make a namespace with a quota that is counted already."""
+    stage.kubectl("create", "namespace", namespace)
+    stage.kubectl("-n", namespace, "create", "quota", "gpus", f"--hard={hard}")
+    wait_until(lambda: "hard" in stage.get("-n", namespace, "quota", "gpus").get("status", {}), "the quota is counted")
 
-    make_claim(stage, "first", two, "quota-of-claims")
-    one = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": OF_GPUS}}]}}
-    why = refused(stage, *here, data=CLAIM | {"metadata": {"name": "second"}, "spec": one})
+
+def test_a_quota_of_the_class_holds_claims(stage: Stage) -> None:
+    has_quota(stage, "by-class", f"{OF_GPUS}.deviceclass.resource.k8s.io/devices=2")
+    make_claim(stage, "first", {"exactly": {"deviceClassName": OF_GPUS, "count": 2}}, "by-class")
+    one = {"exactly": {"deviceClassName": OF_GPUS}}
+    spec = {"devices": {"requests": [{"name": "gpu", **one}]}}
+
+    why = refused(stage, "-n", "by-class", data=CLAIM | {"metadata": {"name": "second"}, "spec": spec})
 
     assert "exceeded quota: gpus" in why
-    stage.kubectl(*here, "delete", "resourceclaim", "first")
+    stage.kubectl("-n", "by-class", "delete", "resourceclaim", "first")
     wait_until(
-        lambda: not any(each != "0" for each in stage.get(*here, "quota", "gpus")["status"]["used"].values()),
+        lambda: set(stage.get("-n", "by-class", "quota", "gpus")["status"]["used"].values()) == {"0"},
         "what was given back is free",
     )
-    make_claim(stage, "second", {"exactly": {"deviceClassName": OF_GPUS}}, "quota-of-claims")
+    make_claim(stage, "second", one, "by-class")
+
+
+def test_a_quota_of_the_resource_holds_claims_of_the_class_that_stands_for_it(stage: Stage) -> None:
+    needs_extended(stage)
+    has_quota(stage, "by-resource", f"requests.{GPU}=1")
+    two = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": OF_GPUS, "count": 2}}]}}
+    data = CLAIM | {"metadata": {"name": "two"}, "spec": two}
+
+    assert "exceeded quota: gpus" in refused(stage, "-n", "by-resource", data=data)
+    make_claim(stage, "mig", {"exactly": {"deviceClassName": "mig.nvidia.com", "count": 2}}, "by-resource")
 
 
 def test_the_first_alternative_that_there_is_is_given(stage: Stage) -> None:

@@ -57,9 +57,7 @@ def _uncounted(tenancy: Tenancy, known: Sequence[str]) -> Iterator[Remark]:
     for index, tenant in enumerate(tenancy.tenants):
         of_gpus = next((bare(name) for name in tenant.quota if bare(name) in known), "")
         if of_gpus and not any(name.endswith(OF_CLASS) for name in tenant.quota):
-            message = (
-                f"counts {of_gpus}, and no claim before Kubernetes 1.36, nor any of a MIG device: there is no limit"
-            )
+            message = f"counts {of_gpus}: claims of GPUs from Kubernetes 1.36 on alone, and claims of MIG devices never"
             yield warning((*TENANTS, index, "quota"), message, f"write gpu.nvidia.com{OF_CLASS} as well")
 
 

@@ -172,7 +172,9 @@ def _claims(facts: PodFacts, names: Sequence[str]) -> Iterator[Said]:
             given = ", ".join(f"{each.device} of {each.pool} ({each.driver})" for each in claim.results)
             yield Said("claim", f"{name} has {given}")
         else:
-            yield Said("claim", f"{name} has no device yet: it is given some when the scheduler finds a node")
+            quoted = shlex.quote(f"{pod.metadata.namespace}/{name}")
+            do = f"`grapnel explain claim {quoted}` says what keeps each device out"
+            yield Said("claim", f"{name} has no device yet: it is given some when the scheduler finds a node", do)
 
 
 def _class(facts: PodFacts, invocation: Invocation) -> Iterator[Said]:

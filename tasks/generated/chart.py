@@ -19,7 +19,7 @@ def copies() -> dict[Path, Path]:
     files = CHART / "files"
     return {
         files / "gpustacks.yaml": DEPLOY / "crd" / "gpustacks.yaml",
-        files / "dra" / "deviceclasses.yaml": DEPLOY / "dra" / "deviceclasses.yaml",
+        **{files / "dra" / path.name: path for path in sorted(DEPLOY.joinpath("dra").glob("*.yaml"))},
         files / "daemonset" / "grapnel-node.yaml": DEPLOY / "daemonset" / "grapnel-node.yaml",
         **{files / "rbac" / f"{name}.yaml": DEPLOY / "rbac" / f"{name}.yaml" for name in ROLES},
         **{files / "rules" / path.name: path for path in sorted(DEPLOY.joinpath("prometheus").glob("*.rules.yml"))},

@@ -275,6 +275,18 @@ def test_classes_of_devices_are_those_of_kubectl_and_made_where_somebody_wants_t
     }
 
 
+def test_the_policy_on_slices_is_that_of_kubectl_unless_nobody_wants_it() -> None:
+    def made(*words: str) -> dict[str, Any]:
+        found = [
+            each for each in objects(template(*IMAGE, *words)) if each["metadata"]["name"] == "grapnel-resourceslices"
+        ]
+        return {each["kind"]: each["spec"] for each in found}
+
+    applied = objects(DEPLOY.joinpath("dra", "slicepolicy.yaml").read_text())
+    assert made() == {each["kind"]: each["spec"] for each in applied}
+    assert made("--set", "dra.slicePolicy=false") == {}
+
+
 @pytest.mark.parametrize("name", ["", "example.com/gpu"])
 def test_the_resource_that_stands_for_a_claim_is_another_one_or_none(name: str) -> None:
     found = device_classes("--set", "dra.deviceClasses=true", "--set", f"dra.extendedResourceName={name}")

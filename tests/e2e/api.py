@@ -34,7 +34,7 @@ class Api:
         self.policy = client.PolicyV1Api(configured)
         self.resource = client.ResourceV1Api(configured)
         self._node_api = client.NodeV1Api(configured)
-        self._kubeconfig = kubeconfig
+        self.kubeconfig = kubeconfig
 
     def close(self) -> None:
         """Close the connections to the API server."""
@@ -151,7 +151,7 @@ class Api:
     def run_in(self, namespace: str, pod: str, container: str, command: list[str]) -> str:
         """Run a command in a running container and return its output."""
         # The stream call replaces a method of the client that it is given: one of its own.
-        with config.new_client_from_config(str(self._kubeconfig)) as own:
+        with config.new_client_from_config(str(self.kubeconfig)) as own:
             session = stream(
                 client.CoreV1Api(own).connect_get_namespaced_pod_exec,
                 pod,

@@ -10,6 +10,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from lab import mps
+from provision.cli import main
 from tests.e2e.manifests import LOOK, SHELL, STAY, TEST, Manifest, container, pod
 from tests.e2e.parts import settings, sharing
 from tests.e2e.stage import DAEMON, ENGINE, KUBELET
@@ -105,6 +106,14 @@ def claims_one(name: str, node: LabNode, *containers: Manifest) -> Manifest:
     return found
 
 
+def explained(room: Room, capsys: pytest.CaptureFixture[str], name: str) -> str:
+    """Return what `grapnel explain claim` says of the claim that was made for a pod, in one line."""
+    (made,) = room.pod(name).status.resource_claim_statuses
+    words = ["explain", "claim", f"{room.name}/{made.resource_claim_name}", "--kubeconfig", str(room.api.kubeconfig)]
+    assert main(words) == 0, capsys.readouterr().err
+    return " ".join(capsys.readouterr().out.split())
+
+
 def prepared(node: LabNode) -> int:
     folder = node.node.root / "var/lib/grapnel/node/claims"
     with suppress(OSError):
@@ -112,7 +121,9 @@ def prepared(node: LabNode) -> int:
     return 0
 
 
-def test_each_claim_gets_its_gpu_and_nobody_else(room: Room, stage: Stage, node: LabNode) -> None:
+def test_each_claim_gets_its_gpu_and_nobody_else(
+    room: Room, stage: Stage, node: LabNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     with by_claims(stage, node):
         room.start(template())
         both = claims_one("both", node, container("one", STAY), container("two", STAY))
@@ -127,16 +138,31 @@ def test_each_claim_gets_its_gpu_and_nobody_else(room: Room, stage: Stage, node:
         assert all(len(each.gpu_nodes) == 1 for each in sights)
         assert room.sight("both", "two").uuids == room.sight("both", "one").uuids
         assert room.sight("none").is_blind
-        # A pod of today, unchanged: the scheduler makes its claim.
-        room.start(pod("extended", container(script=STAY, gpus=1), node=node.name))
-        room.wait_running(["extended"])
-        assert room.sight("extended").uuids == frozenset(node.uuids).difference(*(each.uuids for each in sights))
+        (uuid,) = sights[0].uuids
+        told = explained(room, capsys, "first")
+        assert f"request gpu: {uuid.lower()} of {node.name}" in told
+        assert f"first runs on {node.name}: the claim is prepared there" in told
         wait_for(
             "the node's history knows the claim's pod",
             lambda: "container main" in node.grapnel_node("explain", f"{room.name}/first"),
             evidence=lambda: node.grapnel_node("explain"),
         )
-        assert prepared(node) == 4
+        assert prepared(node) == 3
+        room.clear()
+        wait_for("every claim is given back", lambda: prepared(node) == 0, evidence=room.evidence)
+
+
+def test_a_pod_of_today_is_given_what_no_claim_has(room: Room, stage: Stage, node: LabNode) -> None:
+    if stage.api.resource.read_device_class(DRIVER).spec.extended_resource_name is None:
+        pytest.skip("this Kubernetes has DRAExtendedResource off: pods that ask for a resource are given no claim")
+    with by_claims(stage, node):
+        room.start(template())
+        room.start(claims_one("first", node))
+        room.wait_running(["first"])
+        rest = len(node.uuids) - 1
+        room.start(pod("extended", container(script=STAY, gpus=rest), node=node.name))
+        room.wait_running(["extended"])
+        assert room.sight("extended").uuids == frozenset(node.uuids) - room.sight("first").uuids
         room.clear()
         wait_for("every claim is given back", lambda: prepared(node) == 0, evidence=room.evidence)
 
@@ -312,10 +338,14 @@ def test_a_config_that_is_not_served_is_told_in_the_pods_events(room: Room, stag
         room.clear()
 
 
-def test_shares_of_one_gpu_are_given_across_pods(room: Room, stage: Stage, node: LabNode) -> None:
+def test_shares_of_one_gpu_are_given_across_pods(
+    room: Room, stage: Stage, node: LabNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     shared = node.uuids[0]
     with settings(node, sharing("timeSlicing", 3, "0"), interface="dra", kubernetesApi=KUBECONFIG, nodeName=node.name):
         wait_for_devices(stage, node, len(node.uuids))
+        if not any(each.allow_multiple_allocations for each in devices(stage, node).values()):
+            pytest.skip("this Kubernetes has DRAConsumableCapacity off: a GPU is for one claim alone")
         selector = {"cel": {"expression": "device.allowMultipleAllocations"}}
         room.start(template(selectors=[selector]))
         names = [f"share-{number}" for number in range(3)]
@@ -326,6 +356,7 @@ def test_shares_of_one_gpu_are_given_across_pods(room: Room, stage: Stage, node:
         wait_for(
             "there is no fourth share", lambda: "cannot allocate all claims" in str(room.pod("one-too-many").status)
         )
+        assert "0 of its 3 shares are left" in explained(room, capsys, "one-too-many")
         room.api.delete_pod(room.name, names[0])
         room.wait_running(["one-too-many"])
         room.clear()

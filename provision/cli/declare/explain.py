@@ -1,8 +1,8 @@
 """Renders `grapnel explain`: what a key of the declaration means, from its schema; and `grapnel check --explain`.
 
 The latter is every value, who set it, what that overrode, and what is derived later: with a node, its own table;
-without one, a table for each set of nodes that the levels treat alike. What `grapnel explain` says of a pod or a node
-of a cluster is in `provision.cli.look.explain_gpus`.
+without one, a table for each set of nodes that the levels treat alike. What `grapnel explain` says of a pod, a node
+or a claim of a cluster is in `provision.cli.look.explain_gpus`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from provision.planning.driver.derivation import Derivation
 
 SCHEMA: Final = "grapnel.dev/explain/v1alpha1"
-NEEDS_NAME: Final = frozenset({"pod"})  # `node` alone is a section of the declaration
+NEEDS_NAME: Final = frozenset({"pod", "claim"})  # `node` alone is a section of the declaration
 _HEAD: Final = ("KEY", "VALUE", "SET BY", "INSTEAD OF")
 _PLAIN: Final = re.compile(r"[A-Za-z/][^\s:#,\[\]{}]*\Z")
 _WIDEST: Final = 60  # of a text: a key in armor has thousands of characters

@@ -1,17 +1,18 @@
-"""`grapnel explain pod` and `grapnel explain node`: why a pod has the GPUs that it has, or none; from the API alone."""
+"""`grapnel explain pod`, `node` and `claim`: why a pod has the GPUs that it has, or none; from the API alone."""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.cli.look.answering import folder, newest, rendered, tried
+from provision.cli.look.explain_claim import claim_explained
 from provision.cli.session.scope import cluster_words
 from provision.cluster import open_api
-from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.kubernetes.api.exchange import StatusError
 from provision.cluster.kubernetes.nodes.fit import Candidate
 from provision.cluster.kubernetes.nodes.pod_reasons import (
@@ -21,7 +22,6 @@ from provision.cluster.kubernetes.nodes.pod_reasons import (
     waits_for_node,
 )
 from provision.cluster.kubernetes.objects.claims import ResourceClaim
-from provision.cluster.kubernetes.objects.core import Event
 from provision.cluster.kubernetes.objects.pods import AskedPod, Pod
 from provision.cluster.kubernetes.pods.claims import served_path
 from provision.cluster.kubernetes.pods.gpu_pods import claim_names
@@ -30,39 +30,42 @@ from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader
 from provision.controller.stacks.reader import see_stacks
 from provision.declaration.spec.validate import nearest
-from provision.report.console import Text, make_console
+from provision.report.console import make_console
 from provision.report.runs.remedies import Invocation
 from provision.report.status import render_node_status
-from provision.report.terminal import hanging, show
+from provision.report.terminal import show
 from provision.rollout.status.derive import fleet_status
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from provision.cluster.kubernetes.api.client import Api
-    from provision.cluster.kubernetes.nodes.pod_reasons import PodReasons
     from provision.report.progress.watching import Drawing
     from provision.rollout.status.model import FleetStatus, StackSeen
 
-_LABEL: Final = 11  # columns, as `grapnel status NODE` has them
-_EVENTS: Final = 3
 _NOT_MADE: Final = "FailedCreate"  # what ReplicaSets, Jobs, StatefulSets and DaemonSets say of a pod that is refused
-T = TypeVar("T")
 
 
 def explain_thing(args: argparse.Namespace) -> int:
-    """Print why a pod or a node stands as it does."""
-    if args.key not in ("pod", "node"):
+    """Print why a pod, a node or a claim stands as it does."""
+    if args.key not in ("pod", "node", "claim"):
         raise UsageError(f"'{args.name}' is of no use behind a key", hint="`grapnel explain pod NAMESPACE/NAME`")
     namespace, _, name = (args.name or "").partition("/")
-    if args.key == "pod" and not (namespace and name):
-        raise UsageError("which pod?", hint="name it with its namespace: `grapnel explain pod default/train-0`")
+    if args.key != "node" and not (namespace and name):
+        hint = f"name it with its namespace: `grapnel explain {args.key} default/train-0`"
+        raise UsageError(f"which {args.key}?", hint=hint)
     api = open_api(args.kubeconfig, args.context, os.environ)
     if api is None:
         raise GrapnelError("there is no cluster to ask", hint="add `--kubeconfig`")
     invocation = Invocation(cluster_words(args))
-    told = _pod(api, namespace, name, invocation) if args.key == "pod" else _node(api, args.name, invocation)
+    match args.key:
+        case "pod":
+            told = _pod(api, namespace, name, invocation)
+        case "claim":
+            told = claim_explained(api, namespace, name)
+        case _:
+            told = _node(api, args.name, invocation)
     show(make_console(sys.stdout), told)
     return ExitCode.DONE
 
@@ -73,14 +76,14 @@ def _pod(api: Api, namespace: str, name: str, invocation: Invocation) -> Drawing
         raise _no_pod(api, namespace, name)
     unread: list[str] = []
     reader = KubernetesReader(api, None, {}, stacks=see_stacks, usage=Usage(api))
-    status = _tried(lambda: fleet_status(reader.look()), "nodes", unread) if waits_for_node(pod) else None
+    status = tried(lambda: fleet_status(reader.look()), "nodes", unread) if waits_for_node(pod) else None
     stacks = _stacks(api, status, unread)
     wanted = pod.spec.runtime_class_name
     before = len(unread)
-    found = _tried(lambda: read_runtime_class(api, wanted), "its RuntimeClass", unread) if wanted else None
+    found = tried(lambda: read_runtime_class(api, wanted), "its RuntimeClass", unread) if wanted else None
     is_class_known = len(unread) == before
-    claims = _tried(lambda: _claims_of(api, pod), "its ResourceClaims", unread) if claim_names(pod) else ()
-    warnings = [] if _is_well(pod) else _tried(lambda: _warnings_of(api, pod), "Events about it", unread) or []
+    claims = tried(lambda: _claims_of(api, pod), "its ResourceClaims", unread) if claim_names(pod) else ()
+    warnings = [] if _is_well(pod) else tried(lambda: _warnings_of(api, pod), "Events about it", unread) or []
     facts = PodFacts(
         pod=pod,
         candidates=() if status is None else tuple(_candidates(reader, status)),
@@ -92,14 +95,14 @@ def _pod(api: Api, namespace: str, name: str, invocation: Invocation) -> Drawing
         warnings=tuple(warnings),
         unread=tuple(unread),
     )
-    return tuple(_rendered(explain_pod(facts, invocation)))
+    return tuple(rendered(explain_pod(facts, invocation)))
 
 
 def _no_pod(api: Api, namespace: str, name: str) -> GrapnelError:
     """Return that there is no such pod, with what is near: another name, or why none could be made."""
     unread: list[str] = []
     near = nearest(name, _names_of_pods(api, namespace))
-    refused = _tried(lambda: _refused_in(api, namespace), "why pods could not be made", unread) or ()
+    refused = tried(lambda: _refused_in(api, namespace), "why pods could not be made", unread) or ()
     hints = [f"did you mean {namespace}/{near}?"] if near else []
     hints += [f"pods that could not be made there: {'; '.join(refused)}"] if refused else unread
     hint = "; ".join(hints) or f"`kubectl -n {namespace} get pods` shows the names"
@@ -116,7 +119,7 @@ def _node(api: Api, name: str, invocation: Invocation) -> Drawing:
         raise GrapnelError(f"{name} is not a node of {api.name}", hint=hint)
     (candidate,) = (each for each in _candidates(reader, status) if each.node is node)
     answer = explain_node(candidate, invocation)
-    return (*render_node_status(status, name, invocation), *_rendered(answer))
+    return (*render_node_status(status, name, invocation), *rendered(answer))
 
 
 def _candidates(reader: KubernetesReader, status: FleetStatus) -> Iterator[Candidate]:
@@ -135,21 +138,12 @@ def _stacks(api: Api, status: FleetStatus | None, unread: list[str]) -> tuple[St
     return stacks
 
 
-def _tried(ask: Callable[[], T], what: str, unread: list[str]) -> T | None:
-    """Return what the API server says; None where it may not be asked, which is noted."""
-    try:
-        return ask()
-    except (ForbiddenError, RefusedError) as error:
-        unread.append(f"{what}: {error.message}")
-        return None
-
-
 def _find_pod(api: Api, namespace: str, name: str) -> AskedPod | None:
     """Return a pod, or None. Raises ClusterError.
 
     It is listed by name rather than got: the roles in `deploy/rbac` grant `list` of pods, not `get`.
     """
-    found = api.list_all(_folder(namespace, "pods"), AskedPod, selector=f"metadata.name={name}")
+    found = api.list_all(folder(namespace, "pods"), AskedPod, selector=f"metadata.name={name}")
     return next(iter(found), None)
 
 
@@ -166,32 +160,18 @@ def _claims_of(api: Api, pod: AskedPod) -> tuple[ResourceClaim, ...]:
 
 def _names_of_pods(api: Api, namespace: str) -> list[str]:
     """Return the names of a namespace's pods. Raises ClusterError."""
-    return [each.metadata.name for each in api.list_all(_folder(namespace, "pods"), Pod)]
+    return [each.metadata.name for each in api.list_all(folder(namespace, "pods"), Pod)]
 
 
 def _warnings_of(api: Api, pod: AskedPod) -> list[str]:
     """Return the last warnings about a pod, each in its newest words, the newest first. Raises ClusterError."""
     about = f"involvedObject.uid={pod.metadata.uid},type=Warning"
-    return _newest(api, pod.metadata.namespace, about)
+    return newest(api, pod.metadata.namespace, about)
 
 
 def _refused_in(api: Api, namespace: str) -> list[str]:
     """Return why pods of a namespace could not be made lately, such as for want of quota. Raises ClusterError."""
-    return _newest(api, namespace, f"reason={_NOT_MADE}", named=True)
-
-
-def _newest(api: Api, namespace: str, selector: str, *, named: bool = False) -> list[str]:
-    events = api.list_all(_folder(namespace, "events"), Event, selector=selector)
-    events.sort(key=lambda each: int(each.metadata.resource_version or 0), reverse=True)
-    told: dict[tuple[str, str], str] = {}
-    for each in events:
-        who = f"{each.involved_object.kind}/{each.involved_object.name}"
-        told.setdefault((who, each.reason), f"{who}: {each.message}" if named else f"{each.reason}: {each.message}")
-    return list(told.values())[:_EVENTS]
-
-
-def _folder(namespace: str, what: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/{what}"
+    return newest(api, namespace, f"reason={_NOT_MADE}", named=True)
 
 
 def _is_well(pod: AskedPod) -> bool:
@@ -199,9 +179,3 @@ def _is_well(pod: AskedPod) -> bool:
     return pod.status.phase == "Running" and all(
         each.state.waiting is None and each.state.terminated is None for each in pod.status.container_statuses
     )
-
-
-def _rendered(answer: PodReasons) -> Drawing:
-    lines = [hanging(Text(f"  {label.ljust(_LABEL - 2)}  ", "dim"), Text(text)) for label, text in answer.facts]
-    todo = [hanging(Text("  do         ", "bold green"), Text(each)) for each in answer.todo]
-    return (*((Text(answer.head, "bold cyan"),) if answer.head else ()), *lines, *todo)

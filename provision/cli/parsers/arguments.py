@@ -86,9 +86,9 @@ def _check(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    key = "such as driver.version (default: sections); `pod` and `node`, followed by a name, are things of a cluster"
+    key = "such as driver.version (default: sections); `pod`, `node` and `claim`, with a name, are things of a cluster"
     parser.add_argument("key", nargs="?", default="", metavar="KEY", help=key)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of a pod, as NAMESPACE/NAME, or of a node")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of a pod or a claim, as NAMESPACE/NAME, or of a node")
     connection_arguments(parser)
     parser.set_defaults(no_cluster=False)
     debug_argument(parser)

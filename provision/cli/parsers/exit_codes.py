@@ -43,7 +43,7 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
     "check": {ExitCode.DONE: "no error; there may be warnings", ExitCode.FAILED: "errors were found"},
     "explain": {
         ExitCode.DONE: "shown",
-        ExitCode.FAILED: "there is no such key, pod or node, or it could not be looked at",
+        ExitCode.FAILED: "there is no such key, pod, node or claim, or it could not be looked at",
     },
     "plan": {
         ExitCode.DONE: "every node has a plan",

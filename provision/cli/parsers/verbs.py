@@ -14,7 +14,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "declare": {
         "init": "write a declaration: what machines are already, the keys that matter first, or every key",
         "check": "report everything that is wrong with the declaration",
-        "explain": "say what a key of the declaration means, and why a pod or a node has the GPUs that it has",
+        "explain": "say what a key of the declaration means, and why a pod, a node or a claim has the GPUs that it has",
     },
     "look ahead": {
         "plan": "show what apply would change on each node",

@@ -65,11 +65,12 @@ LEADING: Final = (_lease("get", LEADER_NAME), _lease("update", LEADER_NAME))
 
 # Without these an apply says less, or evicts more: no budget is in a plan, every pod with a ResourceClaim counts as
 # one with a GPU, and pods are evicted by the Eviction API even where EvictionRequests are served; status and explain
-# do not know what is published for claims.
+# do not know what is published for claims, and `explain claim` not what their classes want.
 HELPFUL: Final = (
     Permission(verb="list", resource="poddisruptionbudgets", group="policy"),
     Permission(verb="list", resource="resourceclaims", group="resource.k8s.io"),
     Permission(verb="list", resource="resourceslices", group="resource.k8s.io"),
+    Permission(verb="list", resource="deviceclasses", group="resource.k8s.io"),
     Permission(verb="list", resource="evictionrequests", group="lifecycle.k8s.io"),
     Permission(verb="create", resource="evictionrequests", group="lifecycle.k8s.io"),
     Permission(verb="delete", resource="evictionrequests", group="lifecycle.k8s.io"),

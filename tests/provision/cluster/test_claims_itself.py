@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from lab.machine.errors import CommandError
 from provision.cli import main
 from provision.cluster import open_api
+from provision.cluster.kubernetes.nodes.selectors import NotThereError, Seen, parse
+from provision.cluster.kubernetes.objects.claims import DescribedSlice
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader
 from provision.rollout.model import NodeView
@@ -19,6 +24,8 @@ from tests.provision.cluster.stage import GPU, READY, wait_until
 from tests.provision.cluster.test_devices_by_claims import published
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.provision.cluster.stage import Stage
 
 pytestmark = pytest.mark.functional
@@ -41,11 +48,13 @@ def node(stage: Stage) -> str:
     return name
 
 
-def make_pod(stage: Stage, name: str, *, claims: list[str] | None = None, limits: dict[str, str] | None = None) -> None:
+def make_pod(
+    stage: Stage, name: str, *, claims: list[str] | None = None, limits: dict[str, str] | None = None, on: str = "yes"
+) -> None:
     named = [{"name": each, "resourceClaimName": each} for each in claims or ()]
     resources = {"limits": limits or {}, "claims": [{"name": each} for each in claims or ()]}
     spec = {
-        "nodeSelector": {"claims": "yes"},
+        "nodeSelector": {"claims": on},
         "containers": [{"name": "main", "image": "x", "resources": resources}],
         "resourceClaims": named,
     }
@@ -54,8 +63,10 @@ def make_pod(stage: Stage, name: str, *, claims: list[str] | None = None, limits
     )
 
 
-def make_claim(stage: Stage, name: str, *, count: int = 1, of: str = "gpu.nvidia.com") -> None:
+def make_claim(stage: Stage, name: str, *, count: int = 1, of: str = "gpu.nvidia.com", where: str = "") -> None:
     exactly = {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}
+    if where:
+        exactly["selectors"] = [{"cel": {"expression": where}}]
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -63,6 +74,11 @@ def make_claim(stage: Stage, name: str, *, count: int = 1, of: str = "gpu.nvidia
         "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
     }
     stage.kubectl("create", "-f", "-", data=claim)
+
+
+def is_decided(stage: Stage, name: str) -> bool:
+    """Whether the scheduler has given a pod a node, or has said why not."""
+    return bool(stage.get("pod", name)["status"].get("conditions"))
 
 
 def is_bound(stage: Stage, name: str) -> bool:
@@ -126,3 +142,139 @@ def test_a_pod_that_asks_for_the_resource_is_given_a_gpu_by_a_claim_and_is_drain
     reader = KubernetesReader(api, [node], {}, usage=Usage(api))
     (status,) = fleet_status(reader.look()).nodes
     assert (used_on(status) or {})["gpu.nvidia.com"] == 3
+
+
+GPU_OF = "device.attributes['gpu.nvidia.com']"
+MEMORY = "device.capacity['gpu.nvidia.com'].memory"
+# Whether a device with these attributes is given is the scheduler's to say; ours has to say the same.
+EXPRESSIONS = (
+    f"{GPU_OF}.type == 'gpu' && {GPU_OF}.index == 3",
+    f"{GPU_OF}.index > 3",
+    f"{GPU_OF}.index in [1, 2] || {GPU_OF}.productName.startsWith('NVIDIA')",
+    f"{GPU_OF}.productName.contains('Z') || !({GPU_OF}.type != 'mig')",
+    f"{GPU_OF}.missing == 'x'",
+    f"{GPU_OF}.missing == 'x' || {GPU_OF}.type == 'gpu'",
+    f"{GPU_OF}.missing == 'x' && {GPU_OF}.type == 'mig'",
+    "has(device.attributes['nowhere'].type)",
+    f"'type' in {GPU_OF} && !('type' in device.attributes['nowhere'])",
+    f"{MEMORY}.compareTo(quantity('80Gi')) >= 0",
+    f"{MEMORY}.isGreaterThan(quantity('80Gi'))",
+    f"{GPU_OF}.driverVersion.compareTo(semver('550.54.0')) > 0",
+    f"{GPU_OF}.driverVersion.isLessThan(semver('550.163.1'))",
+    f"{GPU_OF}.candidate.isLessThan(semver('1.0.0')) && {GPU_OF}.candidate.isGreaterThan(semver('1.0.0-rc.1'))",
+    "!device.allowMultipleAllocations && device.driver == 'gpu.nvidia.com'",
+)
+
+
+@pytest.mark.usefixtures("node")
+def test_expressions_come_to_what_they_come_to_for_the_scheduler(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = stage.make_node(claims="judged")
+    many = published(*(f"gpu-{number}" for number in range(len(EXPRESSIONS))), node=name)
+    many["metadata"] = {"name": f"{name}-gpu"}
+    for each in many["spec"]["devices"]:
+        each["attributes"] |= {
+            "index": {"int": 3},
+            "productName": {"string": "NVIDIA H100"},
+            "driverVersion": {"version": "550.163.1"},
+            "candidate": {"version": "1.0.0-rc.2"},
+        }
+    stage.kubectl("create", "-f", "-", data=many)
+    pods = {f"judged-{number}": each for number, each in enumerate(EXPRESSIONS)}
+    for pod, expression in pods.items():
+        make_claim(stage, pod, where=expression)
+        make_pod(stage, pod, claims=[pod], on="judged")
+    for pod in pods:
+        wait_until(lambda pod=pod: is_decided(stage, pod), f"the scheduler has looked at {pod}")
+
+    given = {each for pod, each in pods.items() if is_bound(stage, pod)}
+    devices = msgspec.convert(many, DescribedSlice).spec.devices
+    seen = Seen.of(devices[0], "gpu.nvidia.com")
+    judged = set()
+    for each in EXPRESSIONS:
+        with suppress(NotThereError):
+            judged |= {each} if parse(each).holds(seen) else set()
+    assert judged == given
+    assert 0 < len(given) < len(EXPRESSIONS)
+    told = " ".join(explained(stage, capsys, "claim", "default/judged-1"))
+    assert f"wants `{EXPRESSIONS[1]}`, and index is 3" in told
+    told = " ".join(explained(stage, capsys, "claim", "default/judged-4"))
+    assert "it has no missing: the scheduler gives up there" in told
+    assert "CEL runtime error" in stage.get("pod", "judged-4")["status"]["conditions"][0]["message"]
+
+
+@pytest.mark.usefixtures("node")
+def test_a_claim_is_told_with_its_device_and_its_pod_and_what_is_in_the_way_of_another(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = stage.make_node(claims="one")
+    one = published("gpu-0", node=name)
+    one["metadata"] = {"name": f"{name}-gpu"}
+    stage.kubectl("create", "-f", "-", data=one)
+    here = (
+        "device.attributes['gpu.nvidia.com'].uuid == 'GPU-gpu-0' && device.attributes['gpu.nvidia.com'].type == 'gpu'"
+    )
+    for each in ("first", "second"):
+        make_claim(stage, each, where=here)
+    make_claim(stage, "unused")
+    make_claim(stage, "channel", of="compute-domain-default-channel.nvidia.com")
+    make_pod(stage, "has", claims=["first"], on="one")
+    wait_until(lambda: is_bound(stage, "has"), "it has its device")
+    make_pod(stage, "waits", claims=["second"], on="one")
+    wait_until(lambda: is_decided(stage, "waits"), "the scheduler has looked at it")
+
+    told = explained(stage, capsys, "claim", "default/first")
+    assert told[0] == "default/first: has its devices"
+    assert f"has request r: gpu-0 of {name} (gpu.nvidia.com)" in told
+    assert f"pod has does not run yet on {name}" in told
+    told = explained(stage, capsys, "claim", "default/second")
+    assert told[0] == "default/second: waits for devices"
+    assert any(line.startswith("pod waits waits for a node: 0/") for line in told)
+    assert "held by default/first" in " ".join(told)
+    assert explained(stage, capsys, "claim", "default/unused")[0].endswith(
+        "has no device, and no pod that waits for it"
+    )
+    told = explained(stage, capsys, "claim", "default/channel")
+    assert any(line.startswith("not served compute-domain-default-channel.nvidia.com") for line in told)
+    assert main(["explain", "claim", "default/secondd", "--kubeconfig", str(stage.control_plane.kubeconfig)]) == 1
+    assert "did you mean default/second?" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("node")
+def test_a_node_hides_what_another_one_has_by_the_name_of_its_pool_unless_the_policy_is_there(
+    stage: Stage, tmp_path: Path
+) -> None:
+    victim, thief = stage.make_node(claims="hidden"), stage.make_node()
+    has = published("gpu-0", node=victim)
+    has["metadata"] = {"name": f"{victim}-gpu"}
+    stage.kubectl("create", "-f", "-", data=has)
+    counters = published(node=thief, generation=9)
+    counters["metadata"] = {"name": f"{thief}-counters"}
+    counters["spec"]["pool"]["name"] = victim
+    del counters["spec"]["devices"]
+    counters["spec"]["sharedCounters"] = [{"name": "c", "counters": {"n": {"value": "1"}}}]
+    certificates = stage.control_plane.certificates
+    identity = tmp_path / "kubelet.conf"
+    identity.write_text(stage.control_plane.render_kubeconfig(certificates.prepare_node(thief)))
+    identity.chmod(0o600)
+    stage.kubectl("create", "-f", "-", "--kubeconfig", str(identity), data=counters)
+    if "sharedCounters" not in stage.get("resourceslice", f"{thief}-counters")["spec"]:
+        pytest.skip("this Kubernetes has DRAPartitionableDevices off: nothing of a pool is looked at on other nodes")
+    make_claim(stage, "hidden")
+    make_pod(stage, "hidden", claims=["hidden"], on="hidden")
+    wait_until(lambda: is_decided(stage, "hidden"), "the scheduler has looked at it")
+    assert not is_bound(stage, "hidden")
+    stage.kubectl("delete", "resourceslice", f"{thief}-counters")
+    wait_until(lambda: is_bound(stage, "hidden"), "it has its GPU")
+
+    stage.kubectl("apply", "-f", str(DEPLOY / "dra" / "slicepolicy.yaml"))
+
+    def refusal() -> str:
+        try:
+            stage.kubectl("create", "--dry-run=server", "-f", "-", "--kubeconfig", str(identity), data=counters)
+        except CommandError as error:
+            return str(error.hint)
+        return ""
+
+    wait_until(lambda: "may name a pool after that node alone" in refusal(), "the policy is in force")

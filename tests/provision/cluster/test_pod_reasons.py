@@ -294,7 +294,7 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], asked: dict[str, int]) -> Non
         pytest.param(
             explained(CLAIMS_TWO, claims=(waiting("gpu"),)),
             ("claim", "gpu has no device yet: it is given some when the scheduler finds a node"),
-            "",
+            "`grapnel explain claim team/gpu` says what keeps each device out",
             id="its claim has nothing yet",
         ),
         pytest.param(

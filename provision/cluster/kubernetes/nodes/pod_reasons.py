@@ -172,7 +172,9 @@ def _claims(facts: PodFacts, names: Sequence[str]) -> Iterator[Said]:
             given = ", ".join(f"{each.device} of {each.pool} ({each.driver})" for each in claim.results)
             yield Said("claim", f"{name} has {given}")
         else:
-            yield Said("claim", f"{name} has no device yet: it is given some when the scheduler finds a node")
+            quoted = shlex.quote(f"{pod.metadata.namespace}/{name}")
+            do = f"`grapnel explain claim {quoted}` says what keeps each device out"
+            yield Said("claim", f"{name} has no device yet: it is given some when the scheduler finds a node", do)
 
 
 def _class(facts: PodFacts, invocation: Invocation) -> Iterator[Said]:
@@ -218,7 +220,7 @@ def _unscheduled(facts: PodFacts, asked: Mapping[str, int], invocation: Invocati
     for names, found in groups[:GROUPS_SHOWN]:
         why = "; ".join(each.why for each in found)
         do = "; ".join(_complete(each, names, invocation) for each in found if each.do)
-        yield Said("node", f"{_named(names)}: {why or 'nothing that is looked at here is in the way'}", do)
+        yield Said("node", f"{named(names)}: {why or 'nothing that is looked at here is in the way'}", do)
     if rest := sum(len(names) for names, _ in groups[GROUPS_SHOWN:]):
         yield Said("node", f"and {rest} more, for other reasons")
     yield from _holders(facts.candidates, asked)
@@ -305,7 +307,8 @@ def _numbers(devices: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in sorted(devices.items()))
 
 
-def _named(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """Return names of nodes as people read them."""
     shown = in_series(names)
     return ", ".join(shown) if len(shown) <= _NAMES else f"{', '.join(shown[:_NAMES])} and more ({len(names)} nodes)"
 

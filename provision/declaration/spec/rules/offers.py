@@ -50,11 +50,14 @@ def judge_offers(tenancy: Tenancy, specs: Sequence[StackSpec]) -> Iterator[Remar
 
 
 def _uncounted(tenancy: Tenancy, known: Sequence[str]) -> Iterator[Remark]:
-    """Yield quotas of GPUs that a tenant with claims is not held by."""
+    """Yield quotas of GPUs that a tenant with claims is not held by, at least in some clusters.
+
+    Claims of whole GPUs count as the resource that their class stands for from Kubernetes 1.36 on.
+    """
     for index, tenant in enumerate(tenancy.tenants):
         of_gpus = next((bare(name) for name in tenant.quota if bare(name) in known), "")
         if of_gpus and not any(name.endswith(OF_CLASS) for name in tenant.quota):
-            message = f"counts {of_gpus}, and not what claims ask for: by them, the namespace may have any number"
+            message = f"counts {of_gpus}: claims of GPUs from Kubernetes 1.36 on alone, and claims of MIG devices never"
             yield warning((*TENANTS, index, "quota"), message, f"write gpu.nvidia.com{OF_CLASS} as well")
 
 

@@ -1,0 +1,95 @@
+"""Claims that the kubelet asks for many times, for many pods, or after a failure, as suites of others have it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from plugin.base.errors import ClaimError, ClusterError
+from plugin.dra import messages as api
+from tests.plugin.dra.test_service import ONE, TWO, Room, claim
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+PODS = 15  # of gpu_stress.bats of NVIDIA's driver, which have one claim
+
+
+def test_pods_that_have_one_claim_have_one_device_and_it_is_given_back_once(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.claims["a"] = claim(ONE, "gpu-0")
+    asked = api.NodePrepareResourcesRequest(claims=(api.Claim(namespace="ml", name="a", uid=ONE),))
+
+    async def together() -> list[api.NodePrepareResourcesResponse]:
+        return await asyncio.gather(*(room.service.prepare(asked) for _ in range(PODS)))
+
+    answers = asyncio.run(together())
+
+    assert all(each == answers[0] for each in answers)
+    assert not any(each.value is None or each.value.error for answer in answers for each in answer.claims)
+    assert room.held() == {"GPU-0": "a"}
+    assert room.unprepare(ONE) == ""
+    assert room.held() == {}
+
+
+def test_claims_of_one_call_that_were_given_one_device_do_not_both_have_it(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.claims |= {"a": claim(ONE, "gpu-0"), "b": claim(TWO, "gpu-0")}
+
+    answers = room.prepare(("a", ONE), ("b", TWO))
+
+    assert sorted(bool(each.error) for each in answers.values()) == [False, True]
+    assert len(room.held()) == 1
+
+
+def test_requests_of_a_claim_have_their_own_devices(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    both = claim(ONE, "gpu-0", "gpu-1")
+    for result, name in zip(both["status"]["allocation"]["devices"]["results"], ("small", "large/first"), strict=False):
+        result["request"] = name
+    room.claims["a"] = both
+
+    found = {each.request_names: each.cdi_device_ids for each in room.prepare(("a", ONE))[ONE].devices}
+
+    assert found == {("small",): ("grapnel.dev/gpu=GPU-0",), ("large",): ("grapnel.dev/gpu=GPU-1",)}
+
+
+def test_what_failed_is_done_when_it_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Room(tmp_path)
+    room.claims["a"] = ClusterError("no answer")
+    assert room.prepare(("a", ONE))[ONE].error == "no answer"
+    room.claims["a"] = claim(ONE, "gpu-0")
+    assert room.prepare(("a", ONE))[ONE].error == ""
+
+    def fails(_uid: str) -> bool:
+        raise ClaimError("read-only file system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(room.store, "remove", fails)
+        assert room.unprepare(ONE) == "read-only file system"
+    assert room.held() == {"GPU-0": "a"}
+    assert room.unprepare(ONE) == ""
+    assert room.held() == {}
+
+
+def test_a_pod_that_is_deleted_before_its_claim_was_prepared_leaves_nothing(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.claims["a"] = ClusterError("no answer")
+    assert room.prepare(("a", ONE))[ONE].error
+    assert room.unprepare(ONE) == ""
+    assert not room.service.pending
+    assert room.held() == {}
+
+
+def test_a_claim_of_before_keeps_the_next_one_out_until_it_is_given_back(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.claims["old"] = claim(ONE, "gpu-0")
+    room.prepare(("old", ONE))
+    room.start()  # its pod was deleted by force, and the daemon exchanged
+    del room.claims["old"]
+    room.claims["new"] = claim(TWO, "gpu-0")
+    assert "claim ml/old still has" in room.prepare(("new", TWO))[TWO].error
+    assert room.unprepare(ONE) == ""
+    assert room.prepare(("new", TWO))[TWO].error == ""

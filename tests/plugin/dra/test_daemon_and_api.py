@@ -66,8 +66,8 @@ class Claims:
     # The API's side
 
     def slices(self) -> list[dict[str, Any]]:
-        command = ["get", "resourceslices", "-o", "json", "--field-selector", f"spec.nodeName={self.node}"]
-        found: list[dict[str, Any]] = json.loads(self.control_plane.kubectl(command))["items"]
+        path = f"/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.nodeName={self.node}"
+        found: list[dict[str, Any]] = self.control_plane.api.read(path)["items"]
         return found
 
     def offered(self) -> dict[str, dict[str, Any]]:

@@ -33,19 +33,18 @@ class Reporter:
     make. The connection is closed whenever nothing is due.
     """
 
-    def __init__(  # noqa: PLR0917 - what it speaks of and with, and what tests replace
+    def __init__(
         self,
         node: str,
         source: str,
         environment: Mapping[str, str],
         logger: Logger,
         rhythm: Rhythm | None = None,
-        dependencies: Dependencies | None = None,
     ) -> None:
         self._connector = Connector(source, environment)
         self._log = logger
         self._rhythm = rhythm or Rhythm()
-        self._dependencies = dependencies or Dependencies()
+        self._dependencies = Dependencies()
         self._session = Session(node, self._ask, logger, self._rhythm, self._dependencies)
         self._wake = threading.Event()
         self._ends_s: float | None = None  # when the last words must have been said

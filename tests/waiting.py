@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_STEP_S = 0.01
+_STEP_S, _LONGEST_STEP_S = 0.01, 0.1  # who waits for long looks seldom: a look may be a process on a node
 
 
 def wait_until(
@@ -16,7 +16,9 @@ def wait_until(
 ) -> None:
     """Wait for something to become true; says what was found when it does not."""
     deadline = time.monotonic() + timeout_s
+    step_s = _STEP_S
     while not holds():
         if time.monotonic() > deadline:
             raise AssertionError(explain())
-        time.sleep(_STEP_S)
+        time.sleep(step_s)
+        step_s = min(step_s * 1.2, _LONGEST_STEP_S)

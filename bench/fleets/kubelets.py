@@ -203,7 +203,7 @@ def _handler(agents: Agents) -> type[BaseHTTPRequestHandler]:
                 for line in agents.log(words[2], words[3]):
                     self.wfile.write(line)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        def log_message(self, *_arguments: object) -> None:
             pass
 
     return Handler

@@ -35,6 +35,7 @@ _STOP_TIMEOUT_S = 20
 _COMMAND_TIMEOUT_S = 60
 _POLL_S = 0.05
 _LOG_TAIL = 4000
+_OLD = 2  # version of a configuration file
 _NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded, so it never will
 # A network plugin that answers with an address and makes no interface: tests leave the host's network alone.
 _ADDRESS = {
@@ -158,7 +159,7 @@ def render_config(
         3: f'[plugins."io.containerd.cri.v1.images".pinned_images]\nsandbox = "{PAUSE_IMAGE}"\n[plugins."{runtime}"]\n',
     }[version]
     # In version 3, containerd 2.4 has neither enable_cdi (on since 2.0) nor bin_dir (bin_dirs since 2.1).
-    is_old = version == 2  # noqa: PLR2004 - of the file
+    is_old = version == _OLD
     cni = f'"{folder / "cni-bin" if has_network else "/usr/lib/cni"}"'
     head = f"""version = {version}
 root = "{folder}/root"

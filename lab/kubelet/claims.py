@@ -102,8 +102,8 @@ class DraKubelet:
 
 def published(control_plane: ControlPlane, node: str) -> list[dict[str, Any]]:
     """Return the ResourceSlices of a node."""
-    command = ["get", "resourceslices", "-o", "json", "--field-selector", f"spec.nodeName={node}"]
-    found: list[dict[str, Any]] = json.loads(control_plane.kubectl(command))["items"]
+    path = f"/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.nodeName={node}"
+    found: list[dict[str, Any]] = control_plane.api.read(path)["items"]
     return found
 
 

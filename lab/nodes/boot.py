@@ -120,7 +120,7 @@ class Machine:
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{pid}/status").read_text()
                 namespaces = status.partition("NSpid:")[2].partition("\n")[0].split()
-                if len(namespaces) > 1 and namespaces[1] == "1" and len(namespaces) == 2:  # noqa: PLR2004  # ours and the node's
+                if namespaces[1:] == ["1"]:  # ours and the node's
                     return pid
         return 0
 

@@ -64,7 +64,7 @@ def _remove_groups_below(groups: list[str]) -> None:
 
 def _is_removed(group: str) -> bool:
     try:
-        os.rmdir(group)  # noqa: PTH106  # os.walk gave a string
+        Path(group).rmdir()
     except FileNotFoundError:
         return True
     except OSError:

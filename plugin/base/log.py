@@ -80,8 +80,9 @@ class Logger:
         """Warn when the state of `topic` becomes `message`, and not again while it stays so; "" ends it."""
         if self._standing.get(topic, "") == message:
             return
-        self._standing[topic] = message
         if message:
+            self._standing[topic] = message
             self.warning(message, **fields)
         else:
+            del self._standing[topic]
             self.info("resolved", topic=topic, **fields)

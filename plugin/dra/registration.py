@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.rpc.serving import Method
 
 _TOPIC = "kubelet: claims"
+_TOPIC_OF_BUGS = "kubelet: offering claims"
 _LOOK_S = 2.0
 _PREFIX = f"grapnel-{DRIVER}~"
 _MAX_DETAIL = 200
@@ -89,6 +90,16 @@ class Registration:
         self._wake.set()
 
     async def _look(self) -> None:
+        try:
+            await self._serve()
+        except Exception as error:  # noqa: BLE001 - a task that nobody waits for: without it no claim is served
+            self._log.standing(
+                _TOPIC_OF_BUGS, f"claims: bug: {error!r:.256}", hint="please report it; it is tried again"
+            )
+        else:
+            self._log.standing(_TOPIC_OF_BUGS)
+
+    async def _serve(self) -> None:
         if self._server.is_in_place():
             return
         self._is_taken = False

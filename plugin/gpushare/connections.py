@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClusterError
 from plugin.publication.node_object.answers import UNAUTHORIZED, content_of
-from plugin.publication.node_object.api.connection import Connection, Limits
-from plugin.publication.node_object.api.credentials import Credentials
+from plugin.publication.node_object.api.connector import Connector
+from plugin.publication.node_object.api.messages import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from plugin.publication.node_object.api.connection import Connection
     from plugin.publication.node_object.api.messages import ApiResponse, Request
 
 _KEPT = 64
@@ -26,8 +27,7 @@ class Connections:
     """`source` is a kubeconfig's path or "in-cluster". Safe for threads."""
 
     def __init__(self, source: str, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._credentials = Credentials(source, environment)
+        self._connector = Connector(source, environment)
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._is_closed = False
@@ -44,13 +44,12 @@ class Connections:
                 if error.status or time.monotonic() - asked_s > _AT_ONCE_S:
                     raise
             # The API server has closed it meanwhile. Whatever is asked here may be asked twice.
-        return self._ask(self._open(Limits(answer_bytes=_MAX_BYTES)), request)
+        return self._ask(self._connector.connect(Limits(answer_bytes=_MAX_BYTES)), request)
 
     def follow(self, request: Request, hear: Callable[[bytes], None]) -> ApiResponse:
         """Have the lines of an answer without end heard; raises ClusterError where it breaks off."""
-        answer = self._open(Limits(read_s=_SILENCE_S)).follow(request, hear)
-        if answer.status == UNAUTHORIZED:
-            self._forget()
+        answer = self._connector.connect(Limits(read_s=_SILENCE_S)).follow(request, hear)
+        self._connector.hear(answer.status)
         return answer
 
     def close(self) -> None:
@@ -69,19 +68,10 @@ class Connections:
             raise
         if answer.status == UNAUTHORIZED:
             connection.close()
-            self._forget()
+            self._connector.hear(answer.status)
         else:
             self._keep(connection)
         return content_of(request, answer)
-
-    def _open(self, limits: Limits) -> Connection:
-        with self._lock:  # credentials are not safe for threads
-            access = self._credentials.current()
-        return Connection(access, self._environment, limits)
-
-    def _forget(self) -> None:
-        with self._lock:
-            self._credentials.forget()
 
     def _keep(self, connection: Connection) -> None:
         with self._lock:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Inventory
     from plugin.devices.other.offered import OtherResource
     from plugin.devices.resources import Offer, OfferPlan
-    from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
-    from plugin.kubelet.device_plugin.call_counter import CallCounter
+    from plugin.kubelet.device_plugin.observers import AllocationObserver, CallCounter
     from plugin.kubelet.pod_resources.holdings import Held
     from plugin.settings.node_config import NodeConfig
 

@@ -1,8 +1,9 @@
-"""Calls made in a thread that others own, waited for in the event loop, and no longer than they may take."""
+"""Calls made in another thread, waited for in the event loop, and no longer than they may take."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -13,6 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Result = TypeVar("_Result")
+
+
+def called_in(
+    hand_over: Callable[[Callable[[], None]], None], function: Callable[[], _Result]
+) -> asyncio.Future[_Result]:
+    """Return what a function returns in the thread that `hand_over` has it called in, or raises; nobody has to wait."""
+    answer: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+    hand_over(lambda: _make(function, answer))
+    return answer
+
+
+def called_in_own(name: str, function: Callable[[], _Result]) -> asyncio.Future[_Result]:
+    """Return the same of a thread of its own, which keeps the process from nothing."""
+    return called_in(lambda make: threading.Thread(target=make, name=name, daemon=True).start(), function)
 
 
 class ThreadCalls:
@@ -65,3 +80,4 @@ def _settle(answer: asyncio.Future[Any], result: object, failed: Exception | Non
         answer.set_result(result)
     else:
         answer.set_exception(failed)
+        answer.exception()  # nobody may be waiting any more

@@ -41,6 +41,8 @@ _NAME_MAX_BYTES = 255
 _PATH_MAX_BYTES = 4095
 _MAX_EQUALS = 1024
 _INT32 = 1 << 32
+_ZERO, _NINE = b"09"
+_LARGEST_CHAR = 127  # that is signed
 # Where the compiler's char has no sign; of what we run on, x86 has one.
 _UNSIGNED_CHAR_MACHINES = {0x0900, 0x0A00}  # arm, aarch64
 _MACHINE_MASK = 0xFF00
@@ -193,12 +195,12 @@ def name_key(name: bytes, *, is_char_signed: bool = True) -> NameKey:
     while position < end:
         byte = name[position]
         position += 1
-        if not 48 <= byte <= 57:  # noqa: PLR2004 - "0" to "9"
-            key.append((0, byte - 256 if byte > 127 and is_char_signed else byte))  # noqa: PLR2004 - signed char
+        if not _ZERO <= byte <= _NINE:
+            key.append((0, byte - 256 if byte > _LARGEST_CHAR and is_char_signed else byte))
             continue
-        number = byte - 48
-        while position < end and 48 <= name[position] <= 57:  # noqa: PLR2004 - "0" to "9"
-            number = (number * 10 + name[position] - 48) % _INT32
+        number = byte - _ZERO
+        while position < end and _ZERO <= name[position] <= _NINE:
+            number = (number * 10 + name[position] - _ZERO) % _INT32
             position += 1
         key.append((1, (number + _INT32 // 2) % _INT32 - _INT32 // 2))
     return key

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HOME: Final = "opt/grapnel"
 USER: Final = 65532
 # Documents but their licences, translations, and what only an installation would use.
+_IN_DOC = 3  # slashes in the name of a package's folder there
 _LEFT_OUT: Final = (
     *("usr/share/locale", "usr/share/man", "usr/share/info", "usr/share/perl5", "usr/share/lintian"),
     *("usr/share/bash-completion", "usr/share/debconf", "usr/share/bug", "usr/share/readline"),
@@ -104,7 +105,7 @@ def _add_tree(layer: _Layer, folder: Path, prefix: str) -> None:
 def _is_wanted(name: str) -> bool:
     if name in _FOLDERS or any(f"{name}/".startswith(f"{each}/") for each in _LEFT_OUT):
         return False
-    return not name.startswith("usr/share/doc/") or name.count("/") == 3 or name.endswith("/copyright")  # noqa: PLR2004 - a package's folder
+    return not name.startswith("usr/share/doc/") or name.count("/") == _IN_DOC or name.endswith("/copyright")
 
 
 def _make_plain(member: tarfile.TarInfo) -> None:

@@ -72,10 +72,13 @@ def _make(folder: Path) -> Path:
     release = folder / "release"
     release.mkdir()
     wheel = build_wheel(release, folder)
+    licence, collection = ROOT / "LICENSE", folder / "collection"
+    shutil.copytree(ROOT / "playbooks", collection, symlinks=True)
+    shutil.copy(licence, collection)
     galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
-    run_tool([galaxy, "collection", "build", str(ROOT / "playbooks"), "--output-path", str(release)])
+    run_tool([galaxy, "collection", "build", str(collection), "--output-path", str(release)])
     version = wheel.name.split("-")[1]
-    pack_chart(ROOT / "deploy" / "chart" / "grapnel", release)
+    pack_chart(ROOT / "deploy" / "chart" / "grapnel", licence, release)
     build(
         wheel,
         uv_path(Progress(log_dir=cache_dir() / "logs")),

@@ -1,4 +1,4 @@
-"""Packs the chart as `helm package` does, the same bytes from the same files."""
+"""Packs the chart as `helm package` does, with the licence: the same bytes from the same files."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
 _HIDDEN: Final = "."
 
 
-def pack_chart(chart: Path, output: Path) -> Path:
-    """Write the chart into the folder ``output``, as NAME-VERSION.tgz; return its path."""
+def pack_chart(chart: Path, licence: Path, output: Path) -> Path:
+    """Write the chart and its licence into the folder ``output``, as NAME-VERSION.tgz; return its path."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
     target = output / f"{about['name']}-{about['version']}.tgz"
-    files = sorted(path for path in chart.rglob("*") if path.is_file() and not path.name.startswith(_HIDDEN))
+    paths = sorted(path for path in chart.rglob("*") if path.is_file() and not path.name.startswith(_HIDDEN))
+    files = {path.relative_to(chart).as_posix(): path for path in paths} | {licence.name: licence}
     with (
         target.open("xb") as file,
         gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
-        for path in files:
+        for name, path in files.items():
             content = path.read_bytes()
             if path.suffix == ".md":
                 content = standing_alone(content.decode(), f"deploy/chart/{about['name']}").encode()
-            member = tarfile.TarInfo(f"{about['name']}/{path.relative_to(chart)}")
+            member = tarfile.TarInfo(f"{about['name']}/{name}")
             member.size, member.mode = len(content), 0o644
             archive.addfile(member, io.BytesIO(content))
     return target

@@ -71,7 +71,8 @@ class Cluster:
         return self._node_of(name)
 
     def _node_of(self, pod: str) -> str:
-        return self._kubectl("get", "pod", pod, "-o", "jsonpath={.spec.nodeName}").strip()
+        found = self._control_plane.api.read(f"/api/v1/namespaces/default/pods/{pod}")
+        return str(found["spec"].get("nodeName", ""))
 
     def clear(self) -> None:
         """Take everything away."""

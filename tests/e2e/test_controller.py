@@ -123,7 +123,7 @@ def declare(cluster: Cluster, node: LabNode, **plugin: object) -> None:
 
 def status(cluster: Cluster, stack: str = STACK) -> dict[str, Any]:
     """Return the status of a stack for its present spec, empty while it is about a former one."""
-    found = json.loads(cluster.kubectl(["get", "gpustack", stack, "-o", "json"]))
+    found = cluster.control_plane.api.read(f"/apis/grapnel.dev/v1alpha1/gpustacks/{stack}")
     told: dict[str, Any] = found.get("status", {})
     return told if told.get("observedGeneration") == found["metadata"]["generation"] else {}
 

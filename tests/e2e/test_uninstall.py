@@ -73,8 +73,7 @@ class Site:
         self.cluster.kubectl(["apply", "--server-side", "-f", "-"], input_text=json.dumps(document))
 
     def stack(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.cluster.kubectl(["get", "gpustack", STACK, "-o", "json"]))
-        return found
+        return self.cluster.control_plane.api.read(f"/apis/grapnel.dev/v1alpha1/gpustacks/{STACK}")
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
         wait_for(what, condition, timeout_s=CHANGE_S, evidence=self.person.evidence)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,18 @@ def test_the_wheel_carries_the_pages_that_help_prints(wheel: Path) -> None:
     assert {"provision/_docs/upgrade.md", "provision/_docs/migrate/gpu-operator.md"} <= set(names)
     assert not [name for name in names if name.startswith("provision/_docs/") and not name.endswith(".md")]
     assert not [name for name in names if name.startswith("provision/_docs/reference/")]
+
+
+@pytest.mark.slow
+def test_the_wheel_describes_itself_without_files_that_are_not_in_it(wheel: Path) -> None:
+    contents = zipfile.ZipFile(wheel)
+    metadata = message_from_bytes(
+        contents.read(next(each for each in contents.namelist() if each.endswith("/METADATA")))
+    )
+
+    assert metadata["Summary"]
+    assert re.findall(r"\]\((?!https?://)[^)]+", str(metadata.get_payload())) == []
+    assert metadata["License-File"] == "LICENSE"
 
 
 @pytest.mark.slow

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.machine.folders import cache_dir
+from lab.machine.lock import locked
 from lab.nodes import NodeSpec, Site
 from tasks.environment import uv_path
 from tasks.progress import Progress
-from tests.worker import of_this_worker
+from tests.worker import of_all_workers, of_this_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 VERSION = "550.163.01"
 OLD_VERSION = "535.309.01"  # the one that a Debian 12 node can have
 TIMEOUT_S = 300
+RELEASE_S = 600
 _OF_A_CHECKOUT = frozenset({"PYTHONPATH", "VIRTUAL_ENV", "GRAPNEL_PAYLOAD", "ANSIBLE_COLLECTIONS_PATH"})
 
 # What a plan must leave as it is: packages and their holds, configuration, releases, the units that run.
@@ -130,10 +132,12 @@ def controller(site: Site, tmp_path: Path) -> Controller:
 
 @pytest.fixture(scope="session")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a release of this checkout."""
-    folder = tmp_path_factory.mktemp("release") / "made"
-    argv = [sys.executable, "-P", "-m", "tasks.release", "--output", str(folder)]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
+    """The folder of a release of this checkout, which the first worker that asks for it makes for all of them."""
+    folder = of_all_workers(tmp_path_factory) / "release"
+    with locked(folder.with_suffix(".lock"), wait_s=RELEASE_S):
+        if not folder.exists():  # it is there whole or not at all
+            argv = [sys.executable, "-P", "-m", "tasks.release", "--output", str(folder)]
+            subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
     return folder
 
 

@@ -56,3 +56,11 @@ def test_records_of_libraries_have_the_same_form(stream: io.StringIO, debug: boo
     assert lines[0].startswith("level=error msg=failed logger=grpc error=")
     assert "ValueError" in lines[0]
     assert ("Traceback" in stream.getvalue()) is debug
+
+
+def test_what_is_resolved_is_not_kept() -> None:
+    logger = Logger()
+    for number in range(100):
+        logger.standing(f"claim {number}", "the driver is away")
+        logger.standing(f"claim {number}")
+    assert logger._standing == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from lab import chromium
 from lab.browser import NETWORK_CHANGED, Browser
 from lab.machine.lock import locked
 from tasks.site.build import build
+from tests.worker import of_all_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,7 @@ IMPORTED = re.compile(r"url\(\s*['\"]?(?!data:)(https?:|//)|@import")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built once for all workers, in a network of its own that leads nowhere."""
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    shared = of_all_workers(tmp_path_factory)
     folder, done = shared / "site", shared / "site.built"
     with locked(shared / "site.lock", wait_s=BUILT_S):
         if not done.exists():

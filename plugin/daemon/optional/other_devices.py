@@ -7,8 +7,9 @@ the files mean (`plugin.devices.other`, which is imported where there is one).
 from __future__ import annotations
 
 import asyncio
-import threading
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple
+
+from plugin.system.thread_calls import called_in_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from plugin.kubelet.offering import Offering
     from plugin.settings.node_config import NodeConfig
 
-_Result = TypeVar("_Result")
 _TOPIC = "other devices"
 _HINT = "what was found before is still offered"
 _AGAIN_S = 60.0  # after a failure, until the next look
@@ -83,7 +83,7 @@ class OtherDevices:
 
     async def _look(self, config: NodeConfig, found: Classes | None, known: Classes | None) -> _Look | None:
         """Return what there is, None where looking failed: a bug here must not cost anybody a GPU."""
-        looking = _in_thread(lambda: _look(config, found, known))
+        looking = called_in_own("other-devices", lambda: _look(config, found, known))
         while not (await asyncio.wait({looking}, timeout=self._stall_s))[0]:
             self._log.standing(_TOPIC, f"sysfs has not answered for {self._stall_s:g} s", hint=_HINT)
         error = looking.exception()
@@ -103,32 +103,3 @@ def _look(config: NodeConfig, found: Classes | None, known: Classes | None) -> _
     if found is None:
         found = read_classes(config.device_classes, known.classes if known is not None else {})
     return _Look(found, plan_others(found.classes.values(), HostSysfs(config.sys_root, config.dev_root)))
-
-
-def _in_thread(work: Callable[[], _Result]) -> asyncio.Future[_Result]:
-    """Do it in a thread that keeps nobody from ending."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_Result] = loop.create_future()
-
-    def tell(result: _Result | None, error: Exception | None) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-            future.exception()  # nobody may be waiting any more
-        else:
-            future.set_result(cast("_Result", result))
-
-    def run() -> None:
-        result, failed = None, None
-        try:
-            result = work()
-        except Exception as error:  # noqa: BLE001 - handed on to whoever waits
-            failed = error
-        try:
-            loop.call_soon_threadsafe(tell, result, failed)
-        except RuntimeError:
-            return  # the loop has ended: nobody is interested any more
-
-    threading.Thread(target=run, name="other-devices", daemon=True).start()
-    return future

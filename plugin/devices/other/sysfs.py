@@ -23,6 +23,7 @@ _MAX_BYTES = 4096
 _MAX_VALUE = 256
 _MAX_ENTRIES = 4096  # of one folder
 _MAX_LINKS = 4  # from an entry of a class to its device
+_NUMA_DIGITS = 4  # of more nodes than any kernel has
 _MAX_FOUND = 64  # by one path with wildcards
 
 
@@ -63,7 +64,7 @@ class HostSysfs:
 
     def _look_into(self, folder: str) -> tuple[FoundDevice, ...]:
         found: dict[str, FoundDevice] = {}
-        for name in _entries(os.path.join(self._sys_root, folder)):  # noqa: PTH118 - thousands of them
+        for name in _entries(f"{self._sys_root}/{folder}"):
             device = self._device(folder, name)
             if device is not None:
                 found.setdefault(device.path, device)
@@ -74,10 +75,10 @@ class HostSysfs:
 
         A connector leads to its card, and that to the device on the bus.
         """
-        path = os.path.realpath(os.path.join(self._sys_root, folder, name))  # noqa: PTH118 - as above
+        path = os.path.realpath(f"{self._sys_root}/{folder}/{name}")
         for _ in range(_MAX_LINKS):
-            link = os.path.join(path, "device")  # noqa: PTH118 - as above
-            if not os.path.islink(link):  # noqa: PTH114 - as above
+            link = f"{path}/device"
+            if not os.path.islink(link):  # noqa: PTH114 - thousands of them
                 break
             path = os.path.realpath(link)
         return FoundDevice(self._sys_root, path, name) if self._is_inside(path) and os.path.isdir(path) else None  # noqa: PTH112 - as above
@@ -114,7 +115,7 @@ class FoundDevice:
     def numa_node(self) -> int | None:
         """What sysfs says; -1 is where the firmware does not."""
         for value in self.values("numa_node"):
-            if value.isascii() and value.isdigit() and len(value) <= 4:  # noqa: PLR2004 - more NUMA nodes than any kernel has
+            if value.isascii() and value.isdigit() and len(value) <= _NUMA_DIGITS:
                 return int(value)
         return None
 
@@ -131,7 +132,7 @@ class FoundDevice:
     def link(self, name: str) -> str:
         """Return where a link leads."""
         try:
-            return os.readlink(os.path.join(self.path, name)).rstrip("/").rpartition("/")[2]  # noqa: PTH118 - as above
+            return os.readlink(f"{self.path}/{name}").rstrip("/").rpartition("/")[2]
         except OSError:
             return ""
 
@@ -155,13 +156,13 @@ class FoundDevice:
     @staticmethod
     def _step(folder: str, component: str) -> Iterator[str]:
         if "*" not in component and "?" not in component:
-            path = os.path.join(folder, component)  # noqa: PTH118 - as above
+            path = f"{folder}/{component}"
             if os.path.exists(path):  # noqa: PTH110 - as above
                 yield path
             return
         for name in _entries(folder):
             if fnmatchcase(name, component):
-                yield os.path.join(folder, name)  # noqa: PTH118 - as above
+                yield f"{folder}/{name}"
 
     @staticmethod
     def _read(path: str) -> str | None:

@@ -54,7 +54,7 @@ def render(template: str, values: Mapping[str, Sequence[str]]) -> tuple[str, ...
     combinations = product(*(values[name] for name in names))
     rendered = []
     for _, chosen in zip(range(_MAX_RENDERED), combinations, strict=False):
-        given = dict(zip(names, chosen))  # noqa: B905 - as above
+        given = dict(zip(names, chosen, strict=True))
         rendered.append(_filled(template, given))
     return tuple(rendered)
 

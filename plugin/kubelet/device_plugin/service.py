@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from plugin.base.errors import DeviceNotReady, InvalidRequest, RequestError
 from plugin.devices.allocation.table import allocate
 from plugin.kubelet.device_plugin import api
-from plugin.kubelet.device_plugin.allocation_observer import NoAllocationObserver
 from plugin.kubelet.device_plugin.messages import container_response, device_list, plugin_options
 from plugin.kubelet.device_plugin.nearby import Nearby
+from plugin.kubelet.device_plugin.observers import NoAllocationObserver
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.kubelet.rpc.status import CallError, Code
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from plugin.base.log import Logger
     from plugin.devices.allocation.answer import ContainerAnswer
-    from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
-    from plugin.kubelet.device_plugin.call_counter import CallCounter
+    from plugin.kubelet.device_plugin.observers import AllocationObserver, CallCounter
     from plugin.kubelet.device_plugin.publisher import Publisher
     from plugin.kubelet.rpc.codec import Message
     from plugin.kubelet.rpc.serving import Method

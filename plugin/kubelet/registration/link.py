@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from plugin.base.errors import KubeletError, KubeletSilent
 from plugin.devices.allocation.table import AllocationTable
 from plugin.kubelet import KUBELET_SOCKET
-from plugin.kubelet.device_plugin.call_counter import NoCallCounter
+from plugin.kubelet.device_plugin.observers import NoCallCounter
 from plugin.kubelet.device_plugin.publisher import Publication, Publisher
 from plugin.kubelet.device_plugin.service import DevicePluginService
 from plugin.kubelet.registration.call import DEVICE_PLUGINS, HINT
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
     from plugin.base.log import Logger
     from plugin.devices.resources import Offer
-    from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
-    from plugin.kubelet.device_plugin.call_counter import CallCounter
     from plugin.kubelet.device_plugin.nearby import Nearby
+    from plugin.kubelet.device_plugin.observers import AllocationObserver, CallCounter
     from plugin.kubelet.registration.methods import RegistrationMethod
 
 _AT_ONCE = 1  # a stream may end with an older one (above): that is repaired without a pause

@@ -21,6 +21,7 @@ else:  # Python has it from 3.11 on, and it does nothing
 
 _Message = TypeVar("_Message", bound="Message")
 _MAX_VARINT_BYTES = 10
+_MORE = 0x80  # the highest bit of a byte: more of the number follow
 _MAX_FIELD_NUMBER = (1 << 29) - 1
 _MAX_GROUP_DEPTH = 32
 _BITS_64 = (1 << 64) - 1
@@ -160,8 +161,8 @@ def _varint(value: int) -> bytes:
         return _SMALL[value]
     value &= _BITS_64  # a negative number has ten bytes
     out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        out.append(value & 0x7F | 0x80)
+    while value >= _MORE:
+        out.append(value & 0x7F | _MORE)
         value >>= 7
     out.append(value)
     return bytes(out)
@@ -222,14 +223,14 @@ class _Reader:
 
     def varint(self) -> int:
         at = self._at
-        if at < len(self._data) and self._data[at] < 0x80:  # noqa: PLR2004 - nearly all of them have one byte
+        if at < len(self._data) and self._data[at] < _MORE:  # nearly all of them have one byte
             self._at = at + 1
             return self._data[at]
         value = 0
         for position in range(_MAX_VARINT_BYTES):
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << 7 * position
-            if byte < 0x80:  # noqa: PLR2004 - the highest bit says that more follows
+            if byte < _MORE:
                 return value & _BITS_64
         raise DecodeError("a number is longer than ten bytes")
 

@@ -41,6 +41,7 @@ class CallError(Exception):
 
 
 _MAX_DETAIL_BYTES = 1024  # of text; percent-encoded at most three times as much, far below a header's limit
+_DIGITS = 2  # of a byte that is encoded
 _PLAIN = frozenset(range(0x20, 0x7F)) - {0x25}
 _UNITS_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _MAX_TIMEOUT_DIGITS = 8
@@ -58,7 +59,7 @@ def decode_detail(value: bytes) -> str:
     text = bytearray(parts[0])
     for part in parts[1:]:
         try:
-            text.append(int(part[:2], 16) if len(part) >= 2 else -1)  # noqa: PLR2004 - two digits
+            text.append(int(part[:2], 16) if len(part) >= _DIGITS else -1)
             text += part[2:]
         except ValueError:
             text += b"%" + part

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def format_value(value: float) -> str:
     """Return a number as Prometheus reads it: whole ones without a point, and every digit of the others."""
     if isinstance(value, int):
         return str(value)
-    if value != value:  # noqa: PLR0124 - the one number that differs from itself
+    if isnan(value):
         return "NaN"
     if value in {float("inf"), float("-inf")}:
         return "+Inf" if value > 0 else "-Inf"

@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from plugin.base.errors import ClusterError
-from plugin.publication.node_object.answers import UNAUTHORIZED, content_of
+from plugin.publication.node_object.answers import content_of
 from plugin.publication.node_object.api.budget import Backoff
-from plugin.publication.node_object.api.messages import Request
-from plugin.publication.node_object.api.openssl import allow_openssl
+from plugin.publication.node_object.api.connector import Connector
+from plugin.publication.node_object.api.messages import Limits, Request
 from plugin.publication.node_object.requests import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.base.log import Logger
-    from plugin.publication.node_object.api.connection import Connection
-    from plugin.publication.node_object.api.credentials import Credentials
 
 _TOPIC = "kubernetes api: label of the node"
 _WATCH_S = 600  # and up to a half more: then the label is told again, whether or not it changed
@@ -66,12 +64,10 @@ class LabelFollower:
     ) -> None:
         self._node = node
         self._label = label
-        self._source = source
-        self._environment = environment
+        self._connector = Connector(source, environment)
         self._tell = hear
         self._log = logger
         self._backoff = Backoff(chance, retry_s)
-        self._credentials: Credentials | None = None
         self._seen = ("", 0)  # uid and version
         self._is_ended = threading.Event()
         # A daemon thread: a watch that waits must not keep the process from ending.
@@ -106,19 +102,9 @@ class LabelFollower:
     def _follow(self) -> None:
         """Watch until the API server ends it, as it is asked to; raises ClusterError."""
         request = watch_node(self._node, int(_WATCH_S * (1 + chance() / 2)))
-        answer = self._connect().follow(request, self._hear)
-        if answer.status == UNAUTHORIZED and self._credentials is not None:
-            self._credentials.forget()
+        answer = self._connector.connect(Limits(read_s=_SILENCE_S)).follow(request, self._hear)
+        self._connector.hear(answer.status)
         content_of(request, answer._replace(body=answer.body or b"{}"))
-
-    def _connect(self) -> Connection:
-        allow_openssl()
-        from plugin.publication.node_object.api.connection import Connection, Limits
-        from plugin.publication.node_object.api.credentials import Credentials
-
-        if self._credentials is None:
-            self._credentials = Credentials(self._source, self._environment)
-        return Connection(self._credentials.current(), self._environment, Limits(read_s=_SILENCE_S))
 
     def _hear(self, line: bytes) -> None:
         if self._is_ended.is_set():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import ClusterError
 from plugin.publication.node_object.answers import UNAUTHORIZED, content_of
-from plugin.publication.node_object.api.openssl import allow_openssl
+from plugin.publication.node_object.api.connector import Connector
 from plugin.publication.node_object.session import Dependencies, Rhythm, Session
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from plugin.base.log import Logger
     from plugin.publication.node_object.api.connection import Connection
-    from plugin.publication.node_object.api.credentials import Credentials
     from plugin.publication.node_object.api.messages import Request
     from plugin.publication.node_object.model import Condition, Eviction, NodeFeature, Note
 
@@ -34,24 +33,21 @@ class Reporter:
     make. The connection is closed whenever nothing is due.
     """
 
-    def __init__(  # noqa: PLR0917 - what it speaks of and with, and what tests replace
+    def __init__(
         self,
         node: str,
         source: str,
         environment: Mapping[str, str],
         logger: Logger,
         rhythm: Rhythm | None = None,
-        dependencies: Dependencies | None = None,
     ) -> None:
-        self._source = source
-        self._environment = environment
+        self._connector = Connector(source, environment)
         self._log = logger
         self._rhythm = rhythm or Rhythm()
-        self._dependencies = dependencies or Dependencies()
+        self._dependencies = Dependencies()
         self._session = Session(node, self._ask, logger, self._rhythm, self._dependencies)
         self._wake = threading.Event()
         self._ends_s: float | None = None  # when the last words must have been said
-        self._credentials: Credentials | None = None
         self._connection: Connection | None = None
         # A daemon thread: an API server that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
@@ -120,23 +116,13 @@ class Reporter:
     def _ask(self, request: Request) -> dict[str, Any]:
         try:
             if self._connection is None:
-                self._connection = self._connect()
+                self._connection = self._connector.connect()
             return content_of(request, self._connection.call(request))
         except ClusterError as error:
-            if not error.status or error.status == UNAUTHORIZED:
+            if error.status in {0, UNAUTHORIZED}:
                 self._hang_up()
-            if error.status == UNAUTHORIZED and self._credentials is not None:
-                self._credentials.forget()
+            self._connector.hear(error.status)
             raise
-
-    def _connect(self) -> Connection:
-        allow_openssl()
-        from plugin.publication.node_object.api.connection import Connection
-        from plugin.publication.node_object.api.credentials import Credentials
-
-        if self._credentials is None:
-            self._credentials = Credentials(self._source, self._environment)
-        return Connection(self._credentials.current(), self._environment)
 
     def _hang_up(self) -> None:
         if self._connection is not None:

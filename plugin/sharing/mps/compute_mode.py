@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.errors import MpsError
 from plugin.driver.nvml.changes.compute_mode import read_compute_mode, write_compute_mode
+from plugin.system.thread_calls import called_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +100,7 @@ class DriverModes:
     async def _ask(self, question: Callable[[], _Answer]) -> _Answer:
         async with self._turn:
             if self._pending is None or self._pending.done():
-                self._pending = self._put(question)
+                self._pending = called_in(self._hand_over, question)
                 done, _ = await asyncio.wait({self._pending}, timeout=self._timeout_s)
                 if done:
                     answer: _Answer = self._pending.result()  # type: ignore[assignment] # of this very question
@@ -107,28 +108,3 @@ class DriverModes:
             raise MpsError(
                 f"the driver has not told its compute mode within {self._timeout_s:g} s", "see `dmesg | grep -i nvrm`"
             )
-
-    def _put(self, question: Callable[[], object]) -> asyncio.Future[object]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[object] = loop.create_future()
-
-        def settle(answer: object, error: Exception | None) -> None:
-            if error is None:
-                future.set_result(answer)
-            else:
-                future.set_exception(error)
-                future.exception()  # nobody may be waiting any more
-
-        def run() -> None:
-            answer, failed = None, None
-            try:
-                answer = question()
-            except Exception as error:  # noqa: BLE001 - handed on to who asked
-                failed = error
-            try:
-                loop.call_soon_threadsafe(settle, answer, failed)
-            except RuntimeError:
-                return  # the loop has ended: nobody is interested any more
-
-        self._hand_over(run)
-        return future

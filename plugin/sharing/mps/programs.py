@@ -11,11 +11,11 @@ import os
 import shlex
 import signal
 import subprocess
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import MpsError
+from plugin.system.thread_calls import called_in_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,29 +33,8 @@ async def run_program(
 
     A program that is late is killed with all that it started.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[str] = loop.create_future()
     every = {**ENVIRONMENT, **(environment or {})}
-
-    def settle(answer: str, error: Exception | None) -> None:
-        if future.done():
-            return  # nobody waits any more
-        if error is None:
-            future.set_result(answer)
-        else:
-            future.set_exception(error)
-
-    def work() -> None:
-        answer, failed = "", None
-        try:
-            answer = _run(command, timeout_s, said, every)
-        except Exception as error:  # noqa: BLE001 - handed on to who asked
-            failed = error
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, answer, failed)
-
-    threading.Thread(target=work, name="mps", daemon=True).start()
-    return await future
+    return await called_in_own("mps", lambda: _run(command, timeout_s, said, every))
 
 
 def _run(command: Sequence[str], timeout_s: float, said: str, environment: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 DECLARATION: Final = Path("grapnel.yaml")
 KEEP_RUNS: Final = 100
 KEEP_DAYS: Final = 90
+_MOST: Final = 100_000  # days or minutes by which a date can be moved
 _SIGNERS: Final = (
     "use only bundles that are signed by one of these, an allowed_signers file (default: $GRAPNEL_SIGNERS)"
 )
@@ -215,8 +216,8 @@ def positive(text: str) -> int:
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 100_000:  # noqa: PLR2004 - what a date can be moved by
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_MOST}")
     return int(text)
 
 

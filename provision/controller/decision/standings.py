@@ -33,7 +33,7 @@ def stands(
     """
     if order.stack.is_going:
         return {name: _leaves(name, order, busy, standing, attempts) for name in sorted(order.left)}
-    return {name: _stands(name, order, busy, standing, attempts, unmarked) for name in order.members}
+    return {name: _stands(name, order, busy, standing, attempts, unmarked=unmarked) for name in order.members}
 
 
 def _leaves(name: str, order: Order, busy: Collection[str], standing: Standing | None, attempts: Attempts) -> Stands:
@@ -46,12 +46,13 @@ def _leaves(name: str, order: Order, busy: Collection[str], standing: Standing |
     return _as_tried(name, order, attempts)
 
 
-def _stands(  # noqa: PLR0917 - what `stands` knows
+def _stands(
     name: str,
     order: Order,
     busy: Collection[str],
     standing: Standing | None,
     attempts: Attempts,
+    *,
     unmarked: Mapping[str, str],
 ) -> Stands:
     node, target = order.members[name], order.targets[name]

@@ -128,12 +128,14 @@ def _files(tar: tarfile.TarFile) -> Iterator[tuple[tuple[str, ...], tarfile.TarI
 
 
 def _is_text(parts: tuple[str, ...]) -> bool:
-    return len(parts) == 2 and parts[0] == BINARIES and parts[1] in {*_TEXTS, _SCRIPT}  # noqa: PLR2004 - folder, name
+    return parts in {(BINARIES, name) for name in (*_TEXTS, _SCRIPT)}
 
 
 def _is_of_a_kernel(parts: tuple[str, ...]) -> bool:
-    is_deep = len(parts) == 5 and parts[0] == TREE  # noqa: PLR2004 - kernel, architecture, folder, name
-    return is_deep and all(WORD.fullmatch(part) for part in parts[1:3])
+    match parts:
+        case (top, kernel, architecture, _folder, _name):
+            return top == TREE and all(WORD.fullmatch(part) for part in (kernel, architecture))
+    return False
 
 
 def _module(tar: tarfile.TarFile, parts: tuple[str, ...], member: tarfile.TarInfo) -> BuiltModule:

@@ -126,7 +126,7 @@ def plan_verb(
                 settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
     shared = next((stack.rollout for stack in stacks.values()), Rollout())  # what says where nodes belong
     states = with_domains(states, shared.domains, extent.groups)
-    states = _as_one(verb, states, settled, shared.domains, answers, views, extent)
+    states = _as_one(verb, states, settled, shared.domains, answers=answers, views=views, extent=extent)
     declared = strictest([stacks[state.name].rollout for state in states], len(states))
     policy = replace(declared, calendar=None)  # whoever goes back does not wait for a window
     if isinstance(verb, Removing):  # a node on which it fails says nothing of the others
@@ -152,11 +152,12 @@ def plan_verb(
     )
 
 
-def _as_one(  # noqa: PLR0917 - what `plan_verb` knows
+def _as_one(
     verb: AnyVerb,
     states: list[NodeState],
     settled: dict[str, NodeResult],
     domains: Domains | None,
+    *,
     answers: Mapping[str, NodeFacts | Failure],
     views: Mapping[str, NodeView | NodeProblem],
     extent: Extent,

@@ -10,6 +10,7 @@ import pytest
 
 from plugin.base.errors import ClusterError
 from plugin.dra.cluster_api import ClusterApi
+from plugin.publication.node_object.api.connector import Connector
 from plugin.publication.node_object.api.messages import ApiResponse, Request
 from tests.waiting import wait_until
 
@@ -39,7 +40,7 @@ class SlowConnection:
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowConnection]:
     made = SlowConnection()
-    monkeypatch.setattr(ClusterApi, "_connect", lambda _api, _read_s: made)
+    monkeypatch.setattr(Connector, "connect", lambda _connector, _limits: made)
     yield made
     made.answers.set()
 

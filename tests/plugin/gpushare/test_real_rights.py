@@ -55,8 +55,7 @@ class Cluster:
         return found
 
     def read(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", "pod", name, "-o", "json"))
-        return found
+        return self.control_plane.api.read(f"/api/v1/namespaces/default/pods/{name}")
 
     def follow(self, kubeconfig: Path) -> Connections:
         self._account = Connections(str(kubeconfig), {})

@@ -132,7 +132,7 @@ class Cluster:
         )
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        found = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+        found = self.control_plane.api.read("/api/v1/namespaces/default/pods")["items"]
         return {pod["metadata"]["name"]: pod for pod in found}
 
     def bound(self) -> dict[str, str]:

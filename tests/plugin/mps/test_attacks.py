@@ -180,7 +180,7 @@ def test_an_answer_from_somebody_else_s_socket_is_not_believed(node: Node) -> No
         assert impostor.stdout is not None
         assert impostor.stdout.readline() == "ready\n"
         try:
-            live(node, after)
+            live(node, after, start_s=5)  # so long the socket is taken for that of one that starts
         finally:
             impostor.kill()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from plugin.publication.node_object.node import ClusterNode
 from plugin.publication.node_object.reporter import Reporter
@@ -51,8 +52,7 @@ class Running:
         self.node.close()
 
     def read(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.control_plane.kubectl(["get", "node", self.name, "-o", "json"]))
-        return found
+        return self.control_plane.api.read(f"/api/v1/nodes/{self.name}")
 
     def conditions(self) -> dict[str, dict[str, str]]:
         return {each["type"]: each for each in self.read()["status"].get("conditions", [])}
@@ -65,10 +65,9 @@ class Running:
         return {key: value for key, value in found.items() if key.startswith("nvidia.com/")}
 
     def events(self) -> list[dict[str, Any]]:
-        selector = f"--field-selector=involvedObject.name={self.name},source=grapnel-node"
-        found: list[dict[str, Any]] = json.loads(
-            self.control_plane.kubectl(["get", "events", "-n", "default", selector, "-o", "json"])
-        )["items"]
+        selector = quote(f"involvedObject.name={self.name},source=grapnel-node")
+        path = f"/api/v1/namespaces/default/events?fieldSelector={selector}"
+        found: list[dict[str, Any]] = self.control_plane.api.read(path)["items"]
         return found
 
     def wait(self, holds: Any) -> None:

@@ -33,8 +33,9 @@ def make_pod(control_plane: ControlPlane, name: str, node: str) -> str:
 
 
 def read(control_plane: ControlPlane, name: str) -> dict[str, Any]:
-    text = control_plane.kubectl(["get", "pod", name, "--ignore-not-found", "-o", "json"])
-    found: dict[str, Any] = json.loads(text or "{}")
+    """Return a pod, empty when it has gone."""
+    listed = control_plane.api.read(f"/api/v1/namespaces/default/pods?fieldSelector=metadata.name={name}")
+    found: dict[str, Any] = next(iter(listed["items"]), {})
     return found
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NO_KUBELETS_S = 86_400  # a node's state is what a test has said, although no kubelet repeats it
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Run one control plane without nodes for all tests; each makes nodes and pods with names of its own."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), node_grace_s=NO_KUBELETS_S).running() as control_plane:

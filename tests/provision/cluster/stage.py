@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 GPU = "nvidia.com/gpu"
 GPU_RULES = PodRules(resources=frozenset({GPU}))
 READY = [{"type": "Ready", "status": "True"}]
+# Where the objects are that tests look at again and again while they wait.
+PATHS = {
+    "node": "/api/v1/nodes",
+    "pod": "/api/v1/namespaces/default/pods",
+    "gpustack": "/apis/grapnel.dev/v1alpha1/gpustacks",
+}
 NODE_INFO = (
     *("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
     *("operatingSystem", "architecture", "osImage", "systemUUID"),
@@ -40,8 +46,15 @@ class Stage:
         return self.control_plane.kubectl(arguments, input_text=text)
 
     def get(self, *arguments: str) -> Any:
-        """Return an object."""
+        """Return an object; the arguments are those of ``kubectl get``, whose process takes a tenth of a second."""
+        kind, *names = arguments
+        if kind in PATHS and len(names) == 1:
+            return self.read(f"{PATHS[kind]}/{names[0]}")
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def read(self, path: str) -> dict[str, Any]:
+        """Return what the API server has at a path; ``ClusterError`` if it is not there."""
+        return self.control_plane.api.read(path)
 
     def connect(
         self,

@@ -75,9 +75,9 @@ def test_what_has_no_device_is_asked_for_again_and_after_a_while_with_all_others
 
 @pytest.mark.parametrize("code", [403, 404, 500], ids=["not allowed", "not served", "refused"])
 def test_where_claims_cannot_be_read_nothing_is_known_and_nobody_asks_again(code: int) -> None:
-    server = ClaimServer(claim("a", "gpu-0"))
+    server, clock = ClaimServer(claim("a", "gpu-0")), Clock()
     server.code = code
-    reader = ClaimReader(Api(server, sleep=lambda _: None), Clock())
+    reader = ClaimReader(Api(server, sleep=clock.sleep, clock=clock), Clock())
 
     assert reader.drivers_of("default", "a") is None
     server.code = 0

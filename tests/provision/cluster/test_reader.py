@@ -14,15 +14,11 @@ from provision.cluster.kubernetes.lease import PROGRESS
 from provision.cluster.kubernetes.nodes.marks import UPGRADE
 from provision.cluster.kubernetes.usage import EVERY_S, Usage, Used
 from provision.cluster.kubernetes.watch.informer import FEW
-from provision.cluster.local.cluster import LocalCluster
-from provision.cluster.local.state_file import lock_path, progress_path
 from provision.cluster.machine import Machine
 from provision.cluster.progress import encode_progress
-from provision.cluster.reader import LIST_S, KubernetesReader, StateFileReader
+from provision.cluster.reader import LIST_S, KubernetesReader
 from provision.cluster.record import encode_record
-from provision.declaration.spec.model import GpuInterface, Plugin
-from provision.report.documents.machine import machine_document
-from provision.rollout.errors import HeldError
+from provision.declaration.spec.model import Plugin
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.status.advice import unled
@@ -30,15 +26,12 @@ from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import StackSeen
 from provision.rollout.status.reported import User
 from provision.rollout.status.situations import IDLE, LEFT, NO_REPORT, SHORT_OF_GPUS
-from provision.rollout.status.words import cells_of, facts_of, gpu_words, rows_of, used_on, ways_to_know
+from provision.rollout.status.words import facts_of, rows_of, used_on
 from tests.provision.cluster.fakes import Clock, FleetServer
 from tests.provision.cluster.samples import NOW, RECORD
-from tests.provision.cluster.test_devices_by_claims import claim, published
 from tests.provision.cluster.test_progress import STANDING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from provision.rollout.model import Record
     from provision.rollout.status.model import Seen
 
@@ -202,90 +195,6 @@ def test_who_holds_gpus_of_one_node_is_asked_where_all_of_it_is_wanted(server: F
     assert {label: text for label, text, _ in facts_of(free, None)}["in use"] == "by no pod that asks for any"
 
 
-def by_claims(server: FleetServer, offers: int = 0) -> None:
-    """Have n2 give its four GPUs to claims, of which a pod has two; the device plugin still offers some."""
-    said = {"status": "True", "message": "4 GPUs can be used", "lastHeartbeatTime": "2026-11-21T09:36:00Z"}
-    status = server.nodes["n2"]["status"]
-    status["conditions"] += [
-        {"type": "GPUDriverReady", **said, "message": "driver 550.163.01 answers"},
-        {"type": "GPUsHealthy", **said},
-    ]
-    status["allocatable"] = status["capacity"] = {"nvidia.com/gpu": str(offers)}
-    server.slices = [
-        published(*(f"gpu-{number}" for number in range(offers, 4)), node="n2"),
-        published("gpu-0", node="n9"),
-    ]
-    server.claims = [
-        claim("train-gpus", "gpu-2", "gpu-3", node="n2") | {"metadata": {"name": "a", "namespace": "shop"}}
-    ]
-    train = pod("train")
-    train["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "a"}]
-    server.pods = [train]
-
-
-DRA = Plugin(interface=GpuInterface.DRA, kubernetes_api="/etc/kubernetes/kubelet.conf")
-
-
-@pytest.mark.parametrize(
-    ("offers", "words"), [(0, "4 seen, offered: 4 gpu.nvidia.com"), (1, "4 seen, offered: 3 gpu.nvidia.com, 1 gpu")]
-)
-def test_gpus_that_a_node_gives_to_claims_are_offered_and_their_pods_are_named(
-    server: FleetServer, offers: int, words: str
-) -> None:
-    by_claims(server, offers)
-
-    (n2,) = fleet_status(replace(asking(server, "n2").look(), daemons={"n2": DRA})).nodes
-
-    assert n2.situation is IDLE
-    assert n2.reported is not None
-    assert gpu_words(n2, n2.reported) == words
-    assert used_on(n2) == {"gpu.nvidia.com": 2}
-    told = {label: text for label, text, _ in facts_of(n2, None)}
-    assert (told["in use"], told["declared"]) == ("2 gpu.nvidia.com by shop/train", "GPUs by claims")
-    assert server.requests.count("resourceslices") == 1
-    document = machine_document(n2)
-    assert document is not None
-    assert (document.gpus.offered or {})["gpu.nvidia.com"] == 4 - offers
-
-
-def test_claims_and_slices_are_asked_for_where_a_kubelet_offers_less_than_there_is(server: FleetServer) -> None:
-    by_claims(server, offers=4)
-
-    seen = asking(server, "n2").look()
-
-    assert seen.reported["n2"].published is None
-    assert not {each for each in server.requests if each.startswith("resource")}
-
-
-def test_a_node_of_the_device_plugin_that_offers_nothing_is_still_short(server: FleetServer) -> None:
-    by_claims(server)
-    server.slices = []
-
-    for slices in ([], None):
-        server.slices = slices
-        (n2,) = fleet_status(asking(server, "n2").look()).nodes
-        assert (n2.situation, n2.reason) == (SHORT_OF_GPUS, "it has 4 GPUs and offers none")
-
-
-def test_where_slices_may_not_be_read_nobody_says_that_gpus_are_missing_and_the_right_is_named(
-    server: FleetServer,
-) -> None:
-    by_claims(server)
-    server.forbidden = {"resourceslices"}
-
-    (n2,) = fleet_status(replace(asking(server, "n2").look(), daemons={"n2": DRA})).nodes
-
-    assert n2.situation is IDLE
-    assert n2.reported is not None
-    assert gpu_words(n2, n2.reported) == "4 seen"
-    told = dict(ways_to_know(n2, cells_of(n2)))["GPUs for claims"]
-    assert told.startswith("eve may not list resourceslices on cluster x")
-    assert 'apiGroups: ["resource.k8s.io"], resources: ["resourceslices"], verbs: ["list"]' in told
-    document = machine_document(n2)
-    assert document is not None
-    assert document.gpus.offered is None
-
-
 def test_without_permission_for_pods_it_is_said_that_nobody_asked(server: FleetServer) -> None:
     server.forbidden = {"pods"}
 
@@ -439,77 +348,3 @@ def test_without_permission_to_watch_it_looks_less_often_and_says_so(server: Fle
     assert second.complaints == first.complaints
     assert clock.slept == [LIST_S], "the first time it could not know"
     assert server.requests.count("watch") == 1
-
-
-@pytest.fixture
-def state_file(tmp_path: Path) -> Path:
-    return tmp_path / "grapnel" / "node-state-1.json"
-
-
-def test_machines_without_a_cluster_are_read_from_files(state_file: Path) -> None:
-    cluster = LocalCluster(state_file)
-    looking = StateFileReader(state_file, ["n1", "n2"], clock=lambda: NOW)
-    assert (looking.look().tenant, looking.look().standing) == (None, None)
-
-    with cluster.lease("ada@laptop/1"):
-        cluster.observe(["n1"])
-        cluster.write("n1", RECORD, cordoned=True)
-        cluster.publish(STANDING)
-        seen = looking.look()
-
-    assert view(seen, "n1").record == RECORD
-    assert view(seen, "n2").record is None
-    assert seen.standing == STANDING
-    assert seen.tenant is not None
-    assert (seen.tenant.holder, seen.tenant.is_at_work) == ("ada@laptop/1", True)
-    after = looking.look()
-    assert (after.tenant, after.standing) == (None, STANDING), "what was said last stays"
-
-
-def test_looking_at_the_lock_keeps_no_engine_out(state_file: Path) -> None:
-    cluster = LocalCluster(state_file)
-    with cluster.lease("ada"):
-        pass
-    StateFileReader(state_file, []).look()
-    with (
-        cluster.lease("ada"),
-        pytest.raises(HeldError, match="ada is changing nodes"),
-        LocalCluster(state_file).lease("bob"),
-    ):
-        pass
-
-
-def test_a_new_run_forgets_what_the_former_said(state_file: Path) -> None:
-    cluster = LocalCluster(state_file)
-    with cluster.lease("ada"):
-        cluster.publish(STANDING)
-    with cluster.lease("ada"):
-        assert StateFileReader(state_file, []).look().standing is None
-
-
-def test_reasons_that_change_often_are_written_now_and_then_and_at_the_end(state_file: Path) -> None:
-    now = [100.0]
-    cluster = LocalCluster(state_file, clock=lambda: now[0])
-    looking = StateFileReader(state_file, [])
-    with cluster.lease("ada"):
-        for number in range(5):
-            cluster.publish(replace(STANDING, stop=f"stop {number}"))
-        first = looking.look().standing
-        now[0] += 1
-        cluster.publish(replace(STANDING, stop="stop 4"))
-        second = looking.look().standing
-        cluster.publish(replace(STANDING, stop="the end"))
-    last = looking.look().standing
-
-    assert [each.stop if each else None for each in (first, second, last)] == ["stop 0", "stop 4", "the end"]
-
-
-def test_a_disk_that_is_full_does_not_end_the_rollout(state_file: Path) -> None:
-    cluster = LocalCluster(state_file)
-    with cluster.lease("ada"):
-        progress_path(state_file).mkdir()
-        cluster.publish(STANDING)
-        (complaint,) = StateFileReader(state_file, []).look().complaints
-
-    assert complaint.startswith(f"why nodes wait is not known: {progress_path(state_file)} cannot be read")
-    assert lock_path(state_file).exists()

@@ -6,13 +6,17 @@ import itertools
 import json
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from provision.cli import main
+from provision.cluster.kubernetes import cluster, lease
 from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.permissions import LEADER_NAME, LEASE_NAME, LEASE_NAMESPACE
+from provision.controller import loop
+from provision.controller.rounds import work
 from provision.rollout.errors import HeldError
 from tests.provision.cluster.stage import GPU_RULES
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
@@ -27,6 +31,15 @@ pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
 _NUMBERS = itertools.count(1)
 AT_ONCE = {"soakMinutes": 0, "maxUnavailable": 1}
 ADA = "ada@laptop/1"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds a lease, or waits for one, looks at it twice a second, and not every five or ten."""
+    for module in (cluster, loop, work):
+        monkeypatch.setattr(module, "hold", partial(lease.hold, renew_s=0.5))
+    monkeypatch.setattr(loop, "RENEW_S", 0.5)
+    monkeypatch.setattr(work, "LOOK_S", 0.5)
 
 
 @pytest.fixture

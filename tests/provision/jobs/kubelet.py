@@ -18,7 +18,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lab.machine.errors import CommandError
+from lab.machine.errors import CommandError, LabError
 from provision.cluster.connect import open_api
 from provision.controller.jobs.manifest import JobKind
 from provision.controller.jobs.runner import JobRunner
@@ -123,7 +123,7 @@ class FakeKubelet:
     def _play(self, node: str) -> None:
         """Start every pod that the Job controller has bound to the node, and let those go that are deleted."""
         while not self._over.wait(0.2):
-            with contextlib.suppress(CommandError):
+            with contextlib.suppress(LabError):
                 for pod in self._list("pods"):
                     if pod["spec"].get("nodeName") == node:
                         self._look(pod)
@@ -161,9 +161,7 @@ class FakeKubelet:
             )
 
     def _list(self, kind: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.stage.kubectl("get", kind, "-n", NAMESPACE, "-o", "json"))[
-            "items"
-        ]
+        found: list[dict[str, Any]] = self.stage.read(f"/api/v1/namespaces/{NAMESPACE}/{kind}")["items"]
         return found
 
     def _seal(self, pod: str) -> Seal:

@@ -22,6 +22,7 @@ from provision.cluster.kubernetes.api.transport import Transport
 from provision.controller.jobs import node_run
 from provision.controller.jobs.seal import Seal
 from provision.rollout.errors import UnreachableError
+from tests.provision.cluster.fakes import Clock
 from tests.provision.cluster.stage import wait_until
 from tests.provision.jobs.kubelet import NAMESPACE, FakeKubelet, make_runner, told
 
@@ -79,7 +80,7 @@ def end(events: list[Event]) -> RunFinished:
 
 
 def left(stage: Stage, node: str) -> list[str]:
-    jobs = json.loads(stage.kubectl("get", "jobs", "-n", NAMESPACE, "-o", "json"))["items"]
+    jobs = stage.read(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")["items"]
     return [each["metadata"]["name"] for each in jobs if each["metadata"]["annotations"]["grapnel.dev/node"] == node]
 
 
@@ -293,7 +294,8 @@ def test_what_became_of_a_node_is_known_although_its_job_cannot_be_deleted(
     """A change that had succeeded was taken for one that had failed, and undone."""
     kubelet.log = lines()
     inner = Transport(read_kubeconfig((stage.control_plane.kubeconfig,), None))
-    clumsy = replace(runner, api=Api(WithoutDeletes(inner), sleep=lambda _seconds: None))
+    clock = Clock()
+    clumsy = replace(runner, api=Api(WithoutDeletes(inner), sleep=clock.sleep, clock=clock))
     with kubelet.running(node):
         assert end(run(clumsy, node)).status is RunStatus.SUCCESSFUL
         assert len(left(stage, node)) == 1

@@ -79,6 +79,9 @@ def test_the_versions_that_it_was_tested_with_are_those_of_its_bill_of_materials
 def test_the_collection_has_nothing_but_its_own(release: Path) -> None:
     with tarfile.open(next(release.glob("grapnel-node-*.tar.gz"))) as archive:
         names = archive.getnames()
+        licence = archive.extractfile("LICENSE")
+        assert licence is not None
+        assert licence.read() == (ROOT / "LICENSE").read_bytes()
 
     assert "plugins/modules/facts.py" in names
     assert not [name for name in names if name.startswith((".", "collections")) or "__pycache__" in name]

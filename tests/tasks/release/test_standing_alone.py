@@ -15,6 +15,7 @@ from tasks.release.notes import notes_of, standing_alone
 
 ROOT = Path(__file__).parents[3]
 COLLECTION, CHART = ROOT / "playbooks", ROOT / "deploy" / "chart" / "grapnel"
+LICENCE = ROOT / "LICENSE"
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 NAMED = re.compile(r"`((?:docs|deploy)/[\w./-]+)`")
 GALAXY: dict[str, Any] = yaml.safe_load((COLLECTION / "galaxy.yml").read_text())
@@ -50,16 +51,18 @@ def test_what_the_manifest_of_the_collection_names_is_there() -> None:
 
 def test_the_chart_is_packed_whole_and_always_the_same(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
-    first, second = pack_chart(CHART, tmp_path), pack_chart(CHART, tmp_path / "again")
+    first, second = (pack_chart(CHART, LICENCE, folder) for folder in (tmp_path, tmp_path / "again"))
     assert first.name == f"grapnel-{GALAXY['version']}.tgz"
     assert first.read_bytes() == second.read_bytes()
     with tarfile.open(first) as archive:
         names = set(archive.getnames())
-        page = archive.extractfile("grapnel/README.md")
+        page, licence = (archive.extractfile(f"grapnel/{name}") for name in ("README.md", "LICENSE"))
         assert page is not None
+        assert licence is not None
         text = page.read().decode()
+        assert licence.read() == LICENCE.read_bytes()
     expected = {path.relative_to(CHART.parent) for path in CHART.rglob("*") if path.is_file()}
-    assert names == {str(path) for path in expected} - {"grapnel/.helmignore"}
+    assert names == {str(path) for path in expected} - {"grapnel/.helmignore"} | {"grapnel/LICENSE"}
     assert [link for link in LINK.findall(text) if link.startswith("..")] == []
     assert "the controller (`docs/controller.md`)" in text
     assert [name for name in NAMED.findall(text) if not (ROOT / name).exists()] == []

@@ -70,7 +70,7 @@ class _MaskSearch:
         while best.group:
             groups.append(tuple(_members(best.group)))
             left ^= best.group
-            best = self._best(left, bin(left).count("1"))  # noqa: FURB161 - bit_count needs Python 3.10
+            best = self._best(left, left.bit_count())
         whole = [group for group in groups if len(group) == self._size]
         rest = [one for group in groups if len(group) < self._size for one in group]
         return arranged(question, whole, rest or _members(left))
@@ -112,7 +112,7 @@ class _MaskSearch:
         self._effort.spend(comb(len(others), size - len(start)))
         gains = self._scores[start[0]]
         for one in start[1:]:
-            gains = [gain + plus for gain, plus in zip(gains, self._scores[one])]  # noqa: B905 - Python 3.10
+            gains = [gain + plus for gain, plus in zip(gains, self._scores[one], strict=True)]
         self._extend(found, others, (mask, group_score(self._scores, start)), gains, size - len(start))
         return found
 
@@ -135,7 +135,7 @@ class _MaskSearch:
         else:
             for index in range(len(others) - missing + 1):
                 one = others[index]
-                more = [gain + plus for gain, plus in zip(gains, self._scores[one])]  # noqa: B905 - Python 3.10
+                more = [gain + plus for gain, plus in zip(gains, self._scores[one], strict=True)]
                 self._extend(found, others[index + 1 :], (group | 1 << one, score + gains[one]), more, missing - 1)
 
     def _of_all(self, others: list[int], gains: Sequence[int]) -> int:

@@ -44,7 +44,7 @@ def _by_nearness(question: Question) -> list[list[int]]:
             one = left.pop(at)
             del gains[at]
             group.append(one)
-            gains = [gain + scores[other][one] for gain, other in zip(gains, left)]  # noqa: B905 - Python 3.10
+            gains = [gain + scores[other][one] for gain, other in zip(gains, left, strict=True)]
         groups.append(group)
         group = []
     return groups

@@ -44,9 +44,9 @@ def divide(question: Question, hierarchy: Hierarchy | None, limits: Limits) -> F
     try:
         if hierarchy is not None:
             division = divide_by_branches(question, hierarchy, effort)
-        elif question.count > MOST_GPUS or fewest_steps(question) > limits.exact_steps:
-            raise CutOff(f"more than {limits.exact_steps} steps")  # noqa: TRY301 - as if it had begun
         else:
+            if question.count > MOST_GPUS or fewest_steps(question) > limits.exact_steps:
+                effort.spend(limits.exact_steps + 1)  # as if it had begun
             division = divide_by_masks(question, effort)
     except CutOff as error:
         rough = Effort(limits.rough_steps, limits.is_late)

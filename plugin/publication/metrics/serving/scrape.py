@@ -34,6 +34,7 @@ from plugin.publication.metrics.exposition import Sample, render
 from plugin.publication.metrics.memory import fair_memory, measure_containers, memory_families
 from plugin.publication.metrics.sharing import listed_pids
 from plugin.sharing.memory_limits.units import memory_of_containers
+from plugin.system.thread_calls import called_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -94,28 +95,7 @@ class DriverQuestion(Generic[_Answer]):
         """Return what was measured, None where nothing was in time; raises what `read` raised."""
         if self._answer is not None and not self._answer.done():
             return None
-        loop = asyncio.get_running_loop()
-        answer = self._answer = loop.create_future()
-
-        def settle(measured: _Answer | None, error: BaseException | None) -> None:
-            if error is not None:
-                answer.set_exception(error)
-                answer.exception()  # nobody may be waiting any more
-            else:
-                answer.set_result(measured)
-
-        def question() -> None:
-            measured, failed = None, None
-            try:
-                measured = self._read()
-            except Exception as error:  # noqa: BLE001 - handed on to who asked
-                failed = error
-            try:
-                loop.call_soon_threadsafe(settle, measured, failed)
-            except RuntimeError:
-                return  # the loop has ended: nobody is interested any more
-
-        self._hand_over(question)
+        answer = self._answer = called_in(self._hand_over, self._read)
         done, _ = await asyncio.wait({answer}, timeout=self._timeout_s)
         return answer.result() if done else None
 

@@ -10,13 +10,12 @@ import os
 import re
 import socket
 import ssl
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin import __version__
 from plugin.base.errors import ClusterError
 from plugin.publication.node_object.api.access import find_proxy
-from plugin.publication.node_object.api.messages import ApiResponse
+from plugin.publication.node_object.api.messages import MAX_BYTES, ApiResponse, Limits
 from plugin.publication.node_object.api.wire import Patience, Wire
 
 if TYPE_CHECKING:
@@ -26,23 +25,12 @@ if TYPE_CHECKING:
     from plugin.publication.node_object.api.credentials import ApiAccess
     from plugin.publication.node_object.api.messages import Request
 
-_MAX_BYTES = 4 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
 _MAX_PROXY_BYTES = 8192
 _CONNECTED = re.compile(rb"HTTP/1\.[01] 200[ \r]")
 _NETWORK_HINT = "it is tried again until it answers; does the server of kubernetesApi answer on this node?"
 _CERTIFICATE_HINT = (
     "is it this cluster's authority, is the server's name in its certificate, is this node's clock right?"
 )
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Seconds: to connect, for each part of an answer, and for a whole call. `answer_bytes` is how long one may be."""
-
-    connect_s: float = 5.0
-    read_s: float = 10.0
-    call_s: float = 20.0
-    answer_bytes: int = _MAX_BYTES
 
 
 class _Https(http.client.HTTPSConnection):
@@ -133,14 +121,14 @@ class Connection:
                     raise ClusterError(f"{self._server}: no answer within {self._limits.call_s:g} s", _NETWORK_HINT)
                 if response.status != http.client.OK:
                     return ApiResponse(
-                        response.status, response.read(_MAX_BYTES), response.headers.get("Retry-After", "")
+                        response.status, response.read(MAX_BYTES), response.headers.get("Retry-After", "")
                     )
                 patience.rest()
                 hear(b"")
             with Patience(self._http.wire, self._limits.read_s) as patience:
-                while line := response.readline(_MAX_BYTES + 1):
-                    if len(line) > _MAX_BYTES:
-                        raise ClusterError(f"{self._server}: a line is larger than {_MAX_BYTES} bytes")
+                while line := response.readline(MAX_BYTES + 1):
+                    if len(line) > MAX_BYTES:
+                        raise ClusterError(f"{self._server}: a line is larger than {MAX_BYTES} bytes")
                     if patience.is_over:
                         break  # it is what had come of one
                     patience.rest()

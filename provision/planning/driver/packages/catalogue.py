@@ -70,16 +70,17 @@ def packages(  # noqa: PLR0917 - one declaration, key by key
     has one (None: it is chosen wherever the source has such). What was found is remembered for nodes that ask alike.
     """
     needs = (tuple(capabilities), tuple(companions), tuple(kernels))
-    return _packages(distribution, source, version, flavour, needs, None if known is None else frozenset(known))
+    return _packages(distribution, source, version, flavour, needs, known=None if known is None else frozenset(known))
 
 
 @lru_cache(maxsize=64)
-def _packages(  # noqa: PLR0917 - see above
+def _packages(
     distribution: Distribution,
     source: DriverSource,
     version: str,
     flavour: Flavour,
     needs: tuple[tuple[Capability, ...], tuple[Companion, ...], tuple[str, ...]],
+    *,
     known: frozenset[str] | None,
 ) -> PackageRequest | Problem:
     capabilities, companions, kernels = needs

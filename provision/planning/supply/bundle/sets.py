@@ -103,7 +103,9 @@ class Contents:
                 f"{distribution}",
                 hint=f"collect that driver too: --version {built.version}",
             )
-        module = self._add_module(distribution, built.path, built.dkms, built.version, built.flavour, built.kernel)
+        module = self._add_module(
+            distribution, built.path, built.dkms, built.version, flavour=built.flavour, kernel=built.kernel
+        )
         known = self.drivers[place]
         kept = tuple(one for one in known.modules if one.place != module.place)
         self.drivers[place] = msgspec.structs.replace(known, modules=(*kept, module))
@@ -142,11 +144,16 @@ class Contents:
         if change.dkms is None or change.flavour == "none":
             raise BundleError(f"{staged.folder}/{place} is a module of a change without one", hint=_HINT)
         return self._add_module(
-            staged.distribution, staged.folder / place, change.dkms, change.version, change.flavour, kernel
+            staged.distribution,
+            staged.folder / place,
+            change.dkms,
+            change.version,
+            flavour=change.flavour,
+            kernel=kernel,
         )
 
-    def _add_module(  # noqa: PLR0917 - a file, and everything that tells it from others
-        self, distribution: str, source: Path, dkms: str, version: str, flavour: Flavour, kernel: str
+    def _add_module(
+        self, distribution: str, source: Path, dkms: str, version: str, *, flavour: Flavour, kernel: str
     ) -> BundledModule:
         place = f"drivers/{distribution}/modules/{flavour}/{dkms}-{version}/{kernel}{_ARCHIVE}"
         self._add(place, source)

@@ -131,8 +131,8 @@ def _entries(lines: Sequence[str]) -> Iterator[Entry]:
         if not line.strip():
             return  # the installer stops here as well
         words = line.split()
-        if len(words) >= 3 and words[2] in KINDS:  # noqa: PLR2004 - name, mode and type
-            yield _entry(number, words, KINDS[words[2]])
+        if kind := KINDS.get("".join(words[2:3])):  # after name and mode
+            yield _entry(number, words, kind)
 
 
 def _entry(number: int, words: Sequence[str], kind: _Kind) -> Entry:

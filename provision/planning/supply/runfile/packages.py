@@ -79,7 +79,7 @@ def _user_space(manifest: Manifest, layout: Layout, sha256: str, folder: Path) -
     names = {one.path.rpartition("/")[2] for one in layout.user_space}
     provides = [f"{name} (= {manifest.version})" for name, file in _STANDS_FOR.items() if file in names]
     fields = _fields(
-        USER_SPACE, manifest, sha256, _RIVALS, "libraries and programs for machines without a screen", provides
+        USER_SPACE, manifest, sha256, _RIVALS, "libraries and programs for machines without a screen", provides=provides
     )
     return DebPackage(fields, _packed(layout.user_space, folder), {"triggers": "activate-noawait ldconfig\n"})
 
@@ -125,8 +125,8 @@ def _script(action: str, lines: str) -> str:
     return f'#!/bin/sh\nset -e\n[ "$1" = {action} ] || exit 0\n{lines}'
 
 
-def _fields(  # noqa: PLR0917 - the fields of one package
-    name: str, manifest: Manifest, sha256: str, rivals: Iterable[str], words: str, provides: Iterable[str] = ()
+def _fields(
+    name: str, manifest: Manifest, sha256: str, rivals: Iterable[str], words: str, *, provides: Iterable[str] = ()
 ) -> dict[str, str]:
     version = package_version(manifest.version, sha256)
     fields = {"Package": name}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugin.base.errors import ClusterError
-from plugin.publication.node_object.api.connection import Connection, Limits
+from plugin.publication.node_object.api.connection import Connection
 from plugin.publication.node_object.api.credentials import Credentials
+from plugin.publication.node_object.api.messages import Limits
 from plugin.publication.node_object.api.wire import Wire
 from plugin.publication.node_object.requests import read_node
 from tests import peers

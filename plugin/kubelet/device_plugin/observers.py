@@ -1,4 +1,4 @@
-"""Who hears what the kubelet asks for, and knows who has a device already. Not here: what is made of it."""
+"""Who hears what the kubelet asks for, counts it, and knows who has a device already. Not here: what is made of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from plugin.devices.allocation.table import NoHoldings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from plugin.devices.allocation.preference.choice import Preference
     from plugin.devices.allocation.table import Holdings
@@ -55,4 +55,30 @@ class NoAllocationObserver:
         """Do nothing."""
 
     def refused(self, resource: str, device_ids: Sequence[str], reason: str) -> None:
+        """Do nothing."""
+
+
+class CallCounter(Protocol):
+    """Hears of it; called in the event loop's thread."""
+
+    def registered(self, resource: str) -> None:
+        """Hear that a kubelet took a registration."""
+
+    def called(self, method: str, code: str, seconds: float) -> None:
+        """Hear of a call that was answered or refused; `code` is the name of gRPC's status."""
+
+    def allocated(self, device_ids: Iterable[str]) -> None:
+        """Hear of devices that a container was given."""
+
+
+class NoCallCounter:
+    """Nobody counts."""
+
+    def registered(self, resource: str) -> None:
+        """Do nothing."""
+
+    def called(self, method: str, code: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def allocated(self, device_ids: Iterable[str]) -> None:
         """Do nothing."""

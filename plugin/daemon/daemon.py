@@ -89,7 +89,7 @@ class Daemon:
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
         self._mig = MigChanges(config, self._driver, logger, reopen=self._observe_again, changed=self._offer_again)
         self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
-        self._claims = Claims(self._history, self._mps, self._tasks.spawn, logger)
+        self._claims = Claims(self._history, self._mps, self._tasks.spawn, self._driver.ask, logger)
         self._claims.on_change, self._claims.on_state = self._offer_again, self._on_registration
         self._offering = Offering(
             logger,

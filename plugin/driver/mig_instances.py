@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plugin.driver.snapshot import MigSize
 
 
 @dataclass(frozen=True)
 class InstanceProfile:
-    """A profile of GPU instances, as one GPU has it; `places` are pairs of first memory slice and their number."""
+    """A profile of GPU instances, as one GPU has it; `places` are pairs of first memory slice and their number.
+
+    `size` is what a MIG device with all compute slices of such an instance has.
+    """
 
     id: int
     name: str  # 1g.10gb+me
     slices: int
     most: int  # of them at once
     places: tuple[tuple[int, int], ...]
+    size: MigSize | None = None
 
 
 @dataclass(frozen=True)

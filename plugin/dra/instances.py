@@ -1,0 +1,323 @@
+"""Makes the MIG devices of prepared claims, and destroys those that no claim has any more.
+
+For each partition that is made, or about to be, there is an empty file of its name in `claims/partitions` of the state
+folder: written before the driver is asked to make it, removed after it is gone. So what a daemon that was killed had
+made is known to the next one, what it had not finished is finished or destroyed, and instances without a file are those
+of others, which are never touched. A claim is given back by its own file alone, without the driver; what it had is
+destroyed after that, as soon as the driver answers.
+
+Everything that asks the driver is called in its thread, one after the other.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from plugin.base.errors import ClaimError, MigError, NoAnswer
+from plugin.changes.mig_layout.nodes import make_nodes
+from plugin.dra.devices import name_of
+from plugin.dra.partitions import find_partitions, is_partition, partitions_of
+from plugin.driver.capabilities import read_mig_minors
+from plugin.system.durable import flush_folder, replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from plugin.base.log import Logger
+    from plugin.changes.mig_layout.carry_out import Cutter
+    from plugin.devices.inventory import HostTree, Inventory
+    from plugin.dra.devices import DraDevice
+    from plugin.dra.store import Record
+    from plugin.driver.mig_instances import CuttableGpu, GpuInstance
+    from plugin.system.thread_calls import ThreadCalls
+
+FOLDER = "claims/partitions"  # in the state folder
+_DRIVER_S = 5.0  # the daemon has 10 s for an answer to the kubelet
+_TOPIC = "mig partitions"
+
+
+def read_names(state_folder: Path) -> frozenset[str]:
+    """Return the partitions that are made for claims, or were about to be."""
+    try:
+        return frozenset(each.name for each in (state_folder / FOLDER).iterdir() if is_partition(each.name))
+    except OSError:
+        return frozenset()
+
+
+class Instances:
+    """Of one node. Made and used in the event loop.
+
+    `calls` are made in the driver's thread, which looks at all GPUs before each; `held` are the names of devices that
+    claims have. `changed` hears that other partitions are there, or can be made.
+    """
+
+    def __init__(
+        self,
+        state_folder: Path,
+        cutter: Cutter,
+        tree: HostTree,
+        calls: ThreadCalls,
+        logger: Logger,
+        *,
+        held: Callable[[], Iterable[str]],
+        spawn: Callable[[Awaitable[None]], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._partitioner = Partitioner(state_folder, cutter, tree)
+        self._calls = calls
+        self._log = logger
+        self._held = held
+        self._spawn = spawn
+        self._changed = changed
+        self._gpus: Mapping[str, CuttableGpu] = {}  # as they were read last, and which partitions were ours then
+        self._names: frozenset[str] = frozenset()
+        self._read_of: object = None  # what there was to be seen when they were read
+        self.is_known = False  # whether they were read since the start
+        self._making: list[str] = []
+        self._is_busy = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is made for claims."""
+        return not self._partitioner.names
+
+    def made(self) -> Mapping[str, str]:
+        """Return the partitions that are made by the UUIDs of their MIG devices, as far as was read."""
+        return {
+            uuid: name for gpu in self._gpus.values() for name, each in self._own(gpu).items() for uuid in each.uuids
+        }
+
+    def others(self) -> frozenset[str]:
+        """Return the UUIDs of MIG devices that somebody else has made."""
+        return frozenset(uuid for gpu in self._gpus.values() for each in self._of_others(gpu) for uuid in each.uuids)
+
+    def _own(self, gpu: CuttableGpu) -> dict[str, GpuInstance]:
+        places = {name: place for name, place in partitions_of(gpu).items() if name in self._names}
+        return {name: each for each in gpu.instances for name, place in places.items() if place.is_at(each)}
+
+    def _of_others(self, gpu: CuttableGpu) -> list[GpuInstance]:
+        own = self._own(gpu).values()
+        return [each for each in gpu.instances if each not in own]
+
+    def show(
+        self, inventory: Inventory, present: tuple[DraDevice, ...], *, is_offered: bool = True
+    ) -> tuple[DraDevice, ...]:
+        """Return what claims can be given of what is present, partitions in the place of MIG devices made of them.
+
+        What claims do not have any more is destroyed meanwhile. `is_offered` False: without partitions.
+        """
+        seen = tuple((each.gpu.uuid, each.gpu.is_cut, each.gpu.mig) for each in inventory.devices)
+        doomed = self._doomed()
+        if seen and (seen != self._read_of or doomed) and not self._is_busy:
+            self._is_busy, self._read_of = True, seen
+            self._spawn(self._look(doomed))
+        others = self.others()
+        ours = {mig.uuid for device in inventory.devices for mig in device.gpu.mig if mig.uuid not in others}
+        offered = self._find(inventory) if is_offered else []
+        return (*(each for each in present if each.uuid not in ours), *offered)
+
+    def without_made(self, inventory: Inventory) -> Inventory:
+        """Return an inventory without the MIG devices that are made for claims, or of which nobody knows yet."""
+        others = self.others()
+        devices = (
+            replace(device, slices=tuple(each for each in device.slices if each.facts.uuid in others))
+            for device in inventory.devices
+        )
+        return replace(inventory, devices=tuple(devices))
+
+    def _find(self, inventory: Inventory) -> list[DraDevice]:
+        found: list[DraDevice] = []
+        for device in inventory.devices:
+            gpu = self._gpus.get(device.gpu.uuid)
+            if gpu is None or not gpu.is_cut or not device.gpu.is_cut:
+                continue
+            made = self.made()
+            problems = {made[each.facts.uuid]: each.problem for each in device.slices if each.facts.uuid in made}
+            found += find_partitions(device, inventory, gpu, self._of_others(gpu), problems)
+        return found
+
+    def _doomed(self) -> tuple[str, ...]:
+        """Return what nobody has, and nobody is about to have."""
+        return tuple(sorted(self._partitioner.names.difference(self._held(), self._making)))
+
+    async def _look(self, doomed: tuple[str, ...]) -> None:
+        try:
+            if doomed:
+                problems = await self._calls.call(lambda: self._partitioner.destroy(doomed), _DRIVER_S, "the driver")
+                self._log.standing(_TOPIC, "; ".join(problems), hint="it is tried again")
+            await self._read()
+        except (MigError, NoAnswer) as error:
+            self._read_of = None
+            self._log.standing(_TOPIC, error.message, **({"hint": error.hint} if error.hint else {}))
+        finally:
+            self._is_busy = False
+
+    async def _read(self) -> None:
+        """Read how the GPUs are cut; raises MigError, NoAnswer."""
+        gpus, names = await self._calls.call(self._partitioner.read, _DRIVER_S, "the driver")
+        found = {gpu.uuid: gpu for gpu in gpus if not gpu.problem}
+        if not self.is_known or (found, names) != (self._gpus, self._names):
+            self._gpus, self._names, self.is_known = found, names, True
+            self._changed()
+
+    async def ready(self, record: Record, present: Callable[[], Iterable[DraDevice]]) -> Record:
+        """Return a record whose partitions are made, with the UUIDs of their MIG devices; raises ClaimError.
+
+        `present` is asked afterwards what engines can add to a container. Who only looks at a device makes none.
+        """
+        names = [each.device for each in record.devices if is_partition(each.device)]
+        made = await self._make(each.device for each in record.devices if each.parts and each.device in names)
+        known = {name: uuid for uuid, name in self.made().items()} | dict(made)
+        there = {each.uuid: each for each in present()}
+        for name in names:
+            if name not in known:
+                raise ClaimError(f"{record.claim} was given {name} to look at, and no claim has it")
+            device = there.get(known[name])
+            if device is None or device.unhealthy:
+                why = "is not seen yet" if device is None else f"is unhealthy: {device.unhealthy}"
+                raise ClaimError(f"{record.claim} was given {name}, which {why}", "it is asked for again")
+        found = (each._replace(uuid=known[each.device]) if each.device in known else each for each in record.devices)
+        return record._replace(devices=tuple(found))
+
+    async def _make(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return the UUIDs of partitions' MIG devices, which are made where they are not there; raises ClaimError.
+
+        When it returns the devices have been seen by whoever looks at the GPUs.
+        """
+        with self._is_making(tuple(names)) as wanted:
+            doomed = self._doomed()
+            try:
+                found = await self._calls.call(lambda: self._partitioner.make(wanted, doomed), _DRIVER_S, "the driver")
+                await self._read()
+            except (MigError, NoAnswer) as error:
+                self._read_of = None  # others may have made instances that nobody has noticed
+                raise ClaimError(error.message, error.hint) from error
+        return found
+
+    @contextmanager
+    def _is_making(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        self._making += names
+        try:
+            yield names
+        finally:
+            for each in names:
+                self._making.remove(each)
+
+    def remove_folder(self) -> None:
+        """Remove the folder, as there is nothing in it any more; raises OSError."""
+        self._partitioner.folder.rmdir()
+
+
+class _Found(NamedTuple):
+    gpu: CuttableGpu
+    profile: int
+    start: int
+    size: int
+    slices: int
+    instance: GpuInstance | None
+
+
+class Partitioner:
+    """Makes and destroys; in the driver's thread, but for `names`, which may be read in any."""
+
+    def __init__(self, state_folder: Path, cutter: Cutter, tree: HostTree) -> None:
+        self.folder = state_folder / FOLDER
+        self.cutter = cutter
+        self.names = set(read_names(state_folder))
+        self._tree = tree
+
+    def read(self) -> tuple[tuple[CuttableGpu, ...], frozenset[str]]:
+        """Return the GPUs, and which partitions are made for claims; raises MigError."""
+        return self.cutter.read_gpus(), frozenset(self.names)
+
+    def make(self, names: Iterable[str], doomed: Iterable[str] = ()) -> Mapping[str, str]:
+        """Return the UUID of each partition's MIG device, made where it is not there; raises MigError.
+
+        What is doomed goes first: it may be in the way.
+        """
+        self.destroy(doomed)
+        return {name: self._make(name) for name in names}
+
+    def _make(self, name: str) -> str:
+        found = _find(name, self.cutter.read_gpus())
+        if found is None:
+            raise MigError(f"no gpu in mig mode has the place {name}", "grapnel-node mig show says what there is")
+        if found.instance is not None and name not in self.names:
+            raise MigError(f"{found.gpu.uuid}: somebody else has made an instance at {found.start}:{found.size}")
+        self._note(name)
+        try:
+            number = -1 if found.instance is None else found.instance.id
+            if found.instance is None:
+                number = self.cutter.create(found.gpu.uuid, found.profile, found.start, found.size)
+            if found.instance is None or not found.instance.compute:
+                self.cutter.add_compute(found.gpu.uuid, number, found.slices)
+        except MigError:
+            self.destroy((name,))
+            raise
+        return self._open(name)
+
+    def _open(self, name: str) -> str:
+        """Make the nodes by which containers get a partition; returns its UUID."""
+        found = _find(name, self.cutter.read_gpus())
+        if found is None or found.instance is None or not found.instance.uuids:
+            raise MigError(f"the driver does not list the mig device of {name}", "it is asked for again")
+        minors = read_mig_minors(self._tree.proc_root)
+        gpu = replace(found.gpu, instances=(found.instance,))
+        problems = make_nodes([gpu], minors, self._tree.dev_root, self._tree.proc_root)
+        if problems:
+            raise MigError(problems[0])
+        return found.instance.uuids[0]
+
+    def destroy(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Destroy partitions that are there; returns why some are left, in words."""
+        problems = []
+        for name in names:
+            try:
+                self._destroy(name)
+            except MigError as error:
+                problems.append(error.message)
+        return tuple(problems)
+
+    def _destroy(self, name: str) -> None:
+        gpus = self.cutter.read_gpus()
+        found = _find(name, gpus)
+        if found is None and any(gpu.problem for gpu in gpus):
+            raise MigError(f"{name}: its gpu does not answer")
+        if found is not None and found.instance is not None and name in self.names:
+            self.cutter.destroy(found.gpu.uuid, found.instance.id)
+        self._forget(name)
+
+    def _note(self, name: str) -> None:
+        if name in self.names:
+            return
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.folder / name, "")
+        except OSError as error:
+            raise MigError(f"{self.folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        self.names.add(name)
+
+    def _forget(self, name: str) -> None:
+        try:
+            (self.folder / name).unlink(missing_ok=True)
+            flush_folder(self.folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            words = (error.strerror or str(error)).lower()
+            raise MigError(f"{self.folder / name} cannot be removed: {words}") from error
+        self.names.discard(name)
+
+
+def _find(name: str, gpus: Iterable[CuttableGpu]) -> _Found | None:
+    """Return where a partition is, and what is there; None where no GPU that answers has such a place."""
+    for gpu in gpus:
+        place = partitions_of(gpu).get(name) if name.startswith(name_of(gpu.uuid)) else None
+        if place is not None:
+            profile = next(each for each in gpu.profiles if each.name == place.profile)
+            there = next((each for each in gpu.instances if place.is_at(each)), None)
+            return _Found(gpu, profile.id, place.start, place.size, profile.slices, there)
+    return None

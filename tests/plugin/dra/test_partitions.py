@@ -270,8 +270,9 @@ class Node(RuleBasedStateMachine):
         allocation = {"devices": {"results": [result]}}
         return {"metadata": {"uid": f"uid-{claim.name}"}, "status": {"allocation": allocation}}
 
-    @rule(claim=CLAIMS, number=NUMBERS)
-    def the_scheduler_allocates(self, claim: int, number: int) -> None:
+    @rule(claim=CLAIMS, number=NUMBERS, kill_at=st.none() | st.integers(0, 2))
+    def a_pod_comes(self, claim: int, number: int, kill_at: int | None) -> None:
+        """The scheduler takes what its sums allow, also where somebody has made an instance there since."""
         partitions = [each for each in self.daemon.devices.values() if each.draw is not None]
         if claim in self.allocated or not partitions:
             return
@@ -280,11 +281,14 @@ class Node(RuleBasedStateMachine):
             [*self.allocated.values(), wanted]
         ):
             self.allocated[claim] = wanted
+            self._prepare(claim, kill_at)
 
     @precondition(lambda self: self.allocated)
-    @rule(number=CLAIMS, kill_at=st.none() | st.integers(0, 3))
+    @rule(number=CLAIMS, kill_at=st.none() | st.integers(0, 2))
     def the_kubelet_has_a_claim_prepared(self, number: int, kill_at: int | None) -> None:
-        claim = sorted(self.allocated)[number % len(self.allocated)]
+        self._prepare(sorted(self.allocated)[number % len(self.allocated)], kill_at)
+
+    def _prepare(self, claim: int, kill_at: int | None) -> None:
         asked = api.Claim(namespace="ml", name=str(claim), uid=f"uid-{claim}")
         request = api.NodePrepareResourcesRequest(claims=(asked,))
         if kill_at is not None:
@@ -336,10 +340,15 @@ class Node(RuleBasedStateMachine):
         self.driver.destroy(uuid, made)
         self._settle()
 
-    @rule()
-    def the_driver_goes_or_comes(self) -> None:
-        self.driver.is_away = not self.driver.is_away
+    @rule(is_away=st.booleans())
+    def the_driver_goes_or_comes(self, *, is_away: bool) -> None:
+        self.driver.is_away = is_away
         self._settle()
+
+    @precondition(lambda self: self.driver.is_away)
+    @rule()
+    def the_driver_comes(self) -> None:
+        self.the_driver_goes_or_comes(is_away=False)
 
     @rule()
     def the_daemon_is_killed(self) -> None:
@@ -400,7 +409,7 @@ class Ending:
 
 
 TestNode = Node.TestCase
-TestNode.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestNode.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
 
 
 @pytest.fixture
@@ -428,11 +437,11 @@ def test_a_partition_is_made_for_its_claim_and_destroyed_after_it(node: Node) ->
 def test_what_a_claim_had_is_destroyed_when_the_driver_is_back(node: Node) -> None:
     node.allocated[1] = next(iter(node.daemon.devices.values()))
     node.the_kubelet_has_a_claim_prepared(0, None)
-    node.the_driver_goes_or_comes()
+    node.the_driver_goes_or_comes(is_away=True)
     node.a_claim_goes(0)
     node.the_daemon_is_killed()
     assert any(each.instances for each in node.driver.gpus.values())
-    node.the_driver_goes_or_comes()
+    node.the_driver_comes()
     assert not any(each.instances for each in node.driver.gpus.values())
     node.teardown()
 

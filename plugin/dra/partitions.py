@@ -11,6 +11,7 @@ of which a pod that starts can wait for. A GPU in MIG mode runs nothing as a who
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.dra.devices import (
@@ -26,7 +27,7 @@ from plugin.dra.devices import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from plugin.devices.inventory import Device, Inventory
     from plugin.driver.mig_instances import CuttableGpu, GpuInstance, InstanceProfile
@@ -78,6 +79,17 @@ def partitions_of(gpu: CuttableGpu) -> dict[str, Partition]:
         name_of_partition(gpu.uuid, profile, start): Partition(gpu.uuid, profile.name, start, size)
         for profile, start, size in sorted(places, key=lambda each: -each[1])
     }
+
+
+def set_apart(gpus: Iterable[CuttableGpu], names: Container[str]) -> tuple[CuttableGpu, ...]:
+    """Return GPUs of which the instances that partitions of these names are made of are told apart from others."""
+    return tuple(_set_apart(gpu, names) for gpu in gpus)
+
+
+def _set_apart(gpu: CuttableGpu, names: Container[str]) -> CuttableGpu:
+    places = [place for name, place in partitions_of(gpu).items() if name in names]
+    ours = tuple(each for each in gpu.instances if any(place.is_at(each) for place in places))
+    return replace(gpu, instances=tuple(each for each in gpu.instances if each not in ours), for_claims=ours)
 
 
 def find_partitions(

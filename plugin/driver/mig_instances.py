@@ -41,7 +41,8 @@ class GpuInstance:
 class CuttableGpu:
     """One GPU. `is_cut` None: it has no MIG mode; `is_pending`: the mode that it has after its next reset.
 
-    `problem` says why it does not answer; nothing else is known of it then.
+    `problem` says why it does not answer; nothing else is known of it then. `for_claims` are those of its instances
+    that were made for claims, where somebody has told them apart.
     """
 
     index: int
@@ -55,5 +56,6 @@ class CuttableGpu:
     needs_reset: bool = False  # to change its mode: GPUs up to NVIDIA Ampere
     profiles: tuple[InstanceProfile, ...] = ()
     instances: tuple[GpuInstance, ...] = ()
+    for_claims: tuple[GpuInstance, ...] = ()
     pids: tuple[int, ...] = ()
     problem: str = ""

@@ -63,11 +63,8 @@ def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
 def _of_partitions(node: str, kubelet: tuple[int, ...], stack: StackSpec) -> list[Problem]:
     """Return why no MIG device may be made for claims: it would not be offered, or be given twice."""
     plugin = stack.plugin
-    shared = any(
-        way is not None
-        for part in (plugin, *plugin.configs.values())
-        for way in (part.sharing.time_slicing, part.sharing.mps)
-    )
+    ways = [plugin.sharing, *(config.sharing for config in plugin.configs.values())]
+    shared = any(each.time_slicing is not None or each.mps is not None for each in ways)
     if not plugin.dynamic_mig or not kubelet:
         return []
     found = ".".join(map(str, kubelet))
@@ -77,8 +74,8 @@ def _of_partitions(node: str, kubelet: tuple[int, ...], stack: StackSpec) -> lis
         return [Problem(code="kubernetes-without-partitions", message=message, hint=hint)]
     if shared and kubelet < _BESIDE_SHARES:
         message = (
-            f"{node} has Kubernetes {found}, whose scheduler may give a partition of a GPU twice where it counts shares "
-            "of GPUs as well: plugin.dynamicMig and plugin.sharing together need 1.37"
+            f"{node} has Kubernetes {found}, whose scheduler may give a partition of a GPU twice where it counts "
+            "shares of GPUs as well: plugin.dynamicMig and plugin.sharing together need 1.37"
         )
         hint = "leave one of the two out for this node, or upgrade the cluster first"
         return [Problem(code="partitions-beside-shares", message=message, hint=hint)]

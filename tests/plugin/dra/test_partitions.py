@@ -21,11 +21,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lab.nvml.capabilities import minors
 from plugin.base.errors import MigError
 from plugin.base.log import Logger
+from plugin.changes.mig_layout.holders import with_users
+from plugin.changes.mig_layout.model import Entry, Layout
+from plugin.changes.mig_layout.plan import plan_layout
 from plugin.devices.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice, Features, find_devices
-from plugin.dra.instances import FOLDER, Instances
-from plugin.dra.partitions import find_partitions, is_partition
+from plugin.dra.instances import FOLDER, Instances, read_names
+from plugin.dra.partitions import find_partitions, is_partition, set_apart
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
@@ -409,7 +412,7 @@ class Ending:
 
 
 TestNode = Node.TestCase
-TestNode.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
+TestNode.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @pytest.fixture
@@ -454,4 +457,17 @@ def test_a_daemon_that_is_killed_while_it_makes_one_goes_on_with_it(node: Node, 
     node.the_kubelet_has_a_claim_prepared(0, None)
     assert node.given
     assert sum(len(each.instances) for each in node.driver.gpus.values()) == 1
+    node.teardown()
+
+
+def test_what_is_made_for_claims_is_no_layouts(node: Node) -> None:
+    """A declared layout without MIG devices is what there is, and a change of the mode waits for the claim."""
+    node.allocated[1] = next(iter(node.daemon.devices.values()))
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    (first, *_) = with_users(set_apart(node.driver.read_gpus(), read_names(node.folder)))
+    (plan,) = plan_layout(Layout((Entry((0,)),)), [first])
+    assert not plan.steps
+    assert not plan.refusal
+    (plan,) = plan_layout(Layout((Entry((0,), is_enabled=False),)), [first])
+    assert "a claim (" in plan.refusal
     node.teardown()

@@ -174,9 +174,8 @@ def _interface(plugin: Plugin) -> Iterator[Remark]:
     if plugin.dynamic_mig:
         yield from _shares_of_mig(plugin, SECTION)
         for name, config in plugin.configs.items():
-            yield from _shares_of_mig(
-                msgspec.structs.replace(plugin, sharing=config.sharing), ("plugin", "configs", name)
-            )
+            chosen = msgspec.structs.replace(plugin, sharing=config.sharing)
+            yield from _shares_of_mig(chosen, (*SECTION, "configs", name))
     path: KeyPath = (*SECTION, "interface")
     if plugin.daemon is DaemonAs.DAEMON_SET:
         hint = "write daemon: unit, or interface: devicePlugin"

@@ -135,8 +135,9 @@ class Daemon:
     async def look_again(self) -> None:
         """The kubelet knows of nobody."""
 
-    def holder(self, device: DraDevice) -> str:
-        return "" if device else "nobody"
+    def holder(self, _device: DraDevice) -> str:
+        """Return that no device plugin has given it away."""
+        return ""
 
     def prepare(self) -> None:
         """Nothing is written."""

@@ -203,9 +203,8 @@ class Driver:
         """Take back what engines and the next start would find: nobody has a claim any more."""
         with suppress(OSError):  # it is not asked for any more
             self._cdi_path.unlink(missing_ok=True)
-        with suppress(OSError):
-            if self._instances is not None:
-                self._instances.remove_folder()
+        if self._instances is not None:
+            self._instances.remove_folder()
         self.store.remove_folder()
 
     async def close(self) -> None:

@@ -19,8 +19,8 @@ from plugin.base.errors import ClaimError, MigError, NoAnswer
 from plugin.changes.mig_layout.nodes import make_nodes
 from plugin.dra.devices import name_of
 from plugin.dra.partitions import find_partitions, is_partition, partitions_of
+from plugin.dra.store import PartitionStore
 from plugin.driver.capabilities import read_mig_minors
-from plugin.system.durable import flush_folder, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -34,17 +34,8 @@ if TYPE_CHECKING:
     from plugin.driver.mig_instances import CuttableGpu, GpuInstance
     from plugin.system.thread_calls import ThreadCalls
 
-FOLDER = "claims/partitions"  # in the state folder
 _DRIVER_S = 5.0  # the daemon has 10 s for an answer to the kubelet
 _TOPIC = "mig partitions"
-
-
-def read_names(state_folder: Path) -> frozenset[str]:
-    """Return the partitions that are made for claims, or were about to be."""
-    try:
-        return frozenset(each.name for each in (state_folder / FOLDER).iterdir() if is_partition(each.name))
-    except OSError:
-        return frozenset()
 
 
 class Instances:
@@ -82,7 +73,7 @@ class Instances:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is made for claims."""
-        return not self._partitioner.names
+        return not self._partitioner.store.names
 
     def made(self) -> Mapping[str, str]:
         """Return the partitions that are made by the UUIDs of their MIG devices, as far as was read."""
@@ -141,7 +132,7 @@ class Instances:
 
     def _doomed(self) -> tuple[str, ...]:
         """Return what nobody has, and nobody is about to have."""
-        return tuple(sorted(self._partitioner.names.difference(self._held(), self._making)))
+        return tuple(sorted(self._partitioner.store.names.difference(self._held(), self._making)))
 
     async def _look(self, doomed: tuple[str, ...]) -> None:
         try:
@@ -207,8 +198,8 @@ class Instances:
                 self._making.remove(each)
 
     def remove_folder(self) -> None:
-        """Remove the folder, as there is nothing in it any more; raises OSError."""
-        self._partitioner.folder.rmdir()
+        """Remove the folder, as there is nothing in it any more."""
+        self._partitioner.store.remove_folder()
 
 
 class _Found(NamedTuple):
@@ -221,17 +212,16 @@ class _Found(NamedTuple):
 
 
 class Partitioner:
-    """Makes and destroys; in the driver's thread, but for `names`, which may be read in any."""
+    """Makes and destroys; in the driver's thread, but for what the store knows, which may be read in any."""
 
     def __init__(self, state_folder: Path, cutter: Cutter, tree: HostTree) -> None:
-        self.folder = state_folder / FOLDER
         self.cutter = cutter
-        self.names = set(read_names(state_folder))
+        self.store = PartitionStore(state_folder)
         self._tree = tree
 
     def read(self) -> tuple[tuple[CuttableGpu, ...], frozenset[str]]:
         """Return the GPUs, and which partitions are made for claims; raises MigError."""
-        return self.cutter.read_gpus(), frozenset(self.names)
+        return self.cutter.read_gpus(), frozenset(self.store.names)
 
     def make(self, names: Iterable[str], doomed: Iterable[str] = ()) -> Mapping[str, str]:
         """Return the UUID of each partition's MIG device, made where it is not there; raises MigError.
@@ -245,9 +235,9 @@ class Partitioner:
         found = _find(name, self.cutter.read_gpus())
         if found is None:
             raise MigError(f"no gpu in mig mode has the place {name}", "grapnel-node mig show says what there is")
-        if found.instance is not None and name not in self.names:
+        if found.instance is not None and name not in self.store.names:
             raise MigError(f"{found.gpu.uuid}: somebody else has made an instance at {found.start}:{found.size}")
-        self._note(name)
+        self.store.note(name)
         try:
             number = -1 if found.instance is None else found.instance.id
             if found.instance is None:
@@ -286,30 +276,9 @@ class Partitioner:
         found = _find(name, gpus)
         if found is None and any(gpu.problem for gpu in gpus):
             raise MigError(f"{name}: its gpu does not answer")
-        if found is not None and found.instance is not None and name in self.names:
+        if found is not None and found.instance is not None and name in self.store.names:
             self.cutter.destroy(found.gpu.uuid, found.instance.id)
-        self._forget(name)
-
-    def _note(self, name: str) -> None:
-        if name in self.names:
-            return
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.folder / name, "")
-        except OSError as error:
-            raise MigError(f"{self.folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
-        self.names.add(name)
-
-    def _forget(self, name: str) -> None:
-        try:
-            (self.folder / name).unlink(missing_ok=True)
-            flush_folder(self.folder)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            words = (error.strerror or str(error)).lower()
-            raise MigError(f"{self.folder / name} cannot be removed: {words}") from error
-        self.names.discard(name)
+        self.store.forget(name)
 
 
 def _find(name: str, gpus: Iterable[CuttableGpu]) -> _Found | None:

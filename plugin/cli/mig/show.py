@@ -12,8 +12,8 @@ from plugin.changes.mig_layout.plan import plan_layout
 from plugin.changes.mig_layout.store import read_layout
 from plugin.cli.holders import named_now
 from plugin.cli.session import DriverSession, config_of
-from plugin.dra.instances import read_names
 from plugin.dra.partitions import set_apart
+from plugin.dra.store import read_partitions
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.nvml.changes import mig_instances
 
@@ -41,7 +41,7 @@ class Session(DriverSession):
 
     def read(self) -> tuple[CuttableGpu, ...]:
         """Return the GPUs, with the reason of one that does not answer; what is made for claims is no layout's."""
-        return set_apart(self.ask(self.cutter.read_gpus), read_names(self._folder))
+        return set_apart(self.ask(self.cutter.read_gpus), read_partitions(self._folder))
 
 
 def declared(path: Path) -> Layout:

@@ -27,10 +27,10 @@ from plugin.changes.mig_layout.plan import plan_layout
 from plugin.devices.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice, Features, find_devices
-from plugin.dra.instances import FOLDER, Instances, read_names
+from plugin.dra.instances import Instances
 from plugin.dra.partitions import find_partitions, is_partition, set_apart
 from plugin.dra.service import ClaimService, Health
-from plugin.dra.store import ClaimStore, Record
+from plugin.dra.store import PARTITIONS, ClaimStore, Record, read_partitions
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
 from plugin.driver.snapshot import MigFacts, MigSize, Snapshot
 from plugin.system.thread_calls import ThreadCalls
@@ -395,7 +395,7 @@ class Node(RuleBasedStateMachine):
         self._settle()
         left = {(uuid, each.id) for uuid, found in self.driver.gpus.items() for each in found.instances}
         assert left == self.by_hand
-        folder = self.folder / FOLDER
+        folder = self.folder / PARTITIONS
         assert not folder.exists() or not list(folder.iterdir())
         self.loop.close()
 
@@ -465,7 +465,7 @@ def test_what_is_made_for_claims_is_no_layouts(node: Node) -> None:
     """A declared layout without MIG devices is what there is, and a change of the mode waits for the claim."""
     node.allocated[1] = next(iter(node.daemon.devices.values()))
     node.the_kubelet_has_a_claim_prepared(0, None)
-    (first, *_) = with_users(set_apart(node.driver.read_gpus(), read_names(node.folder)))
+    (first, *_) = with_users(set_apart(node.driver.read_gpus(), read_partitions(node.folder)))
     (plan,) = plan_layout(Layout((Entry((0,)),)), [first])
     assert not plan.steps
     assert not plan.refusal

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from plugin.base.errors import ClaimError, MigError, NoAnswer
 from plugin.changes.mig_layout.nodes import make_nodes
 from plugin.dra.devices import name_of
-from plugin.dra.partitions import find_partitions, is_partition, partitions_of
+from plugin.dra.partitions import find_partitions, is_partition, partitions_of, set_apart
 from plugin.dra.store import PartitionStore
 from plugin.driver.capabilities import read_mig_minors
 
@@ -63,8 +63,9 @@ class Instances:
         self._held = held
         self._spawn = spawn
         self._changed = changed
-        self._gpus: Mapping[str, CuttableGpu] = {}  # as they were read last, and which partitions were ours then
-        self._names: frozenset[str] = frozenset()
+        # As they were read last, with what is made for claims told apart; also a GPU that does not answer any more.
+        self._gpus: Mapping[str, CuttableGpu] = {}
+        self._own: Mapping[str, Mapping[str, GpuInstance]] = {}  # by GPU and name
         self._read_of: object = None  # what there was to be seen when they were read
         self.is_known = False  # whether they were read since the start
         self._making: list[str] = []
@@ -77,21 +78,11 @@ class Instances:
 
     def made(self) -> Mapping[str, str]:
         """Return the partitions that are made by the UUIDs of their MIG devices, as far as was read."""
-        return {
-            uuid: name for gpu in self._gpus.values() for name, each in self._own(gpu).items() for uuid in each.uuids
-        }
+        return {uuid: name for own in self._own.values() for name, each in own.items() for uuid in each.uuids}
 
     def others(self) -> frozenset[str]:
         """Return the UUIDs of MIG devices that somebody else has made."""
-        return frozenset(uuid for gpu in self._gpus.values() for each in self._of_others(gpu) for uuid in each.uuids)
-
-    def _own(self, gpu: CuttableGpu) -> dict[str, GpuInstance]:
-        places = {name: place for name, place in partitions_of(gpu).items() if name in self._names}
-        return {name: each for each in gpu.instances for name, place in places.items() if place.is_at(each)}
-
-    def _of_others(self, gpu: CuttableGpu) -> list[GpuInstance]:
-        own = self._own(gpu).values()
-        return [each for each in gpu.instances if each not in own]
+        return frozenset(uuid for gpu in self._gpus.values() for each in gpu.instances for uuid in each.uuids)
 
     def show(
         self, inventory: Inventory, present: tuple[DraDevice, ...], *, is_offered: bool = True
@@ -121,13 +112,13 @@ class Instances:
 
     def _find(self, inventory: Inventory) -> list[DraDevice]:
         found: list[DraDevice] = []
+        made = self.made()
         for device in inventory.devices:
             gpu = self._gpus.get(device.gpu.uuid)
             if gpu is None or not gpu.is_cut or not device.gpu.is_cut:
                 continue
-            made = self.made()
             problems = {made[each.facts.uuid]: each.problem for each in device.slices if each.facts.uuid in made}
-            found += find_partitions(device, inventory, gpu, self._of_others(gpu), problems)
+            found += find_partitions(device, inventory, gpu, gpu.instances, problems)
         return found
 
     def _doomed(self) -> tuple[str, ...]:
@@ -149,9 +140,11 @@ class Instances:
     async def _read(self) -> None:
         """Read how the GPUs are cut; raises MigError, NoAnswer."""
         gpus, names = await self._calls.call(self._partitioner.read, _DRIVER_S, "the driver")
-        found = {gpu.uuid: gpu for gpu in gpus if not gpu.problem}
-        if not self.is_known or (found, names) != (self._gpus, self._names):
-            self._gpus, self._names, self.is_known = found, names, True
+        apart = {gpu.uuid: gpu for gpu in set_apart(gpus, names) if not gpu.problem}
+        found = {**self._gpus, **apart}
+        if not self.is_known or found != self._gpus:
+            self._gpus, self.is_known = found, True
+            self._own = {uuid: _named(gpu) for uuid, gpu in found.items()}
             self._changed()
 
     async def ready(self, record: Record, present: Callable[[], Iterable[DraDevice]]) -> Record:
@@ -279,6 +272,12 @@ class Partitioner:
         if found is not None and found.instance is not None and name in self.store.names:
             self.cutter.destroy(found.gpu.uuid, found.instance.id)
         self.store.forget(name)
+
+
+def _named(gpu: CuttableGpu) -> dict[str, GpuInstance]:
+    """Return the instances of a GPU that are made for claims by the names of their partitions."""
+    places = partitions_of(gpu).items()
+    return {name: each for each in gpu.for_claims for name, place in places if place.is_at(each)}
 
 
 def _find(name: str, gpus: Iterable[CuttableGpu]) -> _Found | None:

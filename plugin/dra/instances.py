@@ -11,7 +11,8 @@ Everything that asks the driver is called in its thread, one after the other.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import asyncio
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from plugin.system.thread_calls import ThreadCalls
 
 _DRIVER_S = 5.0  # the daemon has 10 s for an answer to the kubelet
+_SEEN_S = 2.0
 _TOPIC = "mig partitions"
 
 
@@ -70,6 +72,7 @@ class Instances:
         self.is_known = False  # whether they were read since the start
         self._making: list[str] = []
         self._is_busy = False
+        self._shown = asyncio.Event()  # another one each time that GPUs are shown
 
     @property
     def is_empty(self) -> bool:
@@ -96,6 +99,8 @@ class Instances:
         if seen and (seen != self._read_of or doomed) and not self._is_busy:
             self._is_busy, self._read_of = True, seen
             self._spawn(self._look(doomed))
+        self._shown.set()
+        self._shown = asyncio.Event()
         others = self.others()
         ours = {mig.uuid for device in inventory.devices for mig in device.gpu.mig if mig.uuid not in others}
         offered = self._find(inventory) if is_offered else []
@@ -155,7 +160,7 @@ class Instances:
         names = [each.device for each in record.devices if is_partition(each.device)]
         made = await self._make(each.device for each in record.devices if each.parts and each.device in names)
         known = {name: uuid for uuid, name in self.made().items()} | dict(made)
-        there = {each.uuid: each for each in present()}
+        there = await self._wait_for(present, {known[name] for name in names if name in known})
         for name in names:
             if name not in known:
                 raise ClaimError(f"{record.claim} was given {name} to look at, and no claim has it")
@@ -166,10 +171,22 @@ class Instances:
         found = (each._replace(uuid=known[each.device]) if each.device in known else each for each in record.devices)
         return record._replace(devices=tuple(found))
 
+    async def _wait_for(self, present: Callable[[], Iterable[DraDevice]], uuids: set[str]) -> Mapping[str, DraDevice]:
+        """Return what is present by UUID, once these are, or after a while: whoever looks at the GPUs does so soon."""
+        deadline = asyncio.get_running_loop().time() + _SEEN_S
+        while True:
+            shown, there = self._shown, {each.uuid: each for each in present()}
+            left_s = deadline - asyncio.get_running_loop().time()
+            if uuids <= there.keys() or left_s <= 0:
+                return there
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(shown.wait(), left_s)
+            await asyncio.sleep(0)  # whoever shows them is at the end of it by then
+
     async def _make(self, names: Iterable[str]) -> Mapping[str, str]:
         """Return the UUIDs of partitions' MIG devices, which are made where they are not there; raises ClaimError.
 
-        When it returns the devices have been seen by whoever looks at the GPUs.
+        What is doomed goes first. The GPUs are read once more afterwards.
         """
         with self._is_making(tuple(names)) as wanted:
             doomed = self._doomed()

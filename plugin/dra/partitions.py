@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from plugin.devices.inventory import Device, Inventory
+    from plugin.driver.gpu_state import GpuState, MigDevice
     from plugin.driver.mig_instances import CuttableGpu, GpuInstance, InstanceProfile
 
     Amounts = dict[str, int]
@@ -90,6 +91,23 @@ def _set_apart(gpu: CuttableGpu, names: Container[str]) -> CuttableGpu:
     places = [place for name, place in partitions_of(gpu).items() if name in names]
     ours = tuple(each for each in gpu.instances if any(place.is_at(each) for place in places))
     return replace(gpu, instances=tuple(each for each in gpu.instances if each not in ours), for_claims=ours)
+
+
+def without_partitions(states: Mapping[str, GpuState], names: Iterable[str]) -> dict[str, GpuState]:
+    """Return what GPUs are set up as, without MIG devices that are made for claims: nobody is to make those again."""
+    known = frozenset(names)
+    return {uuid: _without(uuid, state, known) for uuid, state in states.items()}
+
+
+def _without(uuid: str, state: GpuState, names: frozenset[str]) -> GpuState:
+    if not state.mig:
+        return state
+    return replace(state, mig=tuple(each for each in state.mig if not _is_named(uuid, each, names)))
+
+
+def _is_named(uuid: str, device: MigDevice, names: frozenset[str]) -> bool:
+    begin, end = f"{name_of(uuid)}-mig-{_NO_NAME.sub('', device.short_profile.lower())}-", f"-{device.start}"
+    return any(each.startswith(begin) and each.endswith(end) for each in names)
 
 
 def find_partitions(

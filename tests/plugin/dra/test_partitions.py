@@ -28,9 +28,10 @@ from plugin.devices.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice, Features, find_devices
 from plugin.dra.instances import Instances
-from plugin.dra.partitions import find_partitions, is_partition, set_apart
+from plugin.dra.partitions import find_partitions, is_partition, set_apart, without_partitions
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import PARTITIONS, ClaimStore, Record, read_partitions
+from plugin.driver.gpu_state import GpuState, MigDevice
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
 from plugin.driver.snapshot import MigFacts, MigSize, Snapshot
 from plugin.system.thread_calls import ThreadCalls
@@ -228,6 +229,16 @@ def make(driver: Cut, name: str) -> None:
     profile, start = map(int, name.rsplit("-", 2)[1:])
     size = dict(next(each.places for each in PROFILES if each.id == profile))[start]
     driver.create(gpu(0).uuid, profile, start, size)
+
+
+def test_a_driver_change_makes_nothing_again_that_was_made_for_claims() -> None:
+    names = [name for name in offered() if name.endswith(("-9-4", "-20-1"))]
+    mine = (MigDevice("3g.40gb", 4, 4), MigDevice("1c.1g.10gb+me", 1, 1))
+    others = (MigDevice("3g.40gb", 0, 4), MigDevice("1g.10gb", 1, 1), MigDevice("1g.10gb"))
+    states = {gpu(0).uuid: GpuState(mig=(*mine, *others)), gpu(1).uuid: GpuState(mig=mine)}
+    found = without_partitions(states, names)
+    assert found[gpu(0).uuid].mig == others
+    assert found[gpu(1).uuid].mig == mine
 
 
 def test_what_somebody_made_by_hand_takes_its_place_away() -> None:

@@ -230,8 +230,16 @@ class Partitioner:
         self._tree = tree
 
     def read(self) -> tuple[tuple[CuttableGpu, ...], frozenset[str]]:
-        """Return the GPUs, and which partitions are made for claims; raises MigError."""
-        return self.cutter.read_gpus(), frozenset(self.store.names)
+        """Return the GPUs, and which partitions are made for claims; raises MigError.
+
+        One that is not there is forgotten: whatever is made in its place from now on is somebody else's.
+        """
+        gpus = self.cutter.read_gpus()
+        for name in tuple(self.store.names):
+            found = _find(name, gpus)
+            if found is not None and found.instance is None:
+                self.store.forget(name)
+        return gpus, frozenset(self.store.names)
 
     def make(self, names: Iterable[str], doomed: Iterable[str] = ()) -> Mapping[str, str]:
         """Return the UUID of each partition's MIG device, made where it is not there; raises MigError.

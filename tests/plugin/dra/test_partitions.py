@@ -340,6 +340,7 @@ class Node(RuleBasedStateMachine):
         del self.allocated[claim]
         self._settle()
 
+    @precondition(lambda self: not self.driver.is_away)
     @rule(index=st.integers(0, GPUS - 1), number=NUMBERS, is_complete=st.booleans())
     def somebody_cuts_a_gpu_by_hand(self, index: int, number: int, *, is_complete: bool) -> None:
         uuid = gpu(index).uuid
@@ -352,7 +353,7 @@ class Node(RuleBasedStateMachine):
                 self.driver.add_compute(uuid, made, found.slices)
         self._settle()
 
-    @precondition(lambda self: self.by_hand)
+    @precondition(lambda self: self.by_hand and not self.driver.is_away)
     @rule()
     def and_destroys_that_again(self) -> None:
         uuid, made = self.by_hand.pop()
@@ -484,6 +485,19 @@ def test_a_daemon_that_is_killed_while_it_makes_one_goes_on_with_it(node: Node, 
     node.the_kubelet_has_a_claim_prepared(0, None)
     assert node.given
     assert sum(len(each.instances) for each in node.driver.gpus.values()) == 1
+    node.teardown()
+
+
+def test_what_is_made_by_hand_in_the_place_of_what_a_reboot_took_is_nobody_elses(node: Node) -> None:
+    """It was taken for the claim's, whose file was still there, and would have been destroyed with it."""
+    name = next(each for each in node.daemon.devices if each.endswith("-9-4"))
+    node.allocated[1] = node.daemon.devices[name]
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    node.the_machine_boots()
+    make(node.driver, name)
+    node.by_hand.add((gpu(0).uuid, 1))
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    assert not node.given
     node.teardown()
 
 

@@ -90,7 +90,9 @@ def test_mig_devices_are_made_for_claims_where_the_scheduler_counts_them(
     version: str, sharing: str | None, codes: list[str]
 ) -> None:
     facts = replace(containerd("2.1.4"), cgroup_v1=CgroupV1(kubelet=version, allowed=True))
-    shares = {"sharing": {"timeSlicing": {"resources": [{"name": sharing, "replicas": 2}]}}} if sharing else {}
+    shares: dict[str, Any] = (
+        {"sharing": {"timeSlicing": {"resources": [{"name": sharing, "replicas": 2}]}}} if sharing else {}
+    )
 
     found = plan(facts, make_stack(plugin={**DRA, **shares, "dynamicMig": True}))
 

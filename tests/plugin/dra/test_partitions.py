@@ -33,7 +33,7 @@ from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import PARTITIONS, ClaimStore, Record, read_partitions
 from plugin.driver.gpu_state import GpuState, MigDevice
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance
-from plugin.driver.snapshot import MigFacts, MigSize, Snapshot
+from plugin.driver.snapshot import LostGpu, MigFacts, MigSize, Snapshot
 from plugin.system.thread_calls import ThreadCalls
 from tests.plugin.fakes import VERSION, gpu
 from tests.plugin.mig_layout.driver import Killed, MemoryDriver
@@ -57,6 +57,7 @@ class Cut(MemoryDriver):
     def __init__(self) -> None:
         super().__init__(0)
         self.is_away = False
+        self.lost: set[str] = set()
         for index in range(GPUS):
             uuid = gpu(index).uuid
             self.gpus[uuid] = CuttableGpu(index, uuid, index, is_cut=True, is_pending=True, profiles=PROFILES)
@@ -64,7 +65,10 @@ class Cut(MemoryDriver):
     def read_gpus(self) -> tuple[CuttableGpu, ...]:
         if self.is_away:
             raise MigError("nvml does not count the gpus: it is away")
-        return super().read_gpus()
+        return tuple(
+            CuttableGpu(each.index, f"gpu {each.index}", -1, problem="gpu is lost") if each.uuid in self.lost else each
+            for each in super().read_gpus()
+        )
 
     def create(self, uuid: str, profile: int, start: int, size: int) -> int:
         there, found = self.gpus[uuid].instances, next(each for each in PROFILES if each.id == profile)
@@ -75,11 +79,16 @@ class Cut(MemoryDriver):
 
     def snapshot(self) -> Snapshot:
         found = []
+        lost = tuple(
+            LostGpu(each.index, each.uuid, "gpu is lost") for each in self.gpus.values() if each.uuid in self.lost
+        )
         for index, each in enumerate(self.gpus.values()):
+            if each.uuid in self.lost:
+                continue
             pairs = [(instance, uuid) for instance in each.instances for uuid in instance.uuids]
             mig = tuple(MigFacts(uuid, at, found.id, 0, found.profile) for at, (found, uuid) in enumerate(pairs))
             found.append(replace(gpu(index), is_cut=True, mig=mig))
-        return Snapshot(VERSION, tuple(found))
+        return Snapshot(VERSION, tuple(found), lost)
 
 
 class Daemon:
@@ -462,6 +471,22 @@ def test_a_partition_is_given_once_it_has_been_seen(node: Node) -> None:
     assert set(node.given.values()) <= {each.uuid for each in node.daemon.present}
     assert node.given
     node.daemon.looks_after = False
+    node.teardown()
+
+
+def test_a_gpu_that_is_lost_is_not_taken_from_the_slices_and_what_claims_had_of_it_waits(node: Node) -> None:
+    name = next(each for each in node.daemon.devices if each.endswith("-9-4"))
+    node.allocated[1] = node.daemon.devices[name]
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    before = list(node.daemon.devices)
+    node.driver.lost.add(gpu(0).uuid)
+    node.loop.run_until_complete(node.daemon.settle())
+    assert list(node.daemon.devices) == before
+    assert {each.unhealthy for each in node.daemon.devices.values() if each.parts[0] == gpu(0).uuid} == {"gpu is lost"}
+    node.a_claim_goes(0)
+    node.driver.lost.clear()
+    node.loop.run_until_complete(node.daemon.settle())
+    assert node.driver.devices(gpu(0).uuid) == []
     node.teardown()
 
 

@@ -67,7 +67,7 @@ def by_claims(stage: Stage, node: LabNode) -> Iterator[None]:
             evidence=lambda: f"{sorted(devices(stage, node))}\n{node.journal(DAEMON, 40)}",
         )
         yield
-    stage.wait_for_gpus(node.name, len(node.uuids) - 1)
+    stage.wait_for_gpus(node.name, len(node.uuids))
 
 
 def template(profile: str) -> Manifest:

@@ -29,6 +29,13 @@ def capabilities(gpu_minor: int, mig: Mig) -> dict[str, int]:
 
 def show_capabilities(node: Node, machine: Machine) -> None:
     """Make files and device nodes for a machine's MIG devices on a running node, and no others."""
+    shown = list_capabilities(node, machine)
+    made = [f"mknod -m 444 {FOLDER}/nvidia-cap{minor} c {MAJOR} {minor}" for minor in shown.values()]
+    node.run(["sh", "-c", " && ".join([f"mkdir -p {FOLDER}", *made])])
+
+
+def list_capabilities(node: Node, machine: Machine) -> dict[str, int]:
+    """Make the files alone, as the driver's module does, and return the numbers that nodes have to have by name."""
     hide_capabilities(node)
     every = minors(1 + max(gpu.minor_number for gpu in machine.gpus))
     shown = {name: every[name] for name in ("config", "monitor")}
@@ -36,8 +43,7 @@ def show_capabilities(node: Node, machine: Machine) -> None:
         shown.update(capabilities(gpu.minor_number, mig))
     for name, minor in shown.items():
         _write(node, _file(name), f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
-    made = [f"mknod -m 444 {FOLDER}/nvidia-cap{minor} c {MAJOR} {minor}" for minor in shown.values()]
-    node.run(["sh", "-c", " && ".join([f"mkdir -p {FOLDER}", *made])])
+    return shown
 
 
 def hide_capabilities(node: Node) -> None:

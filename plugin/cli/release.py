@@ -24,6 +24,8 @@ from plugin.changes.driver_change.release.store import BOOT_ID, forget_release, 
 from plugin.changes.gpu_settings.store import has_settings
 from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
 from plugin.cli.show import take_inventory
+from plugin.dra.partitions import without_partitions
+from plugin.dra.store import read_partitions
 from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.loading.root import HOST
 from plugin.settings.load import Invocation, load
@@ -86,7 +88,8 @@ def _release_of_now(
     if problems or not release.gpus:
         return release, problems  # a driver that does not answer is not asked twice
     try:
-        return replace(release, states=states(driver_root, min(timeout_s, _STATES_S))), []
+        found = states(driver_root, min(timeout_s, _STATES_S))
+        return replace(release, states=without_partitions(found, read_partitions(config.state_folder))), []
     except (DriverNotReady, NoAnswer) as error:
         return release, [f"the current mig, fabric and memory are not known: {error.message}"]
 

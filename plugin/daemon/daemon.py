@@ -90,6 +90,7 @@ class Daemon:
         self._mig = MigChanges(config, self._driver, logger, reopen=self._observe_again, changed=self._offer_again)
         self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
         self._claims = Claims(self._history, self._mps, dependencies.smi, self._tasks.spawn, logger)
+        self._claims.ask = self._driver.ask
         self._claims.on_change, self._claims.on_state = self._offer_again, self._on_registration
         self._offering = Offering(
             logger,

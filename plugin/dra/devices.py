@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from plugin.devices.allocation.answer import Mount
     from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import Device, Inventory
-    from plugin.devices.mig import Slice
     from plugin.devices.resources import OfferPlan
+    from plugin.driver.snapshot import MigSize
 
     Json = dict[str, Any]
 
@@ -41,11 +41,13 @@ _NOTHING = {"default": "0", "validValues": ["0"]}
 class Features(NamedTuple):
     """What an API server keeps of devices: it drops, without a word, what it has switched off (Kubernetes 1.34, 1.35).
 
-    Without taints what is unhealthy is left out, without shares each device is for one claim alone.
+    Without taints what is unhealthy is left out, without shares each device is for one claim alone, and without
+    counters no partition is offered.
     """
 
     taints: bool = True
     shares: bool = True
+    counters: bool = True
 
 
 class Share(NamedTuple):
@@ -67,6 +69,24 @@ class Share(NamedTuple):
         return self.parts * self.unit_bytes
 
 
+class CounterSet(NamedTuple):
+    """What all partitions of a GPU draw on; amounts in the API's own form."""
+
+    name: str
+    counters: Mapping[str, str]
+
+    def to_json(self) -> Json:
+        """Return it as a slice has it."""
+        return {"name": self.name, "counters": {name: {"value": value} for name, value in self.counters.items()}}
+
+
+class Draw(NamedTuple):
+    """What a partition takes of its GPU's counters."""
+
+    of: CounterSet
+    counters: Mapping[str, str]
+
+
 class DraDevice(NamedTuple):
     """One device that claims can be given. `nodes` are container path and host path of each device node.
 
@@ -74,6 +94,9 @@ class DraDevice(NamedTuple):
 
     `parts`: the UUIDs of which nobody else may have any at the same time: its own, and of a GPU those of its MIG
     devices, of a MIG device its GPU's. `unhealthy` is the reason, "" for a healthy one.
+
+    `draw` is that of a partition: a MIG device that is made when a claim with it is prepared. Its `uuid` is its name,
+    as there is no other one before.
     """
 
     name: str
@@ -85,6 +108,7 @@ class DraDevice(NamedTuple):
     unhealthy: str = ""
     is_lost: bool = False
     share: Share | None = None
+    draw: Draw | None = None
 
     @property
     def type(self) -> str:
@@ -101,6 +125,13 @@ class DraDevice(NamedTuple):
             capacity |= _share_capacity(self.share)
         if capacity:
             shown["capacity"] = capacity
+        if self.draw is not None:
+            shown["consumesCounters"] = [
+                {
+                    "counterSet": self.draw.of.name,
+                    "counters": {name: {"value": value} for name, value in self.draw.counters.items()},
+                }
+            ]
         if self.unhealthy and features.taints:
             shown["taints"] = [{"key": LOST if self.is_lost else UNHEALTHY, "effect": "NoSchedule"}]
         return shown
@@ -146,19 +177,19 @@ def _share_capacity(share: Share) -> Json:
     Whoever asks for nothing takes one share, or all of the memory.
     """
     if share.unit_bytes:
-        least, all_of_it = (_quantity(count)["value"] for count in (share.unit_bytes, share.memory_bytes))
+        least, all_of_it = (quantity(count) for count in (share.unit_bytes, share.memory_bytes))
         allowed = {"min": least, "max": all_of_it, "step": least}
         return {"memory": {"value": all_of_it, "requestPolicy": {"default": all_of_it, "validRange": allowed}}}
-    allowed = {"min": "1", "max": _number(share.at_most), "step": "1"}
-    return {"shares": {"value": _number(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}}
+    allowed = {"min": "1", "max": number(share.at_most), "step": "1"}
+    return {"shares": {"value": number(share.parts), "requestPolicy": {"default": "1", "validRange": allowed}}}
 
 
 def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:
     gpu, node = device.gpu, (f"/dev/nvidia{device.gpu.minor}", device.path)
-    common = _common_attributes(device, inventory)
+    common = common_attributes(device, inventory)
     if not gpu.is_cut and not device.slices:
         own = {"type": _text("gpu"), "uuid": _text(gpu.uuid)}
-        capacity = {} if device.memory_bytes is None else {"memory": _quantity(device.memory_bytes)}
+        capacity = {} if device.memory_bytes is None else {"memory": {"value": quantity(device.memory_bytes)}}
         yield DraDevice(
             name_of(gpu.uuid),
             gpu.uuid,
@@ -175,25 +206,25 @@ def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:
             mig.facts.uuid,
             (mig.facts.uuid, gpu.uuid),
             (node, *((f"/dev/{name}", path) for name, path in mig.nodes)),
-            {**_mig_attributes(mig, gpu.uuid), **common},
-            _mig_capacity(mig),
+            {**mig_attributes(gpu.uuid, mig.facts.profile, mig.facts.uuid), **common},
+            mig_capacity(mig.facts.size),
             device.unhealthy or mig.problem,
             device.is_lost,
         )
 
 
-def _mig_attributes(mig: Slice, parent: str) -> Mapping[str, Json]:
-    facts = mig.facts
+def mig_attributes(parent: str, profile: str, uuid: str = "") -> Mapping[str, Json]:
+    """Return what tells a MIG device from others; one that is not made yet has no UUID."""
     return {
         "type": _text("mig"),
-        "uuid": _text(facts.uuid),
+        **({"uuid": _text(uuid)} if uuid else {}),
         "parentUUID": _text(parent),
-        **({"profile": _text(facts.profile)} if facts.profile else {}),
+        **({"profile": _text(profile)} if profile else {}),
     }
 
 
-def _mig_capacity(mig: Slice) -> Mapping[str, Json]:
-    size = mig.facts.size
+def mig_capacity(size: MigSize | None) -> Mapping[str, Json]:
+    """Return what a MIG device has of its GPU."""
     if size is None:
         return {}
     counts = {
@@ -205,12 +236,13 @@ def _mig_capacity(mig: Slice) -> Mapping[str, Json]:
         "ofaEngines": size.ofa_engines,
     }
     return {
-        **{name: {"value": str(count)} for name, count in counts.items()},
-        "memory": _quantity(size.memory_mib * _MIB),
+        **{name: {"value": number(count)} for name, count in counts.items()},
+        "memory": {"value": quantity(size.memory_mib * _MIB)},
     }
 
 
-def _common_attributes(device: Device, inventory: Inventory) -> Mapping[str, Json]:
+def common_attributes(device: Device, inventory: Inventory) -> Mapping[str, Json]:
+    """Return what a GPU and its MIG devices have in common."""
     gpu = device.gpu
     place = next((each for each in inventory.topology.places if each.address == gpu.pci_address), None)
     texts = {
@@ -258,14 +290,14 @@ def _text(value: str) -> Json:
     return {"string": value[:_MAX_TEXT]}
 
 
-def _number(count: int) -> str:
+def number(count: int) -> str:
     """Return a whole number in the API's own form: 2000 is 2k."""
     return f"{count // 1000}k" if count and count % 1000 == 0 else str(count)
 
 
-def _quantity(count: int) -> Json:
+def quantity(count: int) -> str:
     """Return an amount of bytes in the API's own form, so that what it answers is what it was told."""
     power = 0
     while count and count % _KIBI == 0 and power < len(_SUFFIXES) - 1:
         count, power = count // _KIBI, power + 1
-    return {"value": f"{count}{_SUFFIXES[power]}"}
+    return f"{count}{_SUFFIXES[power]}"

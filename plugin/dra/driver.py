@@ -17,6 +17,7 @@ from plugin.dra.cdi import FILE, Hook, render_cdi
 from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.devices import find_devices
 from plugin.dra.keeper import SliceKeeper
+from plugin.dra.partitions import is_partition
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, published_in
@@ -27,7 +28,7 @@ from plugin.sharing.time_slices import TimeSlices
 from plugin.system.durable import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from plugin.base.log import Logger
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import ControlNode, Inventory
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice, Share
+    from plugin.dra.instances import Instances
     from plugin.dra.store import PreparedDevice, Published, Record
     from plugin.settings.node_config import NodeConfig
 
@@ -50,7 +52,8 @@ class Driver:
     `where` is through which API, and as which Node, it publishes. `look_again` asks the kubelet who has devices by its
     device plugins, `holder` says who has one of these UUIDs by them, None where nobody knows yet. `prepared` hears of
     each new claim, `changed` that claims have come or gone, `registered` that a kubelet took the driver, `report` what
-    it waits for. `mps` has the control daemons, `smi` is where nvidia-smi is.
+    it waits for. `mps` has the control daemons, `smi` is where nvidia-smi is. `instances` makes what keeps MIG devices
+    for claims, of the function that names what they have; None where there are to be none.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Driver:
         report: Callable[[str], None],
         mps: Sharing,
         smi: Path,
+        instances: Callable[[Callable[[], Iterable[str]]], Instances] | None = None,
     ) -> None:
         self._config = config
         self._where = where
@@ -85,6 +89,8 @@ class Driver:
         self.store.load()
         self._is_noted = published_in(config.state_folder) == where
         self.devices: dict[str, DraDevice] = {}
+        self._instances = None if instances is None else instances(self._held)
+        self._present: tuple[DraDevice, ...] = ()  # what engines can add: without partitions that are to be made
         self._control: tuple[ControlNode, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
         self._written = ""
@@ -101,6 +107,9 @@ class Driver:
         """Which claim has which GPU or MIG device, by UUID; of a shared one any of them."""
         return {each.uuid: claim for claim, each in self.store.held()}
 
+    def _held(self) -> list[str]:
+        return [each.device for _, each in self.store.held()]
+
     @property
     def memory(self) -> frozenset[tuple[str, int]]:
         """The amounts of memory that claims have of GPUs, in bytes by UUID."""
@@ -113,11 +122,14 @@ class Driver:
 
     def show(self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
-        devices = find_devices(inventory, shares if self._slices.features.shares else {})
+        self._present = find_devices(inventory, shares if self._slices.features.shares else {})
+        devices = self._present
+        if self._instances is not None:
+            devices = self._instances.show(inventory, devices, is_offered=self._config.dynamic_mig)
         self.devices, self._control = {each.name: each for each in devices}, inventory.control
         self._health.show(self._node, devices)
         self._share_time()
-        if devices:
+        if self._present:
             try:
                 self.prepare()
             except ClaimError as error:
@@ -127,6 +139,8 @@ class Driver:
         holders = {each.uuid: self._find_holder(each.parts) for each in devices} if is_offered else {}
         if None in holders.values():
             return  # the kubelet has not said yet who has what: the slices stay as they are
+        if is_offered and self._instances is not None and not self._instances.is_known:
+            return  # nor has the driver said how its GPUs are cut
         others = {each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)}
         self.withheld = {uuid: who for uuid, who in holders.items() if who} | (others if is_offered else {})
         shown = tuple(each for each in devices if each.uuid not in self.withheld) if is_offered else ()
@@ -199,6 +213,16 @@ class Driver:
         why = self._mps.problem(uuid) or ("" if mounts else "its control daemon is about to be started")
         return f"{uuid} is to be shared through MPS: {why}" if why else ""
 
+    def without_made(self, inventory: Inventory) -> Inventory:
+        """Return an inventory without the MIG devices that are made for claims, or of which nobody knows yet."""
+        return inventory if self._instances is None else self._instances.without_made(inventory)
+
+    async def ready(self, record: Record) -> Record:
+        """Return a record whose MIG devices are made; raises ClaimError."""
+        if self._instances is None or not any(is_partition(each.device) for each in record.devices):
+            return record
+        return await self._instances.ready(record, lambda: self._present)
+
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
         device = self.devices.get(prepared.device)
@@ -214,12 +238,12 @@ class Driver:
             raise ClaimError(
                 "a container with a claim needs the hook, which a pod cannot run", "run the daemon as a unit"
             )
-        if not self.devices:  # not asked for yet, or the driver is away: a file of before still says what claims have
+        if not self._present:  # not asked for yet, or the driver is away: a file of before still says what claims have
             if self._cdi_path.exists():
                 return
             raise ClaimError("the GPUs of this node are not known", "it is asked for again")
         content = render_cdi(
-            self.devices.values(),
+            self._present,
             self._control,
             Hook(str(config.hook_path), config.hook_timeout_s, config.memory_limits == LIMITS_REQUIRED),
             config.mps_root,
@@ -259,13 +283,16 @@ class Driver:
 
         A pod whose claim was refused ends only when the kubelet has given that back to a driver.
         """
-        is_left = self.store or self.service.pending or not self._slices_of_time.is_settled
+        has_made = self._instances is not None and not self._instances.is_empty
+        is_left = self.store or self.service.pending or has_made or not self._slices_of_time.is_settled
         return not is_left and self._slices.is_settled
 
     def remove(self) -> None:
         """Take back what engines and the next start would find: nobody has a claim any more."""
         with suppress(OSError):  # it is not asked for any more
             self._cdi_path.unlink(missing_ok=True)
+        if self._instances is not None:
+            self._instances.remove_folder()
         self.store.remove_folder()
 
     async def close(self) -> None:

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClusterError
 from plugin.dra.cluster_api import ClusterApi
-from plugin.dra.slices import ALL_FEATURES, Owner, is_ours, kept_features, list_slices, plan_writes, request_of
-from plugin.publication.node_object.answers import CONFLICT, NOT_FOUND, node_state
+from plugin.dra.slices import (
+    ALL_FEATURES,
+    Owner,
+    has_counters,
+    is_ours,
+    kept_features,
+    list_slices,
+    plan_writes,
+    request_of,
+)
+from plugin.publication.node_object.answers import CONFLICT, INVALID, NOT_FOUND, node_state
 from plugin.publication.node_object.api.budget import Backoff
 from plugin.publication.node_object.requests import read_node
 
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.base.log import Logger
-    from plugin.dra.devices import DraDevice
+    from plugin.dra.devices import DraDevice, Features
     from plugin.dra.slices import Write
 
     Json = dict[str, Any]
@@ -171,17 +180,25 @@ class SliceKeeper:
                 if error.status in (CONFLICT, NOT_FOUND):
                     self._owner = None if error.status == NOT_FOUND else self._owner
                     return False
-                raise
+                if error.status != INVALID or not has_counters(write):
+                    raise
+                self._drop(self.features._replace(counters=False))  # 1.34 wants them beside their devices
+                return False
             if write.document is None:
                 self._versions.pop(write.name, None)
                 continue
             self._versions[write.name] = answer["metadata"].get("resourceVersion", "")
             kept = kept_features(self.features, write.document, answer)
             if kept != self.features:
-                self._log.info("this Kubernetes drops fields of devices", taints=kept.taints, shares=kept.shares)
-                self.features = kept
+                self._drop(kept)
                 return False
         return True
+
+    def _drop(self, kept: Features) -> None:
+        """Go on without what the API does not have."""
+        self.features = kept
+        told = {"taints": kept.taints, "shares": kept.shares, "partitions": kept.counters}
+        self._log.info("this Kubernetes drops fields of devices", **told)
 
     def _watch(self) -> None:
         backoff = Backoff(_chance)

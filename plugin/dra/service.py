@@ -63,6 +63,9 @@ class Node(Protocol):
     def prepare(self) -> None:
         """Have the engine know all devices; raises ClaimError."""
 
+    async def ready(self, record: Record) -> Record:
+        """Return a record whose devices are all there, also those that are made for it; raises ClaimError."""
+
     async def shared(self, record: Record) -> None:
         """Wait until its devices are shared as a claim says; raises ClaimError where they are not soon."""
 
@@ -181,17 +184,34 @@ class ClaimService:
         except ClusterError as error:
             if known is None or error.status:
                 raise
-            return known  # the API server is away: what was prepared stays so
+            return await self._ready(known)  # the API server is away: what was prepared stays so
         if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):
-            return known
+            return await self._ready(known)
         await self._node.look_again()
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
         record = Record(claim, await self._choose_all(claim, results))
         self._store.put(record)
+        try:
+            record = await self._ready(record)
+        except ClaimError:
+            self._store.remove(claim.uid)
+            self._node.changed()
+            raise
         self._node.prepared(record)
         self._node.changed()
         self._log.info("claim prepared", claim=str(claim), devices=",".join(each.uuid for each in record.devices))
         return record
+
+    async def _ready(self, record: Record) -> Record:
+        """Return the record of a claim with the devices that were made for it; raises ClaimError."""
+        made = await self._node.ready(record)
+        if made is record:
+            return record
+        if self._store.find(record.claim.uid) is None:
+            raise ClaimError(f"{record.claim} was given back while its devices were made")
+        if made != record:
+            self._store.put(made)
+        return made
 
     async def _choose_all(self, claim: ClaimName, results: tuple[Result, ...]) -> tuple[PreparedDevice, ...]:
         """Return the devices of a claim; waits a moment for other claims to be given back. Raises ClaimError.

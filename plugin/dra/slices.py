@@ -1,8 +1,9 @@
 """The node's ResourceSlices: what they have to say, and which writes make them say it. Pure.
 
-One pool of the node's name. A slice has at most 64 devices, as one with taints may (`ResourceSliceMaxDevices…` in
-k8s.io/api/resource/v1, 1.37). Slices of other generations than the pool's newest are ignored by the scheduler, so where
-more than one slice has to change, all are written with the next generation.
+One pool of the node's name. A slice has at most 64 devices, as one with taints or counters may, or at most 8 sets of
+counters: since 1.35 not both (`ResourceSliceMax…` in k8s.io/api/resource/v1, 1.37). Slices of other generations
+than the pool's newest are ignored by the scheduler, so where more than one slice has to change, all are written with
+the next generation.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 PATH = "/apis/resource.k8s.io/v1/resourceslices"
-MOST_DEVICES = 64
+MOST_DEVICES, MOST_SETS = 64, 8
 ALL_FEATURES = Features()
 _MAX_NODE = 200
 _RESOURCE = "resourceslices"
@@ -73,23 +74,20 @@ def plan_writes(
     owner: Owner, devices: Sequence[DraDevice], found: Sequence[Json], features: Features = ALL_FEATURES
 ) -> tuple[Write, ...]:
     """Return the writes after which the node's slices say just these devices. `found` are those of this driver."""
-    shown = [each for each in devices if features.taints or not each.unhealthy]
-    rows = [each.to_json(features) for each in shown]
-    parts = [rows[start : start + MOST_DEVICES] for start in range(0, len(rows), MOST_DEVICES)]
+    parts_by_name = _parts(owner.name, devices, features)
     known = {each["metadata"]["name"]: each for each in found}
     generations = [_generation(each) for each in found]
     generation = max(generations, default=1)
-    parts_by_name = {_name(owner.name, number): part for number, part in enumerate(parts)}
     stale = [name for name in known if name not in parts_by_name]
-    right = {name for name, each in known.items() if _is_of(each, owner) and _says(each, parts_by_name.get(name, ()))}
+    right = {name for name, each in known.items() if _is_of(each, owner) and _says(each, parts_by_name.get(name, {}))}
     wrong = [name for name in parts_by_name if name not in right]
-    is_one_pool = set(generations) <= {generation} and all(_count(each) == len(parts) for each in found)
+    is_one_pool = set(generations) <= {generation} and all(_count(each) == len(parts_by_name) for each in found)
     if not stale and not wrong and is_one_pool:
         return ()
-    is_one_write = len(parts) == 1 and not stale and is_one_pool
+    is_one_write = len(parts_by_name) == 1 and not stale and is_one_pool
     if not is_one_write:
         generation, wrong = generation + bool(found), list(parts_by_name)
-    pool = {"name": owner.name, "generation": generation, "resourceSliceCount": len(parts)}
+    pool = {"name": owner.name, "generation": generation, "resourceSliceCount": len(parts_by_name)}
     writes = [
         Write(name, _document(owner, name, parts_by_name[name], pool, known.get(name)), name not in known)
         for name in wrong
@@ -97,24 +95,53 @@ def plan_writes(
     return (*writes, *(Write(name, None) for name in stale))
 
 
+def has_counters(write: Write) -> bool:
+    """Whether a write is about partitions."""
+    spec = {} if write.document is None else write.document["spec"]
+    return "sharedCounters" in spec or any("consumesCounters" in row for row in spec.get("devices", ()))
+
+
 def kept_features(features: Features, written: Json, answer: Json) -> Features:
     """Return which of these features an API has that took a slice so."""
-    kept = answer.get("spec", {}).get("devices") or ()
+    sent, kept = written["spec"], answer.get("spec", {})
 
     def is_dropped(key: str) -> bool:
-        return any(key in row for row in written["spec"]["devices"]) and not any(key in row for row in kept)
+        has, had = (any(key in row for row in spec.get("devices") or ()) for spec in (kept, sent))
+        return had and not has
 
     return Features(
-        features.taints and not is_dropped("taints"), features.shares and not is_dropped("allowMultipleAllocations")
+        features.taints and not is_dropped("taints"),
+        features.shares and not is_dropped("allowMultipleAllocations"),
+        features.counters
+        and not is_dropped("consumesCounters")
+        and bool(kept.get("sharedCounters")) == ("sharedCounters" in sent),
     )
 
 
-def _name(node: str, number: int) -> str:
+def _parts(node: str, devices: Sequence[DraDevice], features: Features) -> dict[str, Json]:
+    """Return what each slice has to say, by its name. Counters come first: without them no partition may be offered."""
+    shown = [
+        each for each in devices if (features.taints or not each.unhealthy) and (features.counters or each.draw is None)
+    ]
+    sets = {each.draw.of.name: each.draw.of.to_json() for each in shown if each.draw is not None}
+    counters = _cut(list(sets.values()), MOST_SETS)
+    rows = _cut([each.to_json(features) for each in shown], MOST_DEVICES)
+    return {
+        **{_name(node, f"counters-{number}"): {"sharedCounters": part} for number, part in enumerate(counters)},
+        **{_name(node, str(number)): {"devices": part} for number, part in enumerate(rows)},
+    }
+
+
+def _cut(rows: Sequence[Json], most: int) -> list[list[Json]]:
+    return [list(rows[start : start + most]) for start in range(0, len(rows), most)]
+
+
+def _name(node: str, end: str) -> str:
     mark = f"-{hashlib.sha256(node.encode()).hexdigest()[:8]}" if len(node) > _MAX_NODE else ""
-    return f"{node[:_MAX_NODE]}{mark}-{DRIVER}-{number}"
+    return f"{node[:_MAX_NODE]}{mark}-{DRIVER}-{end}"
 
 
-def _document(owner: Owner, name: str, rows: Sequence[Json], pool: Json, known: Json | None) -> Json:
+def _document(owner: Owner, name: str, part: Json, pool: Json, known: Json | None) -> Json:
     metadata: Json = {
         "name": name,
         "ownerReferences": [
@@ -123,8 +150,9 @@ def _document(owner: Owner, name: str, rows: Sequence[Json], pool: Json, known: 
     }
     if known is not None:
         metadata["resourceVersion"] = known["metadata"].get("resourceVersion", "")
-        rows = _with_times(rows, known)
-    spec = {"driver": DRIVER, "nodeName": owner.name, "pool": pool, "devices": list(rows)}
+        if "devices" in part:
+            part = {"devices": _with_times(part["devices"], known)}
+    spec = {"driver": DRIVER, "nodeName": owner.name, "pool": pool, **part}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
 
 
@@ -153,9 +181,11 @@ def _is_of(document: Json, owner: Owner) -> bool:
     return any(each.get("uid") == owner.uid for each in document["metadata"].get("ownerReferences") or ())
 
 
-def _says(document: Json, rows: Sequence[Json]) -> bool:
-    found = document["spec"].get("devices") or []
-    return [_without_times(row) for row in found] == list(rows)
+def _says(document: Json, part: Json) -> bool:
+    spec = document["spec"]
+    found = [_without_times(row) for row in spec.get("devices") or ()]
+    sets = spec.get("sharedCounters") or []
+    return (found, sets) == (part.get("devices", []), part.get("sharedCounters", []))
 
 
 def _without_times(row: Json) -> Json:

@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.base.documents import list_of, member, members, read_object, read_versioned, text, truth, whole
-from plugin.base.errors import ClaimError
+from plugin.base.errors import ClaimError, MigError
 from plugin.dra.claims import ClaimName
 from plugin.dra.configs import AS_IT_IS, parse_recorded
+from plugin.dra.partitions import is_partition
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "grapnel.dev/claim/v1alpha1"
 FOLDER = "claims"
+PARTITIONS = f"{FOLDER}/partitions"
 _PUBLISHED = "published"  # where slices were published, so that they can be taken back whatever is declared by then
 _MAX_BYTES = 256 * 1024
 _UID = re.compile(r"[0-9A-Za-z-]{1,64}")
@@ -199,3 +201,46 @@ class ClaimStore:
 
     def _path(self, uid: str) -> Path:
         return self._folder / f"{uid}.json"
+
+
+class PartitionStore:
+    """Which MIG devices are made for claims, or are about to be: an empty file for each, which has its name."""
+
+    def __init__(self, state_folder: Path) -> None:
+        self._folder = state_folder / PARTITIONS
+        self.names = set(read_partitions(state_folder))
+
+    def note(self, name: str) -> None:
+        """Remember one before it is made; raises MigError, and then it is not remembered."""
+        if name in self.names:
+            return
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self._folder / name, "")
+        except OSError as error:
+            raise MigError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        self.names.add(name)
+
+    def forget(self, name: str) -> None:
+        """Forget one that is gone; raises MigError."""
+        try:
+            (self._folder / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                flush_folder(self._folder)
+        except OSError as error:
+            words = (error.strerror or str(error)).lower()
+            raise MigError(f"{self._folder / name} cannot be removed: {words}") from error
+        self.names.discard(name)
+
+    def remove_folder(self) -> None:
+        """Remove the folder, as there is nothing in it any more."""
+        with suppress(OSError):
+            self._folder.rmdir()
+
+
+def read_partitions(state_folder: Path) -> frozenset[str]:
+    """Return the partitions that have a file."""
+    try:
+        return frozenset(each.name for each in (state_folder / PARTITIONS).iterdir() if is_partition(each.name))
+    except OSError:
+        return frozenset()

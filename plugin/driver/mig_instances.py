@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plugin.driver.snapshot import MigSize
 
 
 @dataclass(frozen=True)
 class InstanceProfile:
-    """A profile of GPU instances, as one GPU has it; `places` are pairs of first memory slice and their number."""
+    """A profile of GPU instances, as one GPU has it; `places` are pairs of first memory slice and their number.
+
+    `size` is what a MIG device with all compute slices of such an instance has.
+    """
 
     id: int
     name: str  # 1g.10gb+me
     slices: int
     most: int  # of them at once
     places: tuple[tuple[int, int], ...]
+    size: MigSize | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,8 @@ class GpuInstance:
 class CuttableGpu:
     """One GPU. `is_cut` None: it has no MIG mode; `is_pending`: the mode that it has after its next reset.
 
-    `problem` says why it does not answer; nothing else is known of it then.
+    `problem` says why it does not answer; nothing else is known of it then. `for_claims` are those of its instances
+    that were made for claims, where somebody has told them apart.
     """
 
     index: int
@@ -47,5 +56,6 @@ class CuttableGpu:
     needs_reset: bool = False  # to change its mode: GPUs up to NVIDIA Ampere
     profiles: tuple[InstanceProfile, ...] = ()
     instances: tuple[GpuInstance, ...] = ()
+    for_claims: tuple[GpuInstance, ...] = ()
     pids: tuple[int, ...] = ()
     problem: str = ""

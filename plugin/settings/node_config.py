@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugin.base.documents import parse_known, read_object
+from plugin.base.documents import parse_known, read_object, truth
 from plugin.base.errors import ConfigError
 from plugin.devices.inventory import HostTree
 from plugin.devices.naming import NamePattern, parse_resource_name
@@ -59,6 +59,7 @@ class NodeConfig:
     kubelet_root: Path = Path("/var/lib/kubelet")
     registration: str = "auto"
     interface: str = DEVICE_PLUGIN  # by which GPUs are given to pods
+    dynamic_mig: bool = False  # MIG devices are made for claims, on GPUs in MIG mode
     hook_path: Path | None = Path("/usr/lib/grapnel/hook/grapnel-hook")  # None: in a pod, where none can be run
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
@@ -123,6 +124,7 @@ KEYS = {
     "kubeletRoot": "kubelet_root",
     "registration": "registration",
     "interface": "interface",
+    "dynamicMig": "dynamic_mig",
     "hookPath": "hook_path",
     "hookTimeoutSeconds": "hook_timeout_s",
     "devRoot": "dev_root",
@@ -230,6 +232,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "kubeletRoot": _path,
     "registration": _one_of(REGISTRATIONS),
     "interface": _one_of(INTERFACES),
+    "dynamicMig": truth,
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
     "devRoot": _path,
@@ -281,6 +284,8 @@ def parse_config(content: bytes | str, origin: str) -> NodeConfig:
         problems.append(f'schema: must be "{SCHEMA}"')
     if values.get("interface") == DRA and not values.get("kubernetesApi"):
         problems.append("interface: dra needs kubernetesApi, through which claims are read and devices published")
+    if values.get("dynamicMig") and values.get("interface") != DRA:
+        problems.append("dynamicMig needs interface: dra: the device plugin offers MIG devices that are there")
     if problems:
         raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
     return NodeConfig(**{KEYS[key]: value for key, value in values.items()}, origin=origin, given=given)

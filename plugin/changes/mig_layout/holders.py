@@ -56,7 +56,9 @@ def _joined(gpu: CuttableGpu, users: Users, processes: Sequence[Holder]) -> GpuL
     names = {each.pid: each for each in processes}
     instances = tuple(_instance(gpu, each, pods, users, processes) for each in gpu.instances)
     working = [_words(pid, names) for pid in gpu.pids if pid != users.daemon_pid]
-    held = [who for instance in instances for who in instance.holders]
+    for_claims = tuple(_instance(gpu, each, pods, users, processes) for each in gpu.for_claims)
+    held = [who for instance in (*instances, *for_claims) for who in instance.holders]
+    held += [f"a claim ({each})" for each in for_claims]
     return GpuLayout(
         index=gpu.index,
         uuid=gpu.uuid,
@@ -68,6 +70,7 @@ def _joined(gpu: CuttableGpu, users: Users, processes: Sequence[Holder]) -> GpuL
         needs_reset=gpu.needs_reset,
         profiles=gpu.profiles,
         instances=instances,
+        for_claims=for_claims,
         holders=_once((*pods, *held, *working, *(_describe(each) for each in openers))),
         problem=gpu.problem,
     )

@@ -105,6 +105,7 @@ class GpuLayout:
     needs_reset: bool = False  # to change its mode: GPUs up to NVIDIA Ampere
     profiles: tuple[InstanceProfile, ...] = ()
     instances: tuple[Instance, ...] = ()
+    for_claims: tuple[Instance, ...] = ()  # which no layout is about: they go with their claims
     holders: tuple[str, ...] = ()
     problem: str = ""
 

@@ -12,6 +12,8 @@ from plugin.changes.mig_layout.plan import plan_layout
 from plugin.changes.mig_layout.store import read_layout
 from plugin.cli.holders import named_now
 from plugin.cli.session import DriverSession, config_of
+from plugin.dra.partitions import set_apart
+from plugin.dra.store import read_partitions
 from plugin.driver.capabilities import read_mig_minors
 from plugin.driver.nvml.changes import mig_instances
 
@@ -33,9 +35,13 @@ class Session(DriverSession):
 
     cutter: Cutter = mig_instances
 
+    def __init__(self, config: NodeConfig, timeout_s: float) -> None:
+        super().__init__(config, timeout_s)
+        self._folder = config.state_folder
+
     def read(self) -> tuple[CuttableGpu, ...]:
-        """Return the GPUs, with the reason of one that does not answer."""
-        return self.ask(self.cutter.read_gpus)
+        """Return the GPUs, with the reason of one that does not answer; what is made for claims is no layout's."""
+        return set_apart(self.ask(self.cutter.read_gpus), read_partitions(self._folder))
 
 
 def declared(path: Path) -> Layout:
@@ -67,6 +73,8 @@ def show_mig(config_path: Path | None, *, timeout_s: float, as_json: bool) -> in
         for instance in gpu.instances:
             used = f"  used by {', '.join(instance.holders)}" if instance.holders else ""
             print(f"  {instance}{used}")
+        for instance in gpu.for_claims:
+            print(f"  {instance}  made for a claim")
         if gpu.profiles:
             print(f"  profiles: {', '.join(profile.name for profile in gpu.profiles)}")
     for problem in _silent(gpus):

@@ -15,7 +15,7 @@ from plugin.kubelet.pod_resources.attribution import CLAIM
 from plugin.settings.node_config import DRA
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from plugin.base.log import Logger
@@ -24,19 +24,25 @@ if TYPE_CHECKING:
     from plugin.devices.resources import OfferPlan
     from plugin.dra.claims import ClaimName
     from plugin.dra.driver import Driver
+    from plugin.dra.instances import Instances
     from plugin.dra.store import Record
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.settings.node_config import NodeConfig
     from plugin.sharing.mps.plan import SharedGpu
 
+_PARTITIONS = "claims/partitions"
 _FOLDER = "claims"  # in the state folder: there since a first claim, until the device plugin offers again
 
 
 class Claims:
-    """Made and used in the event loop. `on_change` hears that claims come or go, `on_state` what it waits for."""
+    """Made and used in the event loop. `on_change` hears that claims come or go, `on_state` what it waits for.
+
+    `ask` has a function called in the driver's thread.
+    """
 
     on_change: Callable[[], None]
     on_state: Callable[[str], None]
+    ask: Callable[[Callable[[], None]], None]
 
     def __init__(
         self,
@@ -104,6 +110,26 @@ class Claims:
             report=self._tell,
             mps=self._sharing,
             smi=self._smi,
+            instances=self._instances(config),
+        )
+
+    def _instances(self, config: NodeConfig) -> Callable[[Callable[[], Iterable[str]]], Instances] | None:
+        """Return what makes the keeper of MIG devices for claims, None where there are to be none, nor are any left."""
+        if not config.dynamic_mig and not (config.state_folder / _PARTITIONS).is_dir():
+            return None
+        from plugin.dra.instances import Instances
+        from plugin.driver.nvml.changes import mig_instances
+        from plugin.system.thread_calls import ThreadCalls
+
+        return lambda held: Instances(
+            config.state_folder,
+            mig_instances,
+            config.host_tree,
+            ThreadCalls(self.ask),
+            self._log,
+            held=held,
+            spawn=self._spawn,
+            changed=self.on_change,
         )
 
     def memory(self) -> frozenset[tuple[str, int]]:
@@ -132,6 +158,7 @@ class Claims:
         from plugin.dra.devices import find_shares
 
         is_offered = self.is_offering(config)
+        left = self._driver.without_made(inventory)
         self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered)
         if is_offered:
             return replace(inventory, devices=())
@@ -141,7 +168,7 @@ class Claims:
         if not holders and self._driver.is_done:
             self._end()
             return inventory
-        return mark_held(inventory, holders)
+        return mark_held(left, holders)
 
     def _end(self) -> None:
         """Leave the node as it was before: the device plugin offers everything, and nobody has a claim."""
@@ -164,7 +191,7 @@ def _where(config: NodeConfig) -> tuple[str, str]:
 
 def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:
     """Return what a driver is made for."""
-    return (where, config.cdi_folder, config.hook_path, config.hook_timeout_s)
+    return (where, config.cdi_folder, config.hook_path, config.hook_timeout_s, config.dynamic_mig)
 
 
 def mark_held(inventory: Inventory, holders: Mapping[str, ClaimName]) -> Inventory:

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from provision.planning.node_plan import Item
 
 _KUBELET: Final = (1, 34)  # the first that has resource.k8s.io/v1 without a gate
+_PARTITIONS: Final = (1, 36)  # the first with DRAPartitionableDevices on
+_BESIDE_SHARES: Final = (1, 37)  # the first whose scheduler gives no partition twice where it counts shares as well
 _CONTAINERD: Final = (1, 7)  # the first that takes CDI devices from a kubelet: no error tells of an older one
 _CDI_ALWAYS_ON: Final = (2, 4)
 _SAID_CDI: Final = re.compile(r"^[^#\n]*\benable_cdi[ \t]*=[ \t]*(true|false)", re.MULTILINE)
 _VERSION_2: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*2\b", re.MULTILINE)
 _OTHERWISE: Final = "declare plugin.interface: devicePlugin for this node"
 _BY_CLAIMS: Final = re.compile(r'"interface"\s*:\s*"dra"')
+_MADE: Final = re.compile(r'"dynamicMig"\s*:\s*true')
+_MADE_FOR_CLAIMS: Final = "MIG devices are made for claims, on GPUs in MIG mode: what is there stays as it is"
+_MADE_NO_MORE: Final = "MIG devices are made for claims no more: those that pods have go with their claims"
 _WAYS: Final = {GpuInterface.DEVICE_PLUGIN: "the device plugin", GpuInterface.DRA: "claims"}
 
 
@@ -42,6 +47,7 @@ def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
             hint=f"upgrade it first, or {_OTHERWISE}",
         )
         problems.append(problem)
+    problems += _of_partitions(node, _kubelet(facts, stack), stack)
     engine = facts.engines.get(Engine.CONTAINERD.value) if stack.runtime.engine is Engine.CONTAINERD else None
     if engine is not None and () < version_numbers(engine.version) < _CONTAINERD:
         problem = Problem(
@@ -52,6 +58,28 @@ def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
         )
         problems.append(problem)
     return tuple(problems)
+
+
+def _of_partitions(node: str, kubelet: tuple[int, ...], stack: StackSpec) -> list[Problem]:
+    """Return why no MIG device may be made for claims: it would not be offered, or be given twice."""
+    plugin = stack.plugin
+    ways = [plugin.sharing, *(config.sharing for config in plugin.configs.values())]
+    shared = any(each.time_slicing is not None or each.mps is not None for each in ways)
+    if not plugin.dynamic_mig or not kubelet:
+        return []
+    found = ".".join(map(str, kubelet))
+    if kubelet < _PARTITIONS:
+        message = f"the kubelet of {node} is {found}, and plugin.dynamicMig needs 1.36 or later"
+        hint = "upgrade the cluster first, or leave dynamicMig out for this node and declare mig.layout"
+        return [Problem(code="kubernetes-without-partitions", message=message, hint=hint)]
+    if shared and kubelet < _BESIDE_SHARES:
+        message = (
+            f"{node} has Kubernetes {found}, whose scheduler may give a partition of a GPU twice where it counts "
+            "shares of GPUs as well: plugin.dynamicMig and plugin.sharing together need 1.37"
+        )
+        hint = "leave one of the two out for this node, or upgrade the cluster first"
+        return [Problem(code="partitions-beside-shares", message=message, hint=hint)]
+    return []
 
 
 def dra_warnings(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
@@ -85,11 +113,19 @@ def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) ->
         return tuple(items)
     before = GpuInterface.DRA if _BY_CLAIMS.search(written) else GpuInterface.DEVICE_PLUGIN
     if before is stack.plugin.interface:
-        return tuple(items)
+        made_before = _MADE.search(written) is not None
+        if made_before is stack.plugin.dynamic_mig:
+            return tuple(items)
+        reason = _MADE_FOR_CLAIMS if stack.plugin.dynamic_mig else _MADE_NO_MORE
+        return _with_reason(items, reason)
     reason = (
         f"GPUs are given by {_WAYS[stack.plugin.interface]} instead of {_WAYS[before]}: pods keep theirs, and one that "
         f"a pod has by {_WAYS[before]} is withheld until it is free"
     )
+    return _with_reason(items, reason)
+
+
+def _with_reason(items: Sequence[Item], reason: str) -> tuple[Item, ...]:
     return tuple(
         msgspec.structs.replace(item, reason=reason) if item.target == NODE_CONFIG_PATH else item for item in items
     )

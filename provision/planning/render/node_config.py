@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 NODE_CONFIG_PATH = "/etc/grapnel/node.json"
 _DEFAULTS: Final[dict[str, object]] = {
     "interface": "devicePlugin",
+    "dynamicMig": False,
     "labels": "auto",
     "nodeFeatureNamespace": "node-feature-discovery",
     "memoryLimits": "preferred",
@@ -49,6 +50,7 @@ def _choices(plugin: Plugin) -> dict[str, object]:
     """Return the keys whose values are not the daemon's defaults."""
     given = {
         "interface": plugin.interface.value,
+        "dynamicMig": plugin.dynamic_mig,
         "labels": plugin.labels.value,
         "nodeFeatureNamespace": plugin.node_feature_namespace,
         "memoryLimits": plugin.memory_limits.value,

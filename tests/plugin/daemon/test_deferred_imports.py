@@ -28,7 +28,7 @@ SWITCHED_ON = (
     "plugin.holdings.holders.processes",
     "plugin.settings.nvidia.document",
     "plugin.settings.nvidia.yaml_file",
-    "plugin.driver.nvml.changes.memory_limits",
+    "plugin.driver.nvml.changes",
     "plugin.driver.nvml.instances",
     "plugin.driver.nvml.telemetry",
     "plugin.driver.nvml.loading.library",  # loaded before the daemon starts

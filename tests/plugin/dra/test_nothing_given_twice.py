@@ -92,6 +92,10 @@ class Node(RuleBasedStateMachine):
     def prepare(self) -> None:
         """Nothing is written."""
 
+    async def ready(self, record: Record) -> Record:
+        """Return it: whole GPUs are there."""
+        return record
+
     async def shared(self, record: Record) -> None:
         """No claim asks for it."""
 

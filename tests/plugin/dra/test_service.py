@@ -63,6 +63,10 @@ class FakeNode:
     def prepare(self) -> None:
         """Nothing is written."""
 
+    async def ready(self, record: Record) -> Record:
+        """Return it: whole GPUs are there."""
+        return record
+
     async def shared(self, record: Record) -> None:
         if self.unshared:
             raise ClaimError(self.unshared)

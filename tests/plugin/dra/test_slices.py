@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.dra.devices import DraDevice, Features, Share
-from plugin.dra.slices import MOST_DEVICES, Owner, kept_features, plan_writes
+from plugin.dra.devices import CounterSet, DraDevice, Draw, Features, Share
+from plugin.dra.slices import MOST_DEVICES, MOST_SETS, Owner, has_counters, kept_features, plan_writes
 
 OWNER = Owner("n1", "uid-of-n1")
 Json = dict[str, Any]
@@ -43,7 +43,7 @@ class Api:
                 )
             self.version += 1
             document["metadata"]["resourceVersion"] = str(self.version)
-            for row in document["spec"]["devices"]:
+            for row in document["spec"].get("devices", ()):
                 for taint in row.get("taints", []):
                     taint.setdefault("timeAdded", f"at version {self.version}")
             self.slices[write.name] = document
@@ -54,7 +54,7 @@ class Api:
         newest = max((each["pool"]["generation"] for each in specs), default=0)
         counted = [each for each in specs if each["pool"]["generation"] == newest]
         assert all(each["pool"]["resourceSliceCount"] == len(counted) for each in counted)
-        return {row["name"]: row for each in counted for row in each["devices"]}
+        return {row["name"]: row for each in counted for row in each.get("devices", ())}
 
 
 SETS = st.lists(st.sets(st.tuples(st.integers(0, 150), st.sampled_from(["", "xid 79"])), max_size=140), max_size=5)
@@ -99,6 +99,41 @@ def test_more_devices_than_a_slice_may_have_are_one_pool() -> None:
     assert len(api.shown()) == MOST_DEVICES
     api.make([])
     assert not api.slices
+
+
+def partition(number: int, gpu: int) -> DraDevice:
+    of = CounterSet(f"gpu-{gpu}-counter-set", {"memory": "8Gi"})
+    return device(number)._replace(draw=Draw(of, {"memory": "1Gi"}))
+
+
+def test_counters_are_in_slices_of_their_own_and_written_first() -> None:
+    api = Api()
+    partitions = [partition(100 * gpu + number, gpu) for gpu in range(9) for number in range(10)]
+    writes = plan_writes(OWNER, partitions, [])
+    said = [set(each.document["spec"]) & {"devices", "sharedCounters"} for each in writes if each.document is not None]
+    assert said == [{"sharedCounters"}, {"sharedCounters"}, {"devices"}, {"devices"}]
+    assert all(len(each.document["spec"].get("sharedCounters", ())) <= MOST_SETS for each in writes if each.document)
+    api.make(partitions)
+    before = api.writes
+    api.make(partitions)
+    assert api.writes == before
+    api.make([device(0)])
+    assert len(api.slices) == 1
+
+
+def test_no_partition_is_offered_where_the_api_drops_counters() -> None:
+    devices = [device(0), partition(1, 1)]
+    writes = plan_writes(OWNER, devices, [])
+    assert writes[0].document is not None
+    answer = copy.deepcopy(writes[0].document)
+    assert kept_features(Features(), writes[0].document, answer).counters
+    del answer["spec"]["sharedCounters"]
+    kept = kept_features(Features(), writes[0].document, answer)
+    assert kept == Features(counters=False)
+    (again,) = plan_writes(OWNER, devices, [], kept)
+    assert again.document is not None
+    assert [row["name"] for row in again.document["spec"]["devices"]] == ["gpu-0"]
+    assert not has_counters(again)
 
 
 def test_slices_of_a_node_that_was_made_anew_are_its_own() -> None:

@@ -67,7 +67,7 @@ MANAGED: dict[str, dict[str, Any]] = {
     "names by product": {"plugin": {"resources": {"gpus": [{"pattern": "*A100*", "name": "gpu-a100"}]}}},
     "units of memory": {"plugin": {"memoryUnits": [{"resource": "example.com/mem", "unitMiB": 256}]}},
     "a class of devices": {"plugin": {"deviceClasses": [{"name": "fuse", "content": "{}"}]}},
-    "claims": {"plugin": {"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf"}},
+    "claims": {"plugin": {"interface": "dra", "dynamicMig": True, "kubernetesApi": "/etc/kubernetes/kubelet.conf"}},
     "what is done on the Node": {"plugin": {"labels": "node", "memoryOveruse": "evict"}},
     "tenants": {"tenancy": {"namespaces": ["a", "b"]}},
     "no driver": {"driver": {"enabled": False}},

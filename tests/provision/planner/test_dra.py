@@ -78,6 +78,30 @@ def test_a_node_that_cannot_give_gpus_by_claims_is_refused(facts: NodeFacts, eng
 
 
 @pytest.mark.parametrize(
+    ("version", "sharing", "codes"),
+    [
+        pytest.param("1.35.4", None, ["kubernetes-without-partitions"], id="an api that has no counters"),
+        pytest.param("1.36.3", None, [], id="the first that has"),
+        pytest.param("1.36.3", "gpu", ["partitions-beside-shares"], id="a scheduler that counts both wrongly"),
+        pytest.param("1.37.0", "gpu", [], id="the first that does not"),
+    ],
+)
+def test_mig_devices_are_made_for_claims_where_the_scheduler_counts_them(
+    version: str, sharing: str | None, codes: list[str]
+) -> None:
+    facts = replace(containerd("2.1.4"), cgroup_v1=CgroupV1(kubelet=version, allowed=True))
+    shares: dict[str, Any] = (
+        {"sharing": {"timeSlicing": {"resources": [{"name": sharing, "replicas": 2}]}}} if sharing else {}
+    )
+
+    found = plan(facts, make_stack(plugin={**DRA, **shares, "dynamicMig": True}))
+
+    meant = {"kubernetes-without-partitions", "partitions-beside-shares"}
+    assert [each.code for each in found.problems if each.code in meant] == codes
+    assert not meant & {each.code for each in plan(facts, make_stack(plugin={**DRA, **shares})).problems}
+
+
+@pytest.mark.parametrize(
     ("facts", "runtime", "is_told"),
     [
         pytest.param(containerd("1.7.24"), {"enabled": False}, True, id="off unless it is said"),

@@ -42,6 +42,8 @@ BEYOND_SCHEMA = {
     "mig-file-with-errors",
     "mig-layouts-are-missing",
     "memory-units-that-do-not-fit",
+    "mig-for-claims-by-the-device-plugin",
+    "mig-for-claims-that-is-shared",
     "mig-that-contradicts",
     "notify-in-two-places",
     "nvidia-without-key",

@@ -13,6 +13,7 @@ import pynvml
 from plugin.base.errors import MigError
 from plugin.driver.mig_instances import CuttableGpu, GpuInstance, InstanceProfile
 from plugin.driver.nvml.loading.trust import FAULTS, MAX_MIG_DEVICES, ask, gpu_count, gpu_uuid, reason
+from plugin.driver.snapshot import MigSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,18 @@ def _profiles(handle: _Handle) -> Iterator[InstanceProfile]:
             told = str(getattr(info, "name", "")).removeprefix(_PREFIX)
             name = told or _name(int(info.sliceCount), int(info.memorySizeMB), total, _ATTRIBUTES.get(number, ""))
             places = _places(handle, int(info.id))
-            yield InstanceProfile(int(info.id), name, int(info.sliceCount), int(info.instanceCount), places)
+            size = MigSize(
+                int(info.memorySizeMB),
+                int(info.multiprocessorCount),
+                int(info.sliceCount),
+                int(info.sliceCount),
+                int(info.copyEngineCount),
+                int(info.decoderCount),
+                int(info.encoderCount),
+                int(info.jpegCount),
+                int(info.ofaCount),
+            )
+            yield InstanceProfile(int(info.id), name, int(info.sliceCount), int(info.instanceCount), places, size)
 
 
 def _profile_info(handle: _Handle, number: int) -> Any | None:

@@ -186,6 +186,13 @@ class Plugin(Section, frozen=True, kw_only=True):
             "allocation, as devices of the driver gpu.nvidia.com, which claims select (Kubernetes 1.34 or later)."
         ),
     ] = GpuInterface.DEVICE_PLUGIN
+    dynamic_mig: Annotated[
+        bool,
+        doc(
+            "Have MIG devices made for claims, in any place that GPUs in MIG mode have for them, and destroyed after "
+            "them: with interface: dra (Kubernetes 1.36 or later)."
+        ),
+    ] = False
     resource: Annotated[ResourceName, doc("Resource that pods ask for to get a GPU.")] = "nvidia.com/gpu"
     kubelet_root: Annotated[AbsolutePath, doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
     metrics_address: Annotated[

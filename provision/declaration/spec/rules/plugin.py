@@ -167,7 +167,15 @@ def _api(plugin: Plugin) -> Iterator[Remark]:
 def _interface(plugin: Plugin) -> Iterator[Remark]:
     """Yield what dynamic resource allocation needs, and what of the declaration it does not offer."""
     if plugin.interface is not GpuInterface.DRA:
+        if plugin.dynamic_mig:
+            hint = "write interface: dra, or declare mig.layout, whose MIG devices the device plugin offers"
+            yield error((*SECTION, "dynamicMig"), "the device plugin offers MIG devices that are there", hint)
         return
+    if plugin.dynamic_mig:
+        yield from _shares_of_mig(plugin, SECTION)
+        for name, config in plugin.configs.items():
+            chosen = msgspec.structs.replace(plugin, sharing=config.sharing)
+            yield from _shares_of_mig(chosen, (*SECTION, "configs", name))
     path: KeyPath = (*SECTION, "interface")
     if plugin.daemon is DaemonAs.DAEMON_SET:
         hint = "write daemon: unit, or interface: devicePlugin"
@@ -179,6 +187,14 @@ def _interface(plugin: Plugin) -> Iterator[Remark]:
     yield from _names_alone(plugin, SECTION)
     for name, config in plugin.configs.items():
         yield from _names_alone(config, (*SECTION, "configs", name))
+
+
+def _shares_of_mig(plugin: Plugin, where: KeyPath) -> Iterator[Remark]:
+    """Yield shares of MIG devices beside those that are made for claims: one of the two could be given twice."""
+    for rule in division_rules(plugin, where):
+        if rule.way != "memoryUnits" and rule.resource.startswith(_MIG):
+            message = f"{rule.resource} is not shared with dynamicMig: each MIG device is made for one claim"
+            yield error(rule.path, message, "leave it out, or leave dynamicMig out and declare mig.layout")
 
 
 def _names_alone(part: Plugin | PluginConfig, where: KeyPath) -> Iterator[Remark]:

@@ -1,0 +1,542 @@
+"""Partitions of GPUs in MIG mode: what is offered of them, and that each is made for one claim, and gone after it.
+
+The driver is one in memory that keeps the real one's rules; the machine below ends the daemon at any of its calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lab.nvml.capabilities import minors
+from plugin.base.errors import MigError
+from plugin.base.log import Logger
+from plugin.changes.mig_layout.holders import with_users
+from plugin.changes.mig_layout.model import Entry, Layout
+from plugin.changes.mig_layout.plan import plan_layout
+from plugin.devices.inventory import Device, HostTree, Inventory, next_inventory
+from plugin.dra import messages as api
+from plugin.dra.devices import DRIVER, DraDevice, Features, find_devices
+from plugin.dra.instances import Instances
+from plugin.dra.partitions import find_partitions, is_partition, set_apart, without_partitions
+from plugin.dra.service import ClaimService, Health
+from plugin.dra.store import PARTITIONS, ClaimStore, Record, read_partitions
+from plugin.driver.gpu_state import GpuState, MigDevice
+from plugin.driver.mig_instances import CuttableGpu, GpuInstance
+from plugin.driver.snapshot import LostGpu, MigFacts, MigSize, Snapshot
+from plugin.system.thread_calls import ThreadCalls
+from tests.plugin.fakes import VERSION, gpu
+from tests.plugin.mig_layout.driver import Killed, MemoryDriver
+from tests.plugin.mig_layout.gpus import H100
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from plugin.dra.claims import ClaimName
+
+GPUS = 2
+PROFILES = tuple(
+    replace(each, size=MigSize(each.places[0][1] * 9984, each.slices * 16, each.slices, each.slices, each.slices))
+    for each in H100
+)
+
+
+class Cut(MemoryDriver):
+    """GPUs in MIG mode, under the daemon's UUIDs; `is_away`: nothing answers."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.is_away = False
+        self.lost: set[str] = set()
+        for index in range(GPUS):
+            uuid = gpu(index).uuid
+            self.gpus[uuid] = CuttableGpu(index, uuid, index, is_cut=True, is_pending=True, profiles=PROFILES)
+
+    def read_gpus(self) -> tuple[CuttableGpu, ...]:
+        if self.is_away:
+            raise MigError("nvml does not count the gpus: it is away")
+        return tuple(
+            CuttableGpu(each.index, f"gpu {each.index}", -1, problem="gpu is lost") if each.uuid in self.lost else each
+            for each in super().read_gpus()
+        )
+
+    def create(self, uuid: str, profile: int, start: int, size: int) -> int:
+        there, found = self.gpus[uuid].instances, next(each for each in PROFILES if each.id == profile)
+        is_full = sum(each.profile == found.name for each in there) == found.most
+        if is_full or any(start < each.start + each.size and each.start < start + size for each in there):
+            raise MigError(f"{uuid}: no gpu instance is made at {start}:{size}: insufficient resources")
+        return super().create(uuid, profile, start, size)
+
+    def snapshot(self) -> Snapshot:
+        found = []
+        lost = tuple(
+            LostGpu(each.index, each.uuid, "gpu is lost") for each in self.gpus.values() if each.uuid in self.lost
+        )
+        for index, each in enumerate(self.gpus.values()):
+            if each.uuid in self.lost:
+                continue
+            pairs = [(instance, uuid) for instance in each.instances for uuid in instance.uuids]
+            mig = tuple(MigFacts(uuid, at, found.id, 0, found.profile) for at, (found, uuid) in enumerate(pairs))
+            found.append(replace(gpu(index), is_cut=True, mig=mig))
+        return Snapshot(VERSION, tuple(found), lost)
+
+
+class Daemon:
+    """What a daemon keeps in memory: it begins with what is on the disk and in the driver."""
+
+    def __init__(self, folder: Path, driver: Cut, read: Callable[[ClaimName], Any]) -> None:
+        self.driver = driver
+        self.looks_after = False
+        self.tree = HostTree(folder / "dev", folder / "sys", folder / "proc")
+        self.inventory, self.present, self.devices = Inventory(), (), {}
+        self.tasks: list[asyncio.Future[None]] = []
+        self.store = ClaimStore(folder, Logger())
+        self.store.load()
+        self.instances = Instances(
+            folder,
+            driver,
+            self.tree,
+            ThreadCalls(self._in_the_thread),
+            Logger(),
+            held=lambda: [each.device for _, each in self.store.held()],
+            spawn=self._spawn,
+            changed=self.show,
+        )
+        self.service = ClaimService(self, self.store, Health(), read, Logger(), patience_s=0.0)
+
+    present: tuple[DraDevice, ...]
+    devices: dict[str, DraDevice]
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
+
+    def _in_the_thread(self, question: Callable[[], None]) -> None:
+        """Look before it, as the thread does; it looks after it where it was still answering the one before."""
+        if self.looks_after:
+            asyncio.get_running_loop().call_later(0.01, self.observe)
+        elif not self.driver.is_away:
+            self.observe()
+        question()
+
+    def observe(self) -> None:
+        self.inventory = next_inventory(self.inventory, self.driver.snapshot(), self.tree)
+        self.show()
+
+    def show(self) -> None:
+        self.present = find_devices(self.inventory)
+        self.devices = {each.name: each for each in self.instances.show(self.inventory, self.present)}
+
+    async def settle(self) -> None:
+        """Look until nothing is under way."""
+        for _ in range(3):
+            if not self.driver.is_away:
+                self.observe()
+            while self.tasks:
+                await self.tasks.pop()
+
+    # What the service asks of the node
+
+    async def look_again(self) -> None:
+        """The kubelet knows of nobody."""
+
+    def holder(self, _device: DraDevice) -> str:
+        """Return that no device plugin has given it away."""
+        return ""
+
+    def prepare(self) -> None:
+        """Nothing is written."""
+
+    async def ready(self, record: Record) -> Record:
+        return await self.instances.ready(record, lambda: self.present)
+
+    async def shared(self, record: Record) -> None:
+        """No claim asks for it."""
+
+    def prepared(self, record: Record) -> None:
+        """Nobody keeps a history."""
+
+    def changed(self) -> None:
+        self.show()
+
+
+def make_tree(folder: Path) -> None:
+    """Make the files of a node: links to /dev/null are character devices."""
+    caps = folder / "dev/nvidia-caps"
+    caps.mkdir(parents=True)
+    known = minors(GPUS)
+    for number in range(GPUS):
+        (folder / f"dev/nvidia{number}").symlink_to("/dev/null")
+    for minor in known.values():
+        (caps / f"nvidia-cap{minor}").symlink_to("/dev/null")
+    listed = folder / "proc/driver/nvidia-caps"
+    listed.mkdir(parents=True)
+    (listed / "mig-minors").write_text("".join(f"{name} {minor}\n" for name, minor in known.items()))
+
+
+def offered(*others: GpuInstance) -> dict[str, DraDevice]:
+    driver = Cut()
+    device = Device(driver.snapshot().gpus[0], "/dev/nvidia0")
+    return {each.name: each for each in find_partitions(device, Inventory(), driver.read_gpus()[0], others, {})}
+
+
+def fits(devices: Iterable[DraDevice]) -> bool:
+    """Whether the scheduler's sums allow all of these at the same time."""
+    used: dict[tuple[str, str], int] = {}
+    left: dict[tuple[str, str], int] = {}
+    for each in devices:
+        assert each.draw is not None
+        for name, amount in each.draw.counters.items():
+            key = (each.draw.of.name, name)
+            used[key] = used.get(key, 0) + amount_of(amount)
+            left[key] = amount_of(each.draw.of.counters[name])
+    return all(amount <= left[key] for key, amount in used.items())
+
+
+def amount_of(text: str) -> int:
+    units = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1000}
+    unit = text.lstrip("0123456789")
+    return int(text.removesuffix(unit)) * units.get(unit, 1)
+
+
+def test_every_place_of_every_profile_is_a_device_by_nvidias_names() -> None:
+    found = offered()
+    assert len(found) == sum(len(each.places) for each in PROFILES)
+    name = f"{gpu(0).uuid.lower()}-mig-3g40gb-9-4"
+    shown = found[name].to_json(Features())
+    (draws,) = shown["consumesCounters"]
+    assert draws["counterSet"] == f"{gpu(0).uuid.lower()}-counter-set"
+    assert {key for key in draws["counters"] if key.startswith("memory-slice")} == {
+        f"memory-slice-{index}" for index in range(4, 8)
+    }
+    assert draws["counters"]["memory"] == {"value": "39Gi"}
+    assert shown["attributes"]["type"] == {"string": "mig"}
+    assert shown["attributes"]["profile"] == {"string": "3g.40gb"}
+    assert all(is_partition(each) and len(each) <= 63 for each in found)
+
+
+def test_counters_allow_what_the_driver_can_make_and_nothing_else() -> None:
+    found = offered()
+    for one, other in itertools.permutations(found, 2):
+        driver = Cut()
+        make(driver, one)
+        try:
+            make(driver, other)
+        except MigError:
+            assert not fits([found[one], found[other]])
+        else:
+            assert fits([found[one], found[other]])
+
+
+def make(driver: Cut, name: str) -> None:
+    profile, start = map(int, name.rsplit("-", 2)[1:])
+    size = dict(next(each.places for each in PROFILES if each.id == profile))[start]
+    driver.create(gpu(0).uuid, profile, start, size)
+
+
+def test_a_driver_change_makes_nothing_again_that_was_made_for_claims() -> None:
+    names = [name for name in offered() if name.endswith(("-9-4", "-20-1"))]
+    mine = (MigDevice("3g.40gb", 4, 4), MigDevice("1c.1g.10gb+me", 1, 1))
+    others = (MigDevice("3g.40gb", 0, 4), MigDevice("1g.10gb", 1, 1), MigDevice("1g.10gb"))
+    states = {gpu(0).uuid: GpuState(mig=(*mine, *others)), gpu(1).uuid: GpuState(mig=mine)}
+    found = without_partitions(states, names)
+    assert found[gpu(0).uuid].mig == others
+    assert found[gpu(1).uuid].mig == mine
+
+
+def test_what_somebody_made_by_hand_takes_its_place_away() -> None:
+    found = offered(GpuInstance(1, "3g.40gb", 4, 4, ((0, 3),), ("MIG-x",)))
+    assert not any(name.endswith(("-9-4", "-0-0", "-19-6")) for name in found)
+    assert any(name.endswith("-9-0") for name in found)
+    three = next(each for name, each in found.items() if name.endswith("-9-0"))
+    assert fits([three])
+
+
+def test_a_gpu_that_is_ill_taints_all_its_partitions() -> None:
+    driver = Cut()
+    device = Device(driver.snapshot().gpus[0], "/dev/nvidia0", unhealthy="xid 79")
+    found = find_partitions(device, Inventory(), driver.read_gpus()[0], (), {})
+    assert found
+    assert {each.unhealthy for each in found} == {"xid 79"}
+
+
+CLAIMS = st.integers(0, 5)
+NUMBERS = st.integers(0, 200)
+
+
+class Node(RuleBasedStateMachine):
+    """One node under claims, people who cut GPUs by hand, a driver that goes and comes, and kills at any call."""
+
+    @initialize()
+    def start(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.folder = Path(tempfile.mkdtemp())
+        make_tree(self.folder)
+        self.driver = Cut()
+        self.allocated: dict[int, DraDevice] = {}
+        self.given: dict[int, str] = {}  # claim → UUID of its MIG device
+        self.by_hand: set[tuple[str, int]] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        self.daemon = Daemon(self.folder, self.driver, self._read)
+        self._settle()
+
+    def _settle(self) -> None:
+        with suppress(Killed):
+            self.loop.run_until_complete(self.daemon.settle())
+
+    def _read(self, claim: ClaimName) -> dict[str, Any]:
+        device = self.allocated[int(claim.name)].name
+        result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": device}
+        allocation = {"devices": {"results": [result]}}
+        return {"metadata": {"uid": f"uid-{claim.name}"}, "status": {"allocation": allocation}}
+
+    @rule(claim=CLAIMS, number=NUMBERS, kill_at=st.none() | st.integers(0, 2))
+    def a_pod_comes(self, claim: int, number: int, kill_at: int | None) -> None:
+        """The scheduler takes what its sums allow, also where somebody has made an instance there since."""
+        partitions = [each for each in self.daemon.devices.values() if each.draw is not None]
+        if claim in self.allocated or not partitions:
+            return
+        wanted = partitions[number % len(partitions)]
+        if wanted.name not in {each.name for each in self.allocated.values()} and fits(
+            [*self.allocated.values(), wanted]
+        ):
+            self.allocated[claim] = wanted
+            self._prepare(claim, kill_at)
+
+    @precondition(lambda self: self.allocated)
+    @rule(number=CLAIMS, kill_at=st.none() | st.integers(0, 2))
+    def the_kubelet_has_a_claim_prepared(self, number: int, kill_at: int | None) -> None:
+        self._prepare(sorted(self.allocated)[number % len(self.allocated)], kill_at)
+
+    def _prepare(self, claim: int, kill_at: int | None) -> None:
+        asked = api.Claim(namespace="ml", name=str(claim), uid=f"uid-{claim}")
+        request = api.NodePrepareResourcesRequest(claims=(asked,))
+        if kill_at is not None:
+            self.driver.before_call = Ending(kill_at)
+        try:
+            (answer,) = self.loop.run_until_complete(self.daemon.service.prepare(request)).claims
+        except Killed:
+            self.driver.before_call = lambda: None
+            self.begin()
+            return
+        self.driver.before_call = lambda: None
+        if answer.value is not None and not answer.value.error:
+            (name,) = answer.value.devices[0].cdi_device_ids
+            self.given[claim] = name.partition("=")[2].replace("_", "/")
+        self._settle()
+
+    @precondition(lambda self: self.allocated)
+    @rule(number=CLAIMS)
+    def a_claim_goes(self, number: int) -> None:
+        self._give_back(sorted(self.allocated)[number % len(self.allocated)])
+
+    def _give_back(self, claim: int) -> None:
+        request = api.NodeUnprepareResourcesRequest(
+            claims=(api.Claim(namespace="ml", name=str(claim), uid=f"uid-{claim}"),)
+        )
+        self.given.pop(claim, None)
+        (answer,) = self.loop.run_until_complete(self.daemon.service.unprepare(request)).claims
+        assert answer.value is not None
+        assert not answer.value.error  # with or without a driver
+        del self.allocated[claim]
+        self._settle()
+
+    @precondition(lambda self: not self.driver.is_away)
+    @rule(index=st.integers(0, GPUS - 1), number=NUMBERS, is_complete=st.booleans())
+    def somebody_cuts_a_gpu_by_hand(self, index: int, number: int, *, is_complete: bool) -> None:
+        uuid = gpu(index).uuid
+        places = [(each, *place) for each in PROFILES for place in each.places]
+        found, start, size = places[number % len(places)]
+        with suppress(MigError):
+            made = self.driver.create(uuid, found.id, start, size)
+            self.by_hand.add((uuid, made))
+            if is_complete:
+                self.driver.add_compute(uuid, made, found.slices)
+        self._settle()
+
+    @precondition(lambda self: self.by_hand and not self.driver.is_away)
+    @rule()
+    def and_destroys_that_again(self) -> None:
+        uuid, made = self.by_hand.pop()
+        self.driver.destroy(uuid, made)
+        self._settle()
+
+    @rule(is_away=st.booleans())
+    def the_driver_goes_or_comes(self, *, is_away: bool) -> None:
+        self.driver.is_away = is_away
+        self._settle()
+
+    @precondition(lambda self: self.driver.is_away)
+    @rule()
+    def the_driver_comes(self) -> None:
+        self.the_driver_goes_or_comes(is_away=False)
+
+    @rule()
+    def the_daemon_is_killed(self) -> None:
+        self.begin()
+
+    @rule()
+    def the_machine_boots(self) -> None:
+        self.driver.gpus = {uuid: replace(each, instances=()) for uuid, each in self.driver.gpus.items()}
+        self.by_hand.clear()
+        self.given.clear()  # containers are made anew, after their claims are prepared again
+        self.begin()
+
+    @invariant()
+    def each_claim_has_its_own(self) -> None:
+        if not hasattr(self, "daemon"):
+            return
+        there = {
+            uuid: (each.profile, each.start, each.size)
+            for found in self.driver.gpus.values()
+            for each in found.instances
+            for uuid in each.uuids
+        }
+        assert len(set(self.given.values())) == len(self.given)
+        for claim, uuid in self.given.items():
+            profile_id, start = self.allocated[claim].name.rsplit("-", 2)[1:]
+            meant = next(each for each in PROFILES if each.id == int(profile_id))
+            assert there[uuid][:2] == (meant.name, int(start))
+        for uuid, number in self.by_hand:
+            assert number in {each.id for each in self.driver.gpus[uuid].instances}
+        for found in self.driver.gpus.values():
+            taken = [index for each in found.instances for index in range(each.start, each.start + each.size)]
+            assert len(taken) == len(set(taken))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "daemon"):
+            return
+        self.driver.is_away = False
+        for claim in tuple(self.allocated):
+            self._give_back(claim)
+        self._settle()
+        left = {(uuid, each.id) for uuid, found in self.driver.gpus.items() for each in found.instances}
+        assert left == self.by_hand
+        folder = self.folder / PARTITIONS
+        assert not folder.exists() or not list(folder.iterdir())
+        self.loop.close()
+
+
+class Ending:
+    """Ends the process at one of its calls that change something."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def __call__(self) -> None:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+
+
+TestNode = Node.TestCase
+TestNode.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    made.start()
+    return made
+
+
+def test_a_partition_is_made_for_its_claim_and_destroyed_after_it(node: Node) -> None:
+    name = next(each for each in node.daemon.devices if each.endswith("-9-4"))
+    node.allocated[1] = node.daemon.devices[name]
+    before = list(node.daemon.devices)
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    assert node.driver.devices(gpu(0).uuid) == [("3g.40gb", (3,))]
+    assert list(node.daemon.devices) == before  # what is published stays as it was
+    (uuid,) = node.given.values()
+    assert uuid in {each.uuid for each in node.daemon.present}
+    assert not any(each.slices for each in node.daemon.instances.without_made(node.daemon.inventory).devices)
+    node.a_claim_goes(0)
+    assert node.driver.devices(gpu(0).uuid) == []
+    node.teardown()
+
+
+def test_a_partition_is_given_once_it_has_been_seen(node: Node) -> None:
+    """Which was not waited for: of two claims in a row the second one was refused."""
+    node.allocated[1] = next(iter(node.daemon.devices.values()))
+    node.daemon.looks_after = True
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    assert set(node.given.values()) <= {each.uuid for each in node.daemon.present}
+    assert node.given
+    node.daemon.looks_after = False
+    node.teardown()
+
+
+def test_a_gpu_that_is_lost_is_not_taken_from_the_slices_and_what_claims_had_of_it_waits(node: Node) -> None:
+    name = next(each for each in node.daemon.devices if each.endswith("-9-4"))
+    node.allocated[1] = node.daemon.devices[name]
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    before = list(node.daemon.devices)
+    node.driver.lost.add(gpu(0).uuid)
+    node.loop.run_until_complete(node.daemon.settle())
+    assert list(node.daemon.devices) == before
+    assert {each.unhealthy for each in node.daemon.devices.values() if each.parts[0] == gpu(0).uuid} == {"gpu is lost"}
+    node.a_claim_goes(0)
+    node.driver.lost.clear()
+    node.loop.run_until_complete(node.daemon.settle())
+    assert node.driver.devices(gpu(0).uuid) == []
+    node.teardown()
+
+
+def test_what_a_claim_had_is_destroyed_when_the_driver_is_back(node: Node) -> None:
+    node.allocated[1] = next(iter(node.daemon.devices.values()))
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    node.the_driver_goes_or_comes(is_away=True)
+    node.a_claim_goes(0)
+    node.the_daemon_is_killed()
+    assert any(each.instances for each in node.driver.gpus.values())
+    node.the_driver_comes()
+    assert not any(each.instances for each in node.driver.gpus.values())
+    node.teardown()
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_daemon_that_is_killed_while_it_makes_one_goes_on_with_it(node: Node, calls: int) -> None:
+    node.allocated[1] = next(iter(node.daemon.devices.values()))
+    node.the_kubelet_has_a_claim_prepared(0, calls)
+    assert not node.given
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    assert node.given
+    assert sum(len(each.instances) for each in node.driver.gpus.values()) == 1
+    node.teardown()
+
+
+def test_what_is_made_by_hand_in_the_place_of_what_a_reboot_took_is_nobody_elses(node: Node) -> None:
+    """It was taken for the claim's, whose file was still there, and would have been destroyed with it."""
+    name = next(each for each in node.daemon.devices if each.endswith("-9-4"))
+    node.allocated[1] = node.daemon.devices[name]
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    node.the_machine_boots()
+    make(node.driver, name)
+    node.by_hand.add((gpu(0).uuid, 1))
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    assert not node.given
+    node.teardown()
+
+
+def test_what_is_made_for_claims_is_no_layouts(node: Node) -> None:
+    """A declared layout without MIG devices is what there is, and a change of the mode waits for the claim."""
+    node.allocated[1] = next(iter(node.daemon.devices.values()))
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    (first, *_) = with_users(set_apart(node.driver.read_gpus(), read_partitions(node.folder)))
+    (plan,) = plan_layout(Layout((Entry((0,)),)), [first])
+    assert not plan.steps
+    assert not plan.refusal
+    (plan,) = plan_layout(Layout((Entry((0,), is_enabled=False),)), [first])
+    assert "a claim (" in plan.refusal
+    node.teardown()

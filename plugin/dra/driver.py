@@ -15,7 +15,7 @@ from urllib.parse import quote
 from plugin.base.errors import ClaimError
 from plugin.dra.cdi import FILE, render_cdi
 from plugin.dra.cluster_api import ClusterApi
-from plugin.dra.devices import find_devices
+from plugin.dra.devices import DRIVER, find_devices
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
@@ -93,6 +93,17 @@ class Driver:
     def has_claims(self) -> bool:
         """Whether any claim is prepared."""
         return bool(self.store)
+
+    def problem(self, *, is_offered: bool) -> str:
+        """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
+        if is_offered and not self._registration.is_registered:
+            return f"the kubelet has not taken the driver {DRIVER}"
+        return "" if self._slices.is_settled else "the slices that the API has are not what there is: see the log"
+
+    @property
+    def published(self) -> int:
+        """How many healthy devices were published last."""
+        return sum(not each.unhealthy for each in self.devices.values() if each.uuid not in self.withheld)
 
     def show(self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""

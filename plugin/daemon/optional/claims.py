@@ -5,6 +5,7 @@ In front of `plugin.dra`, which is imported only then.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.settings.node_config import NodeConfig
 
+_LOOK_S = 0.05
 _FOLDER = "claims"  # in the state folder: there since a first claim, until the device plugin offers again
 
 
@@ -50,6 +52,31 @@ class Claims:
     def is_offering(self, config: NodeConfig) -> bool:
         """Whether GPUs are given by claims, and not by the device plugin."""
         return config.interface == DRA
+
+    @property
+    def offered(self) -> int:
+        """How many devices a claim could be given."""
+        return 0 if self._driver is None else self._driver.published
+
+    @property
+    def held(self) -> int:
+        """How many devices wait for whoever has them by the other interface."""
+        if self._driver is None or self._config is None:
+            return 0
+        return len(self._driver.withheld if self.is_offering(self._config) else self._driver.holders)
+
+    async def settled(self) -> None:
+        """Wait until claims can be given what there is, or nothing where it is the device plugin's; maybe forever."""
+        while self.problem:  # noqa: ASYNC110 - slices are written in a thread of their own
+            await asyncio.sleep(_LOOK_S)
+
+    @property
+    def problem(self) -> str:
+        """What `settled` waits for; "" once it is so."""
+        is_offering = self._config is not None and self.is_offering(self._config)
+        if self._driver is None:
+            return "claims are not served yet" if is_offering else ""
+        return self._driver.problem(is_offered=is_offering)
 
     @property
     def is_waiting(self) -> bool:

@@ -1,4 +1,4 @@
-"""`grapnel-node release`, `resume`: change the remembered release, tell the daemon, say what is so; `offered`: say it."""
+"""`grapnel-node release`, `resume` and `offered`: change the remembered release, tell the daemon, say what is so."""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ DISRUPTION_STYLES = {
     Disruption.NONE: "",
     Disruption.RELOAD: "cyan",
     Disruption.RESTART_RUNTIME: "yellow",
+    Disruption.CHANGE_OVER: "yellow",
     Disruption.DRAIN: "bold red",
     Disruption.REBOOT: "bold red",
 }

@@ -9,7 +9,7 @@ import msgspec
 
 from provision.declaration.spec.model import Engine, GpuInterface
 from provision.planning.engines.files.engine_file import version_numbers
-from provision.planning.node_plan import Problem
+from provision.planning.node_plan import Disruption, Problem
 from provision.planning.render.node_config import NODE_CONFIG_PATH
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _SAID_CDI: Final = re.compile(r"^[^#\n]*\benable_cdi[ \t]*=[ \t]*(true|false)", 
 _VERSION_2: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*2\b", re.MULTILINE)
 _OTHERWISE: Final = "declare plugin.interface: devicePlugin for this node"
 _BY_CLAIMS: Final = re.compile(r'"interface"\s*:\s*"dra"')
-_WAYS: Final = {GpuInterface.DEVICE_PLUGIN: "the device plugin", GpuInterface.DRA: "claims"}
 
 
 def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
@@ -87,11 +86,14 @@ def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) ->
     if before is stack.plugin.interface:
         return tuple(items)
     reason = (
-        f"GPUs are given by {_WAYS[stack.plugin.interface]} instead of {_WAYS[before]}: pods keep theirs, and one that "
-        f"a pod has by {_WAYS[before]} is withheld until it is free"
+        f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
+        f"a pod has by {before.words} is withheld until it is free"
     )
     return tuple(
-        msgspec.structs.replace(item, reason=reason) if item.target == NODE_CONFIG_PATH else item for item in items
+        msgspec.structs.replace(item, reason=reason, disruption=Disruption.CHANGE_OVER)
+        if item.target == NODE_CONFIG_PATH
+        else item
+        for item in items
     )
 
 

@@ -68,7 +68,9 @@ class Claims:
     def ask_offered(self) -> tuple[bool, dict[str, Any]]:
         """Ask the daemon's command whether GPUs are offered as its file says."""
         words = ["offered", "--json", "--timeout", "10", "--config", str(self.daemon.node / "node.json")]
-        done = subprocess.run([sys.executable, "-P", "-m", "plugin", *words], stdout=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "plugin.launcher", *words], stdout=subprocess.PIPE, check=False
+        )
         return done.returncode == 0, json.loads(done.stdout)
 
     # The API's side

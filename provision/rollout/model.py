@@ -268,7 +268,7 @@ class GpuPod:
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
     ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``created`` is when it was, None
     where that is not known; ``is_restarted``: it stays while a driver is exchanged, and is evicted afterwards.
-    ``node`` is its node, as the cluster calls it.
+    ``node`` is its node, as the cluster calls it. ``is_by_claims``: it has its GPUs by claims, and taints end such.
     """
 
     namespace: str
@@ -283,6 +283,7 @@ class GpuPod:
     is_replaced_first: bool = False
     created: datetime | None = None
     is_restarted: bool = False
+    is_by_claims: bool = False
     node: str = field(default="", compare=False)
 
     def __str__(self) -> str:

@@ -63,9 +63,17 @@ class Mps(Protocol):
 class Claims(Protocol):
     """Who gives GPUs away by claims."""
 
-    offered: int  # devices that a claim could be given
-    held: int  # devices that wait for who has them by the other interface
-    problem: str  # what `settled` waits for
+    @property
+    def offered(self) -> int:
+        """How many devices a claim could be given."""
+
+    @property
+    def held(self) -> int:
+        """How many wait for whoever has them by the other interface."""
+
+    @property
+    def problem(self) -> str:
+        """What `settled` waits for; "" once it is so."""
 
     async def settled(self) -> None:
         """Wait until claims can be given just what is offered by claims."""

@@ -15,10 +15,11 @@ from urllib.parse import quote
 from plugin.base.errors import ClaimError
 from plugin.dra.cdi import FILE, render_cdi
 from plugin.dra.cluster_api import ClusterApi
-from plugin.dra.devices import DRIVER, find_devices
+from plugin.dra.devices import DRIVER, find_devices, semantic_version
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
+from plugin.dra.slices import announced
 from plugin.dra.store import ClaimStore, published_in
 from plugin.publication.node_object.api.messages import Request
 from plugin.system.durable import replace_file
@@ -105,8 +106,13 @@ class Driver:
         """How many healthy devices were published last."""
         return sum(not each.unhealthy for each in self.devices.values() if each.uuid not in self.withheld)
 
-    def show(self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool) -> None:
-        """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
+    def show(
+        self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool, next_driver: str = ""
+    ) -> None:
+        """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on.
+
+        `next_driver` is the version that the node is about to have, "" where no change is to come.
+        """
         devices = find_devices(inventory, shares if self._slices.features.shares else {})
         self.devices, self._control = {each.name: each for each in devices}, inventory.control
         self._health.show(self._node, devices)
@@ -131,7 +137,7 @@ class Driver:
                 return
             self._is_noted = True
             self._log.standing("claims")
-        self._slices.publish(shown)
+        self._slices.publish(announced(shown, semantic_version(next_driver)))
 
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""

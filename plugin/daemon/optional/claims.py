@@ -139,9 +139,11 @@ class Claims:
         if self._driver is None:
             return inventory
         from plugin.dra.devices import find_shares
+        from plugin.dra.staged import next_driver
 
         is_offered = self.is_offering(config)
-        self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered)
+        coming = next_driver(inventory.driver_version)
+        self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered, next_driver=coming)
         if is_offered:
             return replace(inventory, devices=())
         holders, unknown = self._driver.holders, self._driver.store.unknown

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.daemon.optional.claims import next_driver
 from plugin.dra.devices import Features
 from plugin.dra.slices import announced
-from plugin.dra.staged import next_driver
 from tests.plugin.dra.test_slices import device
 
 if TYPE_CHECKING:

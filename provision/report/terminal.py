@@ -64,6 +64,12 @@ PHASE_WORDS = {
     Phase.ROLLBACK: "rollback: the former driver is brought back",
     Phase.RETURNED: "returned: in service again with the former driver",
 }
+_IN_PLACE_WORDS = {
+    Phase.SWAP: "swap: its GPUs are given by another interface, and pods keep theirs",
+    Phase.VERIFY: "verify: it is seen whether pods can be given its GPUs",
+    Phase.DONE: "done: its GPUs are given by another interface",
+    Phase.ROLLBACK: "rollback: the former interface is brought back",
+}
 ACTION_STYLES = {
     Action.REMOVE: "red",
     Action.DISABLE: "red",
@@ -158,4 +164,4 @@ def phase_words(entered: PhaseEntered) -> str:
         return entered.reason or PHASE_WORDS[entered.phase]
     if entered.phase is Phase.ROLLBACK and entered.reason:
         return f"rollback: {entered.reason}"
-    return PHASE_WORDS[entered.phase]
+    return (_IN_PLACE_WORDS if entered.is_in_place else PHASE_WORDS).get(entered.phase, entered.phase.value)

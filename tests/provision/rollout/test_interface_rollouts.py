@@ -8,16 +8,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from provision.apply.model import Failure, NodeResult, Status
+from provision.cluster.kubernetes.nodes.marks import NVIDIA_STATE, UPGRADE, render_patch
+from provision.cluster.kubernetes.notices import LIFECYCLE, Notice, conditions, message_of
+from provision.cluster.kubernetes.objects.nodes import Node
 from provision.declaration.spec.model import GpuInterface, Wave
+from provision.report.terminal import phase_words
 from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import Policy, WavePolicy
+from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from provision.rollout.step import StepOutcome
-from tests.provision.rollout.fakes import NEW, Clock, FakeCluster, make_engine, state
+from tests.provision.rollout.fakes import NEW, NOON, Clock, FakeCluster, make_engine, record, state
 from tests.provision.rollout.process import fleet, statuses
 from tests.provision.rollout.test_engine_cut_off import KilledError
 
@@ -137,6 +143,31 @@ def test_nodes_change_over_one_after_the_other_in_service_and_no_pod_leaves() ->
         assert (node.record.kind, node.record.interface, node.record.phase) == (ChangeKind.INTERFACE, DRA, Phase.DONE)
         assert len(node.pods) == 2
     assert all(result.upgrade is None for result in results.values()), "none was out of service"
+
+
+def test_what_people_are_told_is_about_interfaces_and_not_about_drivers() -> None:
+    told = [
+        phase_words(PhaseEntered("n1", phase, reason, is_in_place=True))
+        for phase, reason in (
+            (Phase.SWAP, ""),
+            (Phase.VERIFY, ""),
+            (Phase.DONE, ""),
+            (Phase.ROLLBACK, "goes back to giving GPUs by claims, since verify failed: it is so"),
+        )
+    ]
+    assert not [words for words in told if "driver" in words or "service" in words]
+
+
+def test_no_condition_of_a_maintenance_and_no_state_of_nvidia_s_is_on_its_node() -> None:
+    at = Notice(node="n1", uid="u1", phase=Phase.SWAP, reason="", time=NOON, is_in_place=True)
+    assert conditions(at, kinds=tuple(LIFECYCLE), before={}) == []
+    assert "interface" in message_of(at)
+    made = record(Phase.SWAP, kind=ChangeKind.INTERFACE, interface=DRA)
+    node = msgspec.convert({"metadata": {"name": "n1", "uid": "u1"}, "spec": {}, "status": {}}, Node)
+    patch = render_patch(made, cordoned=None, node=node)
+    assert patch["metadata"]["labels"][NVIDIA_STATE] is None
+    assert patch["metadata"]["labels"][UPGRADE] == "swap"
+    assert "spec" not in patch
 
 
 def test_as_many_at_once_as_are_allowed_and_no_more() -> None:

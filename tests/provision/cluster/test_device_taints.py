@@ -11,7 +11,7 @@ import pytest
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.pods.evictions.device_taints import DeviceTaints, name_of, take_back
-from provision.cluster.kubernetes.pods.gpu_pods import pod_use
+from provision.cluster.kubernetes.pods.gpu_pods import node_pods, pod_use
 from provision.cluster.kubernetes.pods.pod_rules import pod_rules
 from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.model import GpuPod
@@ -124,6 +124,29 @@ def test_a_rule_of_a_node_that_is_given_up_is_taken_back() -> None:
     take_back(api, "n1")
     take_back(api, "n1")
     assert server.stored == {}
+
+
+def test_where_a_pod_with_claims_is_left_alone_the_others_are_evicted() -> None:
+    """A taint is on all GPUs of the node: it would end a pod that is declared to stay."""
+    rules = pod_rules([make_stack(rollout={"drain": {"claims": "taint", "onlyWait": ["research"]}})])
+    uses = {
+        name: pod_use(
+            msgspec.convert(
+                {
+                    "metadata": {"name": name, "namespace": name, "uid": name},
+                    "spec": {"nodeName": "n1", "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+                },
+                Pod,
+            ),
+            rules,
+            lambda _namespace, _name: frozenset({"gpu.nvidia.com"}),
+        )
+        for name in ("serving", "research", "web")
+    }
+    found = {name: use for name, use in uses.items() if use is not None}
+    assert [pod.is_by_claims for pod in node_pods(found.values()).gpu] == [False] * 3
+    del found["research"]
+    assert [pod.is_by_claims for pod in node_pods(found.values()).gpu] == [True] * 2
 
 
 def test_a_name_of_any_node_is_one_of_an_object() -> None:

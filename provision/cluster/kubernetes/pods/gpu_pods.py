@@ -83,10 +83,17 @@ def node_pods(uses: Iterable[PodUse]) -> NodePods:
     """Return the pods of one node in their order."""
     in_order = sorted(uses, key=lambda use: (use.pod.namespace, use.pod.name))
     return NodePods(
-        gpu=tuple(use.pod for use in in_order if use.has_gpu),
+        gpu=_spared(tuple(use.pod for use in in_order if use.has_gpu)),
         jobs=tuple(use.pod for use in in_order if use.is_job),
         unread=tuple(use.pod for use in in_order if use.is_unread),
     )
+
+
+def _spared(pods: tuple[GpuPod, ...]) -> tuple[GpuPod, ...]:
+    """Return pods of a node, of which none is ended by a taint where one would be that is left alone: all have it."""
+    if not any(pod.is_by_claims and (pod.is_mirror_or_daemon or pod.stays or pod.only_waited) for pod in pods):
+        return pods
+    return tuple(replace(pod, is_by_claims=False) for pod in pods)
 
 
 def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | None:

@@ -13,6 +13,7 @@ from tests.e2e.api import is_ready
 from tests.e2e.fleet import declare, look, other_version
 from tests.e2e.manifests import STAY, Manifest, container, deployment, pod
 from tests.e2e.operator import APPLY_TIMEOUT_S, ONE_AT_A_TIME
+from tests.e2e.stage import DAEMON
 from tests.e2e.test_claims import CLASS, DRIVER, TEMPLATE, devices, prepared, suppress_conflict, template
 from tests.e2e.test_gpushare import KUBECONFIG
 from tests.e2e.test_upgrade import DRIVER_VERSION
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1400)]
 
 REPLICAS = 3
+NAMED = f"etc/systemd/system/{DAEMON}.service.d/node-name.conf"
 
 
 @pytest.fixture
@@ -35,13 +37,27 @@ def fleet(stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator) -> I
     """The nodes, in a cluster with NVIDIA's device class; as the others have them again afterwards."""
     with suppress_conflict():
         stage.api.resource.create_device_class(CLASS)
+    for node in lab_nodes:  # whose kubelets have names of their own
+        drop_in = node.node.root / NAMED
+        drop_in.parent.mkdir(exist_ok=True)
+        drop_in.write_text(f"[Service]\nEnvironment=NODE_NAME={node.name}\n")
+        restart_daemon(stage, node)
     yield lab_nodes
+    for node in lab_nodes:
+        (node.node.root / NAMED).unlink()
+        (node.node.root / NAMED).parent.rmdir()
     declare(stage, lab_nodes, lab_nodes[0].module_version())
     done = operator.apply()
     assert done.returncode == 0, done.stdout
     for node in lab_nodes:
-        stage.wait_until_settled(node)
+        restart_daemon(stage, node)
     stage.api.resource.delete_device_class(DRIVER)
+
+
+def restart_daemon(stage: Stage, node: LabNode) -> None:
+    node.unit("daemon-reload")
+    node.unit("restart", DAEMON)
+    stage.wait_until_settled(node)
 
 
 def declare_interface(stage: Stage, nodes: tuple[LabNode, ...], version: str, interface: str) -> None:

@@ -241,10 +241,14 @@ def test_a_declaration_that_is_taken_back_leads_every_node_back() -> None:
     assert machines.cluster.evicted == []
 
 
+@pytest.mark.parametrize("refused", [False, True], ids=["it goes well", "a node goes back"])
 @pytest.mark.parametrize("after", [DRA, PLUGIN])
-def test_whatever_is_killed_the_next_apply_ends_with_every_node_as_declared(after: GpuInterface) -> None:
+def test_whatever_is_killed_the_next_apply_ends_with_every_node_as_declared(
+    after: GpuInterface, *, refused: bool
+) -> None:
     for effect in itertools.count():
         machines = Machines.of("n1", "n2")
+        machines.steps.refused.update(["n1"] if refused else [])
         count = itertools.count()
 
         def die(what: str, count: itertools.count[int] = count, effect: int = effect) -> None:
@@ -260,10 +264,13 @@ def test_whatever_is_killed_the_next_apply_ends_with_every_node_as_declared(afte
         machines.cluster.effect = machines.steps.effect = lambda _what: None
         machines.cluster.is_held = False
         machines.steps.unproven.clear()
-        machines.apply(declared=after)
+        machines.steps.refused.clear()
+        for _ in range(2 if refused else 1):  # a node that was on its way back comes to its end first
+            machines.apply(declared=after)
 
         assert set(machines.steps.has.values()) == {after}, effect
-        assert all(machines.phase(name) in (Phase.DONE, None) for name in ("n1", "n2")), effect
+        ends = (Phase.DONE, Phase.RETURNED, None) if refused and after is PLUGIN else (Phase.DONE, None)
+        assert all(machines.phase(name) in ends for name in ("n1", "n2")), effect
         assert machines.cluster.evicted == []
         assert not any(node.is_cordoned for node in machines.cluster.nodes.values()), effect
         if lived:

@@ -86,10 +86,6 @@ class Operator(Controller):
                 if apply.poll() is None:
                     apply.terminate()
 
-    def tell_plan(self) -> str:
-        """Return what would be done now."""
-        return self.tell("plan")
-
     def status(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Ask how the upgrade stands."""
         return self._call("status", *options)

@@ -156,8 +156,8 @@ def test_a_fleet_changes_over_and_back_and_its_driver_is_changed_under_claims(
         seen = record(stage, node)
         assert (seen["phase"], seen["kind"], seen["interface"]) == ("done", "interface", "dra")
         assert not look(stage, node).is_cordoned
-        assert stage.api.allocatable(node.name) == 0
         assert len(devices(stage, node)) == len(node.uuids) - (node is first)
+        stage.wait_for_gpus(node.name, 0)  # its kubelet knows by then, and tells every ten seconds
     began = sorted((record(stage, node)["began"], record(stage, node)["since"]) for node in fleet)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(began)), began
     assert room.identities("old") == identity
@@ -195,7 +195,7 @@ def test_a_fleet_changes_over_and_back_and_its_driver_is_changed_under_claims(
     for node in (first, *others):
         assert record(stage, node)["interface"] == "devicePlugin"
         assert not devices(stage, node)
-        assert stage.api.allocatable(node.name) == len(node.uuids)
+        stage.wait_for_gpus(node.name, len(node.uuids))
 
 
 def pod_with_claim(name: str, node: LabNode) -> Manifest:

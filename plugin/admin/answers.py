@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from plugin.base.errors import HistoryError
 from plugin.changes.driver_change.release.record import gpu_to_json, remember_gpus
 from plugin.kubelet.pod_resources.holdings import DOUBT_S
+from plugin.settings.node_config import DRA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.offering import Offering
 
 _SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
+_CLAIMS_S = 30.0  # a kubelet looks for drivers at once; the API may be slow
 _MPS_S = 5.0  # a server ends a second or two after its last client
 _ASK_S = 5.0
 _STARTS_S = 10.0  # the kubelet lists a container soon after it has its devices, or its start has failed
@@ -58,6 +60,25 @@ class Mps(Protocol):
         """Wait until those have ended that are to; returns what is left, in words."""
 
 
+class Claims(Protocol):
+    """Who gives GPUs away by claims."""
+
+    @property
+    def offered(self) -> int:
+        """How many devices a claim could be given."""
+
+    @property
+    def held(self) -> int:
+        """How many wait for whoever has them by the other interface."""
+
+    @property
+    def problem(self) -> str:
+        """What `settled` waits for; "" once it is so."""
+
+    async def settled(self) -> None:
+        """Wait until claims can be given just what is offered by claims."""
+
+
 class Limits(Protocol):
     """Who limits the memory of containers."""
 
@@ -89,6 +110,8 @@ class Answers:
         history: HistoryKeeper,
         follow: Callable[[], None],
         *,
+        claims: Claims,
+        interface: Callable[[], str],
         limits: Limits,
         mps: Mps,
     ) -> None:
@@ -97,6 +120,8 @@ class Answers:
         self._offering = offering
         self._history = history
         self._follow = follow
+        self._claims = claims
+        self._interface = interface
         self._limits = limits
         self._mps = mps
 
@@ -116,8 +141,12 @@ class Answers:
         problems: list[str] = []
         if verb == "look":
             self._follow()
-            wait = self._until_resumed if self._state.release is None else self._until_released
-            problems = await wait(timeout_s)
+            if self._state.release is not None:
+                problems = await self._until_released(timeout_s)
+            else:
+                waits = await self._until_resumed(timeout_s)
+                notes = [message for _, message in self._state.observation.inventory.findings]
+                return {**self._status(), "waits": waits, "problems": [*waits, *notes]}
         elif verb == "health" and self._state.release is None:
             self._driver.observe_now()
             if not await _within(timeout_s, self._driver.observed.wait()):
@@ -160,7 +189,9 @@ class Answers:
         seen = self._state.last_seen
         return {
             "released": self._state.release is not None,
-            "offered": self._offering.offered,
+            "offered": self._claims.offered if self._interface() == DRA else self._offering.offered,
+            "held": self._claims.held,
+            "interface": self._interface(),
             "driverVersion": seen.inventory.driver_version,
             "gpus": [gpu_to_json(gpu) for gpu in remember_gpus(seen.inventory, seen.waiting_for)],
         }
@@ -177,15 +208,17 @@ class Answers:
         return [*problems, *(f"a control daemon of MPS has not ended: {words}" for words in left)]
 
     async def _until_resumed(self, timeout_s: float) -> list[str]:
-        """Wait until the GPUs are offered; return what is not so."""
+        """Wait until the GPUs are offered; return why they are not."""
         if not await _within(timeout_s, self._driver.observed.wait()):
             return ["the driver does not answer"]
-        observation = self._state.observation
-        problems = [message for _, message in observation.inventory.findings]
-        if observation.waiting_for:
-            problems.insert(0, observation.waiting_for)
-        elif self._offering.lacks_kubelet or not await _within(
+        if waiting_for := self._state.observation.waiting_for:
+            return [waiting_for]
+        if not await _within(min(timeout_s, _CLAIMS_S), self._claims.settled()):
+            return [self._claims.problem]
+        if self._interface() == DRA:
+            return []
+        if self._offering.lacks_kubelet or not await _within(
             min(timeout_s, _SHOWN_S), self._offering.taken(to_at_least=1)
         ):
-            problems.append("no kubelet watches the list: it gets it when it registers")
-        return problems
+            return ["no kubelet watches the list: it gets it when it registers"]
+        return []

@@ -24,6 +24,7 @@ _SHARED = {  # verbs whose module has another name
     "inspect": "gpushare",
     "mig": "mig.change",
     "resume": "release",
+    "offered": "release",
 }
 
 

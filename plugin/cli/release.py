@@ -1,4 +1,4 @@
-"""`grapnel-node release` and `resume`: change the remembered release, tell the running daemon, say what is so."""
+"""`grapnel-node release`, `resume` and `offered`: change the remembered release, tell the daemon, say what is so."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _STATUS_S = 5.0
 _STATES_S = 5.0
+_AGAIN_S = 0.5
 _SLACK_S = 5.0  # the daemon ends its waiting before we end ours
 NO_DAEMON = "the daemon does not run"
 
@@ -59,6 +60,10 @@ class _Deadline:
 
     def left_s(self) -> float:
         return max(1.0, self._end - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._end
 
 
 def _look(config: NodeConfig, deadline: _Deadline, change: str) -> dict[str, Any] | None:
@@ -125,7 +130,7 @@ def _driver_root(config_path: Path | None) -> Path:
 
 def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
     """Run the verb and return the exit code."""
-    act = release_node if arguments.verb == "release" else resume_node
+    act = {"release": release_node, "resume": resume_node, "offered": show_offered}[arguments.verb]
     return act(arguments.config, timeout_s=arguments.timeout, as_json=arguments.json)
 
 
@@ -183,7 +188,7 @@ def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
         offered, problems, code = 0, [f"{NO_DAEMON}: GPUs are offered when it starts"], EXIT_OK
     else:
         offered, problems = int(answer.get("offered", 0)), list(map(str, answer.get("problems", [])))
-        code = EXIT_OK if offered else EXIT_FAILURE
+        code = EXIT_OK if offered or answer.get("held") else EXIT_FAILURE
     problems = [*unset, *problems]
     if as_json:
         print(json.dumps({"offered": offered, "problems": problems}, indent=2))
@@ -192,3 +197,38 @@ def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
         for problem in problems:
             print(f"note: {problem}")
     return code
+
+
+def show_offered(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:
+    """Wait until pods can be given the GPUs as node.json says, by whichever interface; returns 3 where they cannot.
+
+    A GPU that a pod has by the other interface is no reason to wait.
+    """
+    config, deadline = load(Invocation(config_path, {}, os.environ)).config, _Deadline(timeout_s)
+    while True:
+        answer = _ask_to_look(config, deadline.left_s()) or {}
+        problems = _why_not_offered(config, answer)
+        if not problems or deadline.is_over:
+            break
+        time.sleep(_AGAIN_S)
+    offered, held = int(answer.get("offered", 0)), int(answer.get("held", 0))
+    if as_json:
+        document = {"interface": config.interface, "offered": offered, "held": held, "problems": problems}
+        print(json.dumps(document, indent=2))
+    else:
+        print(f"{offered} GPUs are offered by {config.interface}; {held} wait for pods that have them otherwise")
+        for problem in problems:
+            print(f"note: {problem}")
+    return EXIT_NOT_AS_WANTED if problems else EXIT_OK
+
+
+def _why_not_offered(config: NodeConfig, answer: Mapping[str, Any]) -> list[str]:
+    if not answer:
+        return [NO_DAEMON]
+    if answer.get("released"):
+        return ["the GPUs are out of service: grapnel-node resume"]
+    if answer.get("interface") != config.interface:
+        return [f"the daemon gives GPUs by {answer.get('interface')}, and node.json says {config.interface}"]
+    if waits := list(map(str, answer.get("waits", []))):
+        return waits
+    return [] if answer.get("offered") or answer.get("held") else ["no GPU is offered"]

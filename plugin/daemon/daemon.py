@@ -113,11 +113,21 @@ class Daemon:
         )
         self._overuse = self._make_overuse(dependencies)
         self._others = OtherDevices(self._offering, logger, self._tell_systemd)
-        answers = Answers(
-            self._state, self._driver, self._offering, self._history, self._follow, limits=self._limits, mps=self._mps
-        )
-        self._admin = AdminEndpoint(answers.answer, logger)
+        self._admin = AdminEndpoint(self._make_answers().answer, logger)
         self._metrics = MetricsEndpoint(self._start_metrics)
+
+    def _make_answers(self) -> Answers:
+        return Answers(
+            self._state,
+            self._driver,
+            self._offering,
+            self._history,
+            self._follow,
+            claims=self._claims,
+            interface=lambda: self._config.interface,
+            limits=self._limits,
+            mps=self._mps,
+        )
 
     def _make_overuse(self, dependencies: Dependencies) -> Overuse:
         return Overuse(

@@ -15,11 +15,12 @@ from urllib.parse import quote
 from plugin.base.errors import ClaimError
 from plugin.dra.cdi import FILE, Hook, render_cdi
 from plugin.dra.cluster_api import ClusterApi
-from plugin.dra.devices import find_devices
+from plugin.dra.devices import DRIVER, find_devices, semantic_version
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.partitions import is_partition
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
+from plugin.dra.slices import announced
 from plugin.dra.store import ClaimStore, published_in
 from plugin.publication.node_object.api.messages import Request
 from plugin.settings.node_config import LIMITS_REQUIRED
@@ -120,8 +121,24 @@ class Driver:
         """Whether any claim is prepared."""
         return bool(self.store)
 
-    def show(self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool) -> None:
-        """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
+    def problem(self, *, is_offered: bool) -> str:
+        """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
+        if is_offered and not self._registration.is_registered:
+            return f"the kubelet has not taken the driver {DRIVER}"
+        return "" if self._slices.is_settled else "the slices that the API has are not what there is: see the log"
+
+    @property
+    def published(self) -> int:
+        """How many healthy devices were published last."""
+        return sum(not each.unhealthy for each in self.devices.values() if each.uuid not in self.withheld)
+
+    def show(
+        self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool, next_driver: str = ""
+    ) -> None:
+        """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on.
+
+        `next_driver` is the version that the node is about to have, "" where no change is to come.
+        """
         self._present = find_devices(inventory, shares if self._slices.features.shares else {})
         devices = self._present
         if self._instances is not None:
@@ -152,7 +169,7 @@ class Driver:
                 return
             self._is_noted = True
             self._log.standing("claims")
-        self._slices.publish(shown)
+        self._slices.publish(announced(shown, semantic_version(next_driver)))
 
     def _share_time(self) -> None:
         """Have GPUs sliced as claims say; one that is ill, or let go by the driver, is left alone."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PATH = "/apis/resource.k8s.io/v1/resourceslices"
 MOST_DEVICES, MOST_SETS = 64, 8
+NEXT_DRIVER = "grapnel.dev/nextDriverVersion"  # attribute: a change of the driver is to come, and ends its claims
 ALL_FEATURES = Features()
 _MAX_NODE = 200
 _RESOURCE = "resourceslices"
@@ -68,6 +69,14 @@ def is_ours(document: Mapping[str, Any], node: str) -> bool:
     """Whether a slice is this driver's, of this node."""
     spec = document.get("spec")
     return isinstance(spec, dict) and spec.get("driver") == DRIVER and spec.get("nodeName") == node
+
+
+def announced(devices: Sequence[DraDevice], version: str) -> tuple[DraDevice, ...]:
+    """Return the devices with the version of the driver that they are about to have; "" where none is to come."""
+    if not version:
+        return tuple(devices)
+    attribute = {NEXT_DRIVER: {"version": version}}
+    return tuple(each._replace(attributes={**each.attributes, **attribute}) for each in devices)
 
 
 def plan_writes(

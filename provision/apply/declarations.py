@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,10 @@ from provision.planning.driver.wanted import BranchNode, ChosenVersion, follows_
 from provision.planning.planner.drivers.versions import versions_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from provision.declaration.fleet.facts.node import NodeFacts
-    from provision.declaration.spec.model import StackSpec
+    from provision.declaration.spec.model import GpuInterface, StackSpec
     from provision.planning.node_plan import Problem
 
 
@@ -53,6 +54,21 @@ class Declarations:
         stack = self.stacks[name]
         self._settled[group_of(stack.driver)] = version
         self._note(name, ChosenVersion(version, "chosen before"))
+
+    @contextmanager
+    def with_interface(self, name: str, interface: GpuInterface | None) -> Iterator[None]:
+        """Declare for a while that a node gives GPUs by another interface; None: by the one that is declared.
+
+        Nobody else plans the node meanwhile.
+        """
+        declared = self.stacks[name].plugin
+        if interface is not None:
+            plugin = msgspec.structs.replace(declared, interface=interface)
+            self.stacks[name] = msgspec.structs.replace(self.stacks[name], plugin=plugin)
+        try:
+            yield
+        finally:
+            self.stacks[name] = msgspec.structs.replace(self.stacks[name], plugin=declared)
 
     def _note(self, name: str, chosen: ChosenVersion | Problem) -> None:
         if not isinstance(chosen, ChosenVersion):

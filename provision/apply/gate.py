@@ -38,6 +38,16 @@ def will_need_drain(plan: NodePlan) -> bool:
     return any(item.disruption in ENDS_WORK for item in plan.items)
 
 
+def changes_over(plan: NodePlan) -> bool:
+    """Tell whether the plan has the node give its GPUs to pods by another interface: while it serves, in its turn."""
+    return any(item.disruption is Disruption.CHANGE_OVER for item in plan.items)
+
+
+def needs_turn(plan: NodePlan) -> bool:
+    """Tell whether the node goes through the rollout: it is out of service meanwhile, or changes over in its turn."""
+    return will_need_drain(plan) or changes_over(plan)
+
+
 def needs_staging(plan: NodePlan) -> bool:
     """Tell whether a driver has to be staged before the node is taken out of service for it."""
     driver = plan.roles.driver

@@ -238,7 +238,7 @@ class Playbooks:
         )
 
     def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:
-        """Ask a node's daemon for its part of an upgrade: ``release``, ``verify`` or ``resume``."""
+        """Ask a node's daemon for its part of a change: ``release``, ``verify``, ``resume`` or ``offered``."""
         return RunRequest(
             playbook=self.collection / f"{verb}.yml",
             inventory=self.inventory,

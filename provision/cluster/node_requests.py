@@ -20,6 +20,7 @@ from provision.cluster.kubernetes.nodes.names import match_nodes
 from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.cluster.kubernetes.nodes.others import SKIP, is_skipped
 from provision.cluster.kubernetes.objects.nodes import Node
+from provision.cluster.kubernetes.pods.evictions.device_taints import take_back as take_back_taint
 from provision.cluster.kubernetes.pods.evictions.requests import requests_of, take_back
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.local.cluster import view_of_entry
@@ -87,6 +88,7 @@ class KubernetesRequests:
             if self._patch(seen, answer.change):
                 if answer.change.writes_record and answer.change.record is None:
                     take_back(self._api, seen.metadata.name)  # nothing of it is to be evicted after its upgrade
+                    take_back_taint(self._api, seen.metadata.name)
                 return replace(answer, words=(*answer.words, *left))
         raise ConflictError(f"node {seen.metadata.name} of {self._api.name} does not come to rest", hint="try again")
 

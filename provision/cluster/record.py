@@ -13,6 +13,7 @@ import msgspec
 from provision.base import strict_json
 from provision.base.strict_json import MalformedError
 from provision.cluster.errors import RecordError
+from provision.declaration.spec.model import GpuInterface
 from provision.rollout.model import ChangeKind, Phase, Record
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
@@ -66,6 +67,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     opted_out: Annotated[tuple[LabelText, ...], msgspec.Meta(max_length=8)] = ()
     kind: ChangeKind = ChangeKind.DRIVER
     boot: Boot = ""
+    interface: GpuInterface | None = None
     back_for: Who = ""
 
     def __post_init__(self) -> None:
@@ -99,6 +101,7 @@ def document_of(record: Record) -> RecordDocument:
         opted_out=record.opted_out,
         kind=record.kind,
         boot=record.boot,
+        interface=record.interface,
         back_for=_presentable(record.back_for)[:MAX_WHO],
     )
 
@@ -127,6 +130,7 @@ def record_of(document: RecordDocument) -> Record:
         opted_out=document.opted_out,
         kind=document.kind,
         boot=document.boot,
+        interface=document.interface if document.kind is ChangeKind.INTERFACE else None,
         back_for=document.back_for,
     )
 

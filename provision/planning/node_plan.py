@@ -23,6 +23,7 @@ class Disruption(StrEnum):
     NONE = "none"
     RELOAD = "reload"
     RESTART_RUNTIME = "restart-runtime"
+    CHANGE_OVER = "change-over"
     DRAIN = "drain"
     REBOOT = "reboot"
 

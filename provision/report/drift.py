@@ -32,6 +32,7 @@ _TOLD: Final = frozenset(
 _COSTS: Final = {
     Disruption.RELOAD: "reloads the engine",
     Disruption.RESTART_RUNTIME: "restarts the container engine",
+    Disruption.CHANGE_OVER: "gives GPUs by another interface, node by node",
     Disruption.DRAIN: "takes nodes out of service",
     Disruption.REBOOT: "takes nodes out of service, and reboots them",
 }

@@ -38,6 +38,8 @@ def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[Se
     head = f" of {count(len(scenario.nodes), 'node')}, {origins} → {scenario.target}, seed {first.seed}"
     yield Text.assemble(("simulated roll-out", "bold"), head)
     yield from _ending(first, resolution_s(scenario))
+    if scenario.interface is not None:
+        yield from _withheld(scenario)
     yield ""
     yield _waves(first)
     yield ""
@@ -48,6 +50,15 @@ def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[Se
     if len(outcomes) > 1:
         yield ""
         yield from _seeds(outcomes)
+
+
+def _withheld(scenario: Scenario) -> Iterator[Text]:
+    """Yield which pods go on with GPUs that nobody else is given meanwhile."""
+    pods = [
+        f"{pod.name} on {node.name}" for node in scenario.nodes for pod in node.pods if node.driver != scenario.target
+    ]
+    if pods:
+        yield Text(f"no pod has to leave; withheld until they end are the GPUs of {names(pods)}")
 
 
 def _ending(one: Playback, resolution: float) -> Iterator[Text]:

@@ -48,6 +48,7 @@ DISRUPTION_STYLES = {
     Disruption.NONE: "",
     Disruption.RELOAD: "cyan",
     Disruption.RESTART_RUNTIME: "yellow",
+    Disruption.CHANGE_OVER: "yellow",
     Disruption.DRAIN: "bold red",
     Disruption.REBOOT: "bold red",
 }
@@ -62,6 +63,12 @@ PHASE_WORDS = {
     Phase.DONE: "done: in service again",
     Phase.ROLLBACK: "rollback: the former driver is brought back",
     Phase.RETURNED: "returned: in service again with the former driver",
+}
+_IN_PLACE_WORDS = {
+    Phase.SWAP: "swap: its GPUs are given by another interface, and pods keep theirs",
+    Phase.VERIFY: "verify: it is seen whether pods can be given its GPUs",
+    Phase.DONE: "done: its GPUs are given by another interface",
+    Phase.ROLLBACK: "rollback: the former interface is brought back",
 }
 ACTION_STYLES = {
     Action.REMOVE: "red",
@@ -157,4 +164,4 @@ def phase_words(entered: PhaseEntered) -> str:
         return entered.reason or PHASE_WORDS[entered.phase]
     if entered.phase is Phase.ROLLBACK and entered.reason:
         return f"rollback: {entered.reason}"
-    return PHASE_WORDS[entered.phase]
+    return (_IN_PLACE_WORDS if entered.is_in_place else PHASE_WORDS).get(entered.phase, entered.phase.value)

@@ -336,7 +336,15 @@ class Engine:
         takes_pods = record.phase is Phase.FAILED and self._nodes[change.node].takes_pods
         is_former = record.target != node.target and not node.back_for
         self._observe(
-            PhaseEntered(change.node, record.phase, record.complaint, remark, takes_pods, is_former=is_former)
+            PhaseEntered(
+                change.node,
+                record.phase,
+                record.complaint,
+                remark,
+                takes_pods,
+                is_former=is_former,
+                is_in_place=record.kind.is_in_place,
+            )
         )
         if remark:
             self._observe(Note(change.node, remark))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.fleet import apply_all, settled, stage_all
-from provision.apply.gate import find_obstacle, will_need_drain
+from provision.apply.gate import find_obstacle, needs_turn
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
 from provision.apply.supply.builders import provide_modules
 from provision.apply.supply.kinds import Kinds, sharing_nodes
@@ -220,7 +220,7 @@ def _can_be_changed_in_place(job: Job, result: NodeResult) -> bool:
     answer = job.answers.get(result.node)
     if result.status is not Status.WAITING or not isinstance(answer, Assessment) or find_obstacle(answer.plan):
         return False
-    return not answer.plan.is_empty and not will_need_drain(answer.plan)
+    return not answer.plan.is_empty and not needs_turn(answer.plan)
 
 
 def _without(state: NodeState, unstaged: NodeResult | None) -> NodeState:

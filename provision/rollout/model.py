@@ -14,16 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from provision.declaration.spec.model import GpuInterface
+
 CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the same fleet one after the other
 
 
 class ChangeKind(StrEnum):
-    """What a node is taken out of service for. The phase SWAP does it, VERIFY proves it; all else is the same."""
+    """What a node is changed for. The phase SWAP does it, VERIFY proves it; all else is the same, but as told below."""
 
     DRIVER = "driver"  # another driver, or none
     REBOOT = "reboot"  # another boot of what the node has
     MIG = "mig"  # its GPUs divided by MIG as another layout has it
+    INTERFACE = "interface"  # its GPUs given to pods by another interface of Kubernetes
     OTHER = "other"  # anything else that a plan cannot do while pods run
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the node serves meanwhile: it has the phases SWAP and VERIFY alone, no cordon, and pods go on."""
+        return self is ChangeKind.INTERFACE
 
 
 class Phase(StrEnum):
@@ -71,11 +79,13 @@ _UNDONE: Final = (Phase.SWAP, Phase.VERIFY, Phase.RESUME)
 class Origin:
     """What a node had before its upgrade: driver version and name of the driver change, each empty for none.
 
-    ``change`` is None where it was not remembered.
+    ``change`` is None where it was not remembered. ``interface`` is by what it gave its GPUs to pods, None where that
+    does not change.
     """
 
     version: str
     change: str | None = None
+    interface: GpuInterface | None = None
 
 
 UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]  # pods may have been asked to leave, no more
@@ -103,6 +113,7 @@ class Record:
 
     ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
     on reboots the node only while it still is in that one. Such a record keeps the versions of the upgrade before it.
+    So does that of another ``interface``, which is the one that the node is to have.
     """
 
     phase: Phase
@@ -126,6 +137,7 @@ class Record:
     opted_out: tuple[str, ...] = ()
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
+    interface: GpuInterface | None = None
     back_for: str = ""
 
     @property
@@ -147,7 +159,16 @@ class Record:
     @property
     def way_back(self) -> Origin | None:
         """What the node is to be again, None while it is on its way to the target."""
-        return Origin(self.origin, self.origin_change) if self.is_returning else None
+        if not self.is_returning:
+            return None
+        return Origin(self.origin, self.origin_change, None if self.interface is None else self.interface.other)
+
+    @property
+    def former(self) -> str:
+        """What the node had before its change, in words."""
+        if self.interface is not None:
+            return f"giving GPUs by {self.interface.other.words}"
+        return self.origin or "having no driver"
 
     @property
     def complaint(self) -> str:
@@ -161,8 +182,8 @@ class Record:
         cause = f"{self.because_of} of its domain" if self.because_of else self.failed_in
         if self.phase is Phase.RETURNED:
             since = f", since {cause} failed" if cause else ""
-            return f"{returned_to(self.origin)}{since}: {self.reason}"
-        return f"goes back to {self.origin or 'having no driver'}, since {cause} failed: {self.reason}"
+            return f"returned to {self.former}{since}: {self.reason}"
+        return f"goes back to {self.former}, since {cause} failed: {self.reason}"
 
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
@@ -203,6 +224,7 @@ class Record:
             opted_out=self.opted_out,
             kind=self.kind,
             boot=self.boot,
+            interface=self.interface,
             back_for="" if phase.is_over else self.back_for,
         )
 
@@ -238,11 +260,6 @@ class Record:
         return self.since if self.since <= now + CLOCKS_DIFFER else began
 
 
-def returned_to(origin: str) -> str:
-    """Return that a node has its former driver again, by version; it may have had none."""
-    return f"returned to {origin}" if origin else "returned to having no driver"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPod:
     """A pod that has a GPU, or that is waited for. ``controller`` is such as ``ReplicaSet/web-5d8f``, empty for none.
@@ -251,7 +268,7 @@ class GpuPod:
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
     ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``created`` is when it was, None
     where that is not known; ``is_restarted``: it stays while a driver is exchanged, and is evicted afterwards.
-    ``node`` is its node, as the cluster calls it.
+    ``node`` is its node, as the cluster calls it. ``is_by_claims``: it has its GPUs by claims, and taints end such.
     """
 
     namespace: str
@@ -266,6 +283,7 @@ class GpuPod:
     is_replaced_first: bool = False
     created: datetime | None = None
     is_restarted: bool = False
+    is_by_claims: bool = False
     node: str = field(default="", compare=False)
 
     def __str__(self) -> str:

@@ -101,6 +101,15 @@ def test_an_expectation_is_handed_over_as_a_file(machine: Machine) -> None:
     assert seen == [expect]
 
 
+def test_gpus_that_are_not_offered_are_a_failure_with_the_reason(machine: Machine) -> None:
+    install(machine)
+    says(machine, "offered", {"offered": 0, "problems": ["the kubelet has not taken the driver gpu.nvidia.com"]}, 3)
+
+    with pytest.raises(DaemonError, match="has not taken the driver"):
+        call_daemon(machine.host, call("offered"), STILL)
+    assert not would_change(machine.host, call("offered"))
+
+
 def test_failed_checks_are_named(machine: Machine) -> None:
     checks = [
         {"name": "module-version", "expected": "2", "found": "1", "ok": False, "message": "the loaded module is 1"},

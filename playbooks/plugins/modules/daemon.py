@@ -19,10 +19,12 @@ options:
     description:
       - C(release) stops offering the GPUs and closes the driver, C(verify) compares driver and GPUs with
         O(expect), C(resume) offers the GPUs again. Each may be repeated.
+      - C(offered) waits until the GPUs are offered to pods as the node's configuration says, and fails where they are
+        not within O(timeout_s). It changes nothing.
       - C(compare) has the node look for drift again, which is not waited for.
     type: str
     required: true
-    choices: [release, verify, resume, compare]
+    choices: [release, verify, resume, offered, compare]
   expect:
     description: What O(verb=verify) is to find, in the form of docs/contracts/expectation.
     type: dict
@@ -127,7 +129,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.use.modules import de
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume", "compare"]},
+            "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume", "offered", "compare"]},
             "expect": {"type": "dict", "default": {}},
             "timeout_s": {"type": "int", "default": 90},
             "wait_s": {"type": "int", "default": 0},
@@ -153,7 +155,7 @@ def main() -> None:
             daemon={},
         )
     changed = would_change(host, call)
-    only_inspect = not installed or (module.check_mode and call.verb != "verify")
+    only_inspect = not installed or (module.check_mode and call.verb not in {"verify", "offered"})
     try:
         result = inspect(host, call) if only_inspect else call_daemon(host, call, Clock())
         ended = []

@@ -43,6 +43,11 @@ OF_VERBS: Mapping[str, Mapping[int, str]] = {
         EXIT_OK: "GPUs are offered, or will be when the daemon starts",
         EXIT_FAILURE: "the daemon runs and offers none",
     },
+    "offered": {
+        EXIT_OK: "GPUs are offered, or wait for pods that have them by the other interface",
+        EXIT_FAILURE: "it could not be asked",
+        EXIT_NOT_AS_WANTED: "they are not offered as node.json says",
+    },
     "mig": {
         EXIT_OK: "shown, or cut as wanted",
         EXIT_FAILURE: "it cannot be cut so, or a step failed",

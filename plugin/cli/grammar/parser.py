@@ -164,6 +164,7 @@ def _add_release_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:
         ("release", 30, "stop offering GPUs, let go of the driver, and say who still holds a GPU"),
         ("verify", 90, "compare driver and GPUs with what is expected"),
         ("resume", 90, "offer the GPUs again"),
+        ("offered", 90, "say whether pods can be given the GPUs as node.json says"),
     ):
         parser = verbs.add_parser(verb, parents=[configured], help=words)
         parser.add_argument("--json", action="store_true", help="as JSON")

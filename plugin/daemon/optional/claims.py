@@ -5,18 +5,23 @@ In front of `plugin.dra`, which is imported only then.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.base.documents import read_object
 from plugin.daemon.optional.node_object import node_name
 from plugin.devices.inventory import without_driver
 from plugin.kubelet.pod_resources.attribution import CLAIM
 from plugin.settings.node_config import DRA
+from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
-    from pathlib import Path
 
     from plugin.base.log import Logger
     from plugin.devices.allocation.table import Sharing
@@ -31,6 +36,11 @@ if TYPE_CHECKING:
     from plugin.sharing.mps.plan import SharedGpu
 
 _PARTITIONS = "claims/partitions"
+_DRIVERS = Path("/var/lib/grapnel/driver")  # docs/contracts/driver-run
+_CHANGE = re.compile(r"[0-9a-f]{12}")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
+_MAX_BYTES = 4 * 1024 * 1024
+_LOOK_S = 0.05
 _FOLDER = "claims"  # in the state folder: there since a first claim, until the device plugin offers again
 
 
@@ -64,6 +74,33 @@ class Claims:
     def is_offering(self, config: NodeConfig) -> bool:
         """Whether GPUs are given by claims, and not by the device plugin."""
         return config.interface == DRA
+
+    @property
+    def offered(self) -> int:
+        """How many devices a claim could be given."""
+        return 0 if self._driver is None else self._driver.published
+
+    @property
+    def held(self) -> int:
+        """How many devices wait for whoever has them by the other interface."""
+        if self._driver is None or self._config is None:
+            return 0
+        return len(self._driver.withheld if self.is_offering(self._config) else self._driver.holders)
+
+    async def settled(self) -> None:
+        """Wait until claims can be given what there is, or nothing where it is the device plugin's; maybe forever."""
+        waits = self.problem
+        while waits:
+            await asyncio.sleep(_LOOK_S)
+            waits = self.problem
+
+    @property
+    def problem(self) -> str:
+        """What `settled` waits for; "" once it is so."""
+        is_offering = self._config is not None and self.is_offering(self._config)
+        if self._driver is None:
+            return "claims are not served yet" if is_offering else ""
+        return self._driver.problem(is_offered=is_offering)
 
     @property
     def is_waiting(self) -> bool:
@@ -159,7 +196,8 @@ class Claims:
 
         is_offered = self.is_offering(config)
         left = self._driver.without_made(inventory)
-        self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered)
+        coming = next_driver(inventory.driver_version)
+        self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered, next_driver=coming)
         if is_offered:
             return replace(inventory, devices=())
         holders, unknown = self._driver.holders, self._driver.store.unknown
@@ -210,3 +248,34 @@ def _marked(device: Device, holders: Mapping[str, ClaimName]) -> Device:
         for each in device.slices
     )
     return replace(device, slices=slices)
+
+
+def next_driver(loaded: str, home: Path = _DRIVERS) -> str:
+    """Return the version of the driver that the node is about to have instead of the `loaded` one; "" for none.
+
+    It is the newest that is staged and that the node neither runs nor had before. What cannot be read is none.
+    """
+    with suppress(OSError):
+        known = {_name(home / "current"), _name(home / "previous")}
+        sealed = [each / "complete" for each in (home / "staged").iterdir() if _CHANGE.fullmatch(each.name)]
+        ahead = [each for each in sealed if each.parent.name not in known and each.is_file()]
+        for seal in sorted(ahead, key=lambda each: each.stat().st_mtime, reverse=True):
+            if (version := _version(seal.with_name("change.json"))) not in ("", loaded):
+                return version
+    return ""
+
+
+def _name(link: Path) -> str:
+    """Return the change that a link names; "" where there is no link."""
+    try:
+        return link.readlink().name
+    except OSError:
+        return ""
+
+
+def _version(path: Path) -> str:
+    try:
+        version = read_object(read_bounded(path, _MAX_BYTES + 1), _MAX_BYTES).get("version")
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return version if isinstance(version, str) and _VERSION.fullmatch(version) else ""

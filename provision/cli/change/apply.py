@@ -17,6 +17,7 @@ from provision.cli.session.scope import declared_gates, with_unnamed
 from provision.cli.session.work import FleetChange, change_fleet, find_pause, holder_of, require_consent
 from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.execution import Job, execute
+from provision.rollout.steps.interface_steps import apply_steps
 from provision.rollout.steps.node_steps import NodeSteps
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def apply_nodes(
         return execute(job, observe, parallel=parallel, cancel=cancel, holder=holder_of(context))
 
     gates = declared_gates(scope.stacks) if prepared.rollout else ()
-    done = change.carry_out(NodeSteps(context, scope.stacks, known), prepared.todo, act, gates)
+    steps = apply_steps(NodeSteps(context, scope.stacks, known), prepared)
+    done = change.carry_out(steps, prepared.todo, act, gates)
     return change.tell(done.results, done.complaints)
 
 
@@ -100,7 +102,7 @@ def _is_as_declared(answer: Assessment | Failure) -> bool:
 
 
 def _question(prepared: Prepared) -> str:
-    nodes, out = len(prepared.todo), len(prepared.rollout)
+    nodes, out = len(prepared.todo), len(prepared.leaving)
     what = f"change {nodes} node{'' if nodes == 1 else 's'}" if nodes else "change the cluster"
     aside = f", taking {out} of them out of service for a while" if out else ""
     return f"{what}{aside}?"

@@ -68,7 +68,8 @@ def _init(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SOURCE",
         help="write the GpuStacks of what NVIDIA's GPU operator was told: a file with its ClusterPolicy, NVIDIADrivers "
-        "and ConfigMaps, - for standard input, or the word cluster; may be repeated",
+        "and ConfigMaps, or with values of NVIDIA's DRA driver, - for standard input, or the word cluster; may be "
+        "repeated",
     )
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach that cluster")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")

@@ -17,6 +17,8 @@ from provision.cluster.kubernetes.permissions import (
     REPLACING,
     REQUESTING,
     REQUESTING_GRANT,
+    TAINTING,
+    TAINTING_GRANT,
     TENANCY_GRANT,
     TENANTS,
 )
@@ -38,17 +40,20 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Verdict
 
 
-def require_access(api: Api, *, replacing: Collection[str] = (), requesting: bool = False) -> None:
+def require_access(
+    api: Api, *, replacing: Collection[str] = (), requesting: bool = False, tainting: bool = False
+) -> None:
     """Raise ForbiddenError that names every permission that is missing, with the rules that grant them.
 
     ``replacing`` are the namespaces whose pods may have to be replaced before they leave, empty text for all of them.
-    ``requesting``: NodeMaintenances are requested.
+    ``requesting``: NodeMaintenances are requested. ``tainting``: pods with claims are ended by taints of devices.
     """
     replaced = [replace(permission, namespace=place) for place in sorted(replacing) for permission in REPLACING]
     asked = (
         (NEEDED, f"{GRANT} grants everything that is needed"),
         (replaced, f"{REPLACE_GRANT} grants what rollout.drain.replaceFirst needs"),
         (REQUESTING if requesting else (), f"{REQUESTING_GRANT} grants what rollout.maintenance needs"),
+        (TAINTING if tainting else (), f"{TAINTING_GRANT} grants what rollout.drain.claims needs"),
     )
     _require(api, asked)
 

@@ -15,7 +15,13 @@ from provision.cluster.kubernetes.lease import Tenure, hold, holder_now, pause_o
 from provision.cluster.kubernetes.mark_keeper import MarkKeeper
 from provision.cluster.kubernetes.nodes.elsewhere import Elsewhere, Pools
 from provision.cluster.kubernetes.nodes.maintenances import Maintenances, needs_withdrawal
-from provision.cluster.kubernetes.nodes.marks import AS_DECLARED, UPGRADE, render_patch, render_withdrawal
+from provision.cluster.kubernetes.nodes.marks import (
+    AS_DECLARED,
+    UPGRADE,
+    former_record,
+    render_patch,
+    render_withdrawal,
+)
 from provision.cluster.kubernetes.nodes.node_view import view_of
 from provision.cluster.kubernetes.nodes.others import (
     EVERYTHING,
@@ -27,6 +33,7 @@ from provision.cluster.kubernetes.permissions import LEADER_NAME
 from provision.cluster.kubernetes.pods.budgets import refusals
 from provision.cluster.kubernetes.pods.claims import ClaimReader
 from provision.cluster.kubernetes.pods.eviction import evict
+from provision.cluster.kubernetes.pods.evictions.device_taints import DeviceTaints
 from provision.cluster.kubernetes.pods.evictions.replacements import Replacements
 from provision.cluster.kubernetes.pods.evictions.requests import EvictionRequests
 from provision.cluster.kubernetes.pods.gpu_pods import drained_pod
@@ -101,6 +108,7 @@ class KubernetesCluster:
         self._claims = ClaimReader(api)
         self._replacements = Replacements(api, self._acting, keeps=rules.keeps_unreplaced)
         self._requests = EvictionRequests(api, self._acting, is_used=rules.requests)
+        self._taints = DeviceTaints(api, self._acting, is_used=rules.taints)
         self._machines = machines
         self._asked = asked
         self._marks = MarkKeeper(api, self._acting, self._read)
@@ -148,6 +156,8 @@ class KubernetesCluster:
         seen = self._seen[node]
         if needs_withdrawal(seen, record):  # before the record that would be the only trace of it is over
             self._maintenances.withdraw(seen)
+        if record is None or record.phase.is_in_service:
+            self._taints.end(seen.metadata.name)
         for _attempt in range(_ATTEMPTS):
             patch = render_patch(record, cordoned=cordoned, node=seen)
             request = Request(method="PATCH", path=node_path(seen), body=patch, content_type=MERGE_PATCH)
@@ -227,9 +237,9 @@ class KubernetesCluster:
         return refused | {uid: reason for uid, reason in first.items() if reason}
 
     def evict(self, pod: GpuPod) -> Eviction:
-        """Ask for the pod to leave its node: by its replacement, by a request, or by the Eviction API."""
+        """Ask for the pod to leave its node: by its replacement, a taint, a request, or by the Eviction API."""
         answer = self._replacements.ask(pod) if pod.is_replaced_first else None
-        return answer or self._requests.ask(pod) or evict(self._acting, pod)
+        return answer or self._taints.ask(pod) or self._requests.ask(pod) or evict(self._acting, pod)
 
     def settle_evictions(self, is_wanted: Callable[[str], bool]) -> None:
         """Take back the EvictionRequests for pods that are not wanted to leave any more."""
@@ -270,8 +280,14 @@ class KubernetesCluster:
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
         """Keep every other engine out while inside; what this one may do is made sure of first."""
-        require_access(self._api, replacing=self._rules.replacing, requesting=self._asked.maintenances)
+        require_access(
+            self._api,
+            replacing=self._rules.replacing,
+            requesting=self._asked.maintenances,
+            tainting=self._rules.taints,
+        )
         self._requests.begin()
+        self._taints.settle(self._is_out)
         self._standing = None
         if self._shared is not None:
             self._maintenances.sweep(self._read)
@@ -285,6 +301,12 @@ class KubernetesCluster:
                 yield
             finally:
                 self._tenure = None
+
+    def _is_out(self, node: str) -> bool:
+        """Tell whether a Node that was seen is out of service, or is one that nobody has seen."""
+        seen = next((each for each in self._seen.values() if each.metadata.name == node), None)
+        record = None if seen is None else former_record(seen)
+        return seen is None or (record is not None and not record.phase.is_in_service)
 
     def paused(self) -> Pause | None:
         """Return the pause as it was when the lease was last renewed; outside of a lease, as it is now."""

@@ -39,6 +39,14 @@ _WORDS: Final = {
     Phase.RETURNED: "the node is in service with its former driver",
     Phase.FAILED: "the driver upgrade has failed: the node stays cordoned",
 }
+_WORDS_IN_PLACE: Final = {
+    Phase.SWAP: "its GPUs are about to be given to pods by another interface; pods keep theirs",
+    Phase.VERIFY: "it is seen whether pods can be given its GPUs",
+    Phase.DONE: "its GPUs are given to pods by another interface",
+    Phase.ROLLBACK: "the former interface is brought back",
+    Phase.RETURNED: "its GPUs are given to pods by the former interface",
+    Phase.FAILED: "the change to another interface has failed: pods may not be given its GPUs",
+}
 _TAKES_PODS: Final = "the driver upgrade has failed, and the node takes pods"
 _FORGOTTEN: Final = "no upgrade of the node is recorded any more"
 _BAD: Final = (Phase.FAILED, Phase.RETURNED, Phase.ROLLBACK)
@@ -50,6 +58,7 @@ class Notice:
 
     ``is_forgotten``: no upgrade of it is recorded any more, and ``phase`` is one that is over. ``takes_pods``: a node
     that failed is in service all the same. ``left`` are conditions that an engine left "True" that was killed.
+    ``is_in_place``: the node serves all the time, so that no condition of a maintenance holds.
     """
 
     node: str
@@ -59,6 +68,7 @@ class Notice:
     time: datetime
     is_forgotten: bool = False
     takes_pods: bool = False
+    is_in_place: bool = False
     left: tuple[str, ...] = ()
 
 
@@ -80,6 +90,9 @@ def reason_of(phase: Phase) -> str:
 
 def message_of(notice: Notice) -> str:
     """Return what a person reads."""
+    if notice.is_in_place and notice.phase in _WORDS_IN_PLACE:
+        words = _WORDS_IN_PLACE[notice.phase]
+        return printable(f"{words}: {notice.reason}" if notice.reason else words, limit=MAX_MESSAGE)
     words = _WORDS.get(notice.phase, notice.phase.value)
     words = _FORGOTTEN if notice.is_forgotten else _TAKES_PODS if notice.takes_pods else words
     return printable(f"{words}: {notice.reason}" if notice.reason else words, limit=MAX_MESSAGE)
@@ -119,7 +132,9 @@ def conditions(
     notice: Notice, *, kinds: Collection[str], before: Mapping[str, tuple[str, str]]
 ) -> list[dict[str, str]]:
     """Return the conditions of ``kinds`` that are no longer as they were; ``before`` has status and reason of each."""
-    found = []
+    found: list[dict[str, str]] = []
+    if notice.is_in_place:
+        return found
     for kind in kinds:
         holds = notice.phase in LIFECYCLE[kind] if kind in LIFECYCLE else not notice.phase.is_over
         status = "True" if holds else "False"

@@ -17,6 +17,7 @@ REPLACE_GRANT: Final = "deploy/rbac/replace-first.yaml"
 VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
 ON_CALL_GRANT: Final = "deploy/rbac/on-call.yaml"
 REQUESTING_GRANT: Final = "deploy/rbac/requesting.yaml"
+TAINTING_GRANT: Final = "deploy/rbac/device-taints.yaml"
 TENANCY_GRANT: Final = "deploy/rbac/tenancy.yaml"
 
 
@@ -121,6 +122,11 @@ TELLING: Final = (
 REQUESTING: Final = tuple(
     Permission(verb=verb, resource="nodemaintenances", group="maintenance.nvidia.com", namespace="default")
     for verb in ("get", "list", "create", "delete")
+)
+
+# For `rollout.drain.claims: taint`, which ends pods with claims whatever their disruption budgets say.
+TAINTING: Final = tuple(
+    Permission(verb=verb, resource="devicetaintrules", group="resource.k8s.io") for verb in ("list", "create", "delete")
 )
 
 # For quotas, priorities and queues of `tenancy`: an apply that makes an object is a patch and a create.

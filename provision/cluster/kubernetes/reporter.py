@@ -94,6 +94,7 @@ class NodeReporter:
                 reason=brief(progress.reason) or progress.remark,
                 time=now,
                 takes_pods=progress.takes_pods,
+                is_in_place=progress.is_in_place,
             )
         elif self._may_remark(meta.name, now):
             notice = Remark(node=meta.name, uid=meta.uid, word=progress.reason, text=progress.text, time=now)

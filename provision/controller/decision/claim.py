@@ -33,7 +33,8 @@ def by_record(record: Record | None, driver: Driver) -> str:
     if record is None or not record.phase.is_over or record.retry:
         return ""
     if record.phase is Phase.FAILED:
-        return f"its last change has failed in {record.failed_in or record.phase}, and it is out of service"
+        where = "" if record.kind.is_in_place else ", and it is out of service"
+        return f"its last change has failed in {record.failed_in or record.phase}{where}"
     if record.kind is not ChangeKind.DRIVER or not driver.enabled:
         return ""
     has = record.origin or "no driver" if record.phase is Phase.RETURNED else record.target

@@ -11,7 +11,7 @@ from provision.apply.context import ApplyContext
 from provision.apply.converge import assess, converge
 from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all, run_each, settled
-from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
+from provision.apply.gate import find_obstacle, needs_staging, needs_turn
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Status
 from provision.apply.planner_process.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
@@ -28,6 +28,7 @@ from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.node_marks import declared_marks
 from provision.rollout.model import BEFORE_SWAP
+from provision.rollout.steps.interface_steps import apply_steps
 from provision.rollout.steps.node_steps import NodeSteps
 
 if TYPE_CHECKING:
@@ -214,13 +215,13 @@ def opened(dependencies: Dependencies, order: Order) -> Iterator[ApplyContext]:
 
 
 def needs_rollout(node: SeenNode, answer: Assessment | Failure) -> bool:
-    """Tell whether a node has to be taken out of service, or has been, also by an upgrade that failed.
+    """Tell whether a node has its turn in a rollout: it leaves service or changes over, or has, even if that failed.
 
     A plan with problems is refused, whatever else it has: no turn has to be waited for to be told so.
     """
     if node.is_out_of_service or node.is_retried:
         return True
-    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and will_need_drain(answer.plan)
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and needs_turn(answer.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +291,8 @@ class _Round:
         if prepared.rollout:
             self.dependencies.keep(self.order)
         keeper = GateKeeper(spec.rollout.gates if prepared.rollout else ())
-        adapters = self.dependencies.adapt(cluster, NodeSteps(self.context, stacks, known), keeper)
+        steps = apply_steps(NodeSteps(self.context, stacks, known), prepared)
+        adapters = self.dependencies.adapt(cluster, steps, keeper)
         listeners = self.dependencies.listen(cluster, stacks)
         job = Job(
             context=self.in_place,

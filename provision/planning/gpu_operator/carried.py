@@ -103,6 +103,19 @@ def _kernel_module(value: Any) -> tuple[Said, ...] | None:
     return _said("driver.kernelModule", value) if value in ("auto", "open", "proprietary") else None
 
 
+def _claims(value: Any) -> tuple[Said, ...] | None:
+    """Carry that GPUs are given by claims, by the node's own identity."""
+    if value is not True:
+        return None
+    api = _said("plugin.kubernetesApi", "/etc/kubernetes/kubelet.conf")
+    return (*_said("plugin.enabled", value=True), *_said("plugin.interface", "dra"), *api)
+
+
+def _kubelet_root(value: Any) -> tuple[Said, ...] | None:
+    root, _, last = value.rpartition("/") if isinstance(value, str) else ("", "", "")
+    return _said("plugin.kubeletRoot", root) if last == "plugins" and root not in ("", "/var/lib/kubelet") else None
+
+
 _UPGRADE: Final = "driver.upgradePolicy"
 CARRIERS: Final[Mapping[str, Carrier]] = {
     "driver.enabled": _same("driver.enabled", bool),
@@ -125,11 +138,15 @@ CARRIERS: Final[Mapping[str, Carrier]] = {
     "mig.strategy": _one_of("plugin.migStrategy", "none", "single", "mixed"),
     "dcgmExporter.enabled": _metrics,
     "hostPaths.kubeletRootDir": _same("plugin.kubeletRoot", str),
+    # Of the chart of NVIDIA's DRA driver.
+    "dra.resources.gpus.enabled": _claims,
+    "dra.kubeletPlugin.kubeletPluginsDirectoryPath": _kubelet_root,
 }
 REASONS: Final[Mapping[str, str]] = {  # what a reader of the written file should know of a key
     "rollout.drain.withoutController": "the operator deletes pods without a controller only with podDeletion.force",
     "rollout.drain.withEmptyDir": "the operator deletes pods with an emptyDir only with podDeletion.deleteEmptyDir",
     "rollout.drainTimeoutMinutes": "podDeletion.timeoutSeconds in minutes",
     "rollout.maxParallel": "maxParallelUpgrades; its 0, no limit, is as many as maxUnavailable lets go",
+    "plugin.kubernetesApi": "what kubeadm's nodes have; another distribution's kubelet has its own file",
     "plugin.metricsAddress": "where DCGM-exporter listens, now on the host; metrics have its names",
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from provision.planning.gpu_operator.config_maps import Carried
     from provision.planning.gpu_operator.model import Spec
 
+DRA_DRIVER: Final = "values of NVIDIA's DRA driver"
 LABEL: Final = "grapnel.dev/stack"  # of Nodes: people set it, one node after the other, when the operator has left it
 NO_VALUE: Final = "grapnel has no such value for it: declare one that means the same"
 NO_VERSION: Final = (
@@ -39,8 +40,11 @@ _OF_TYPE_GPU: Final = frozenset({"", "gpu", None})
 def convert(objects: OperatorObjects, parse: Callable[[str], object]) -> Conversion:
     """Return the stacks: one of the ClusterPolicy, or one of each NVIDIADriver where these say which driver there is.
 
-    ``parse`` reads a text in a ConfigMap. Raises OperatorObjectsError where there is not exactly one ClusterPolicy.
+    With the values of NVIDIA's DRA driver GPUs are given by claims; they may stand alone. ``parse`` reads a text in a
+    ConfigMap. Raises OperatorObjectsError where there is not exactly one ClusterPolicy, and no values alone.
     """
+    if not objects.policies and objects.charts:
+        return _of_charts(objects, parse)
     if len(objects.policies) != 1:
         many = f"{len(objects.policies)} ClusterPolicies" if objects.policies else "no ClusterPolicy"
         raise OperatorObjectsError(f"there is {many}, and the operator follows one", hint="name the object that counts")
@@ -48,6 +52,9 @@ def convert(objects: OperatorObjects, parse: Callable[[str], object]) -> Convers
     shared = _Reading(f"ClusterPolicy {name}", objects, parse)
     uses_crd = bool(_at(policy, "driver", "useNvidiaDriverCRD"))
     shared.read(policy, skips=_skips(policy, uses_crd=uses_crd))
+    of_charts = _read_charts(objects, parse)
+    shared.said |= of_charts.said
+    shared.keys += of_charts.keys
     if not uses_crd:
         stack = DraftedStack(name=_dns_label(name), labels={}, said=_ordered(shared.said))
         why = f"ClusterPolicy {name} does not use NVIDIADriver objects"
@@ -81,6 +88,26 @@ def convert(objects: OperatorObjects, parse: Callable[[str], object]) -> Convers
         said = _ordered({**shared.said, **own.said})
         stacks.append(DraftedStack(name=_dns_label(driver), labels=labels, said=said))
     return _finished(objects, stacks, keys)
+
+
+def _read_charts(objects: OperatorObjects, parse: Callable[[str], object]) -> _Reading:
+    """Read the values of NVIDIA's DRA driver; GPUs are given by claims unless they say otherwise."""
+    reading = _Reading(DRA_DRIVER, objects, parse)
+    for values in objects.charts:
+        gpus = {"enabled": True, **(_at(values, "resources", "gpus") or {})}
+        resources = {**(values.get("resources") or {}), "gpus": gpus}
+        has_domains = _at(values, "resources", "computeDomains", "enabled") is not False
+        reading.read_values({**values, "resources": resources}, has_domains=has_domains)
+    return reading
+
+
+def _of_charts(objects: OperatorObjects, parse: Callable[[str], object]) -> Conversion:
+    """Return the stack of NVIDIA's DRA driver alone, which installs no driver: that stays the host's."""
+    reading = _read_charts(objects, parse)
+    why = f"{DRA_DRIVER} install none: declare driver.version to have grapnel keep it"
+    left = {("driver", "enabled"): Said(("driver", "enabled"), value=False, reason=why)}
+    stack = DraftedStack(name="dra-driver-nvidia-gpu", labels={}, said=_ordered(left | reading.said))
+    return _finished(objects, [stack], reading.keys)
 
 
 def _finished(objects: OperatorObjects, stacks: list[DraftedStack], keys: list[Key]) -> Conversion:
@@ -154,6 +181,13 @@ class _Reading:
         for path, value in _leaves(spec):
             shown = f"spec.{path}" if prefix_of_driver else f"spec.{path.removeprefix('driver.')}"
             self._take(spec, path, shown, value, skips(path))
+
+    def read_values(self, values: Spec, *, has_domains: bool) -> None:
+        """Take every value of a chart of NVIDIA's DRA driver."""
+        chart = {"dra": values}
+        for path, value in _leaves(chart):
+            is_off = path.startswith("dra.resources.computeDomains.imex.") and not has_domains
+            self._take(chart, path, path.removeprefix("dra."), value, "computeDomains is off" if is_off else "")
 
     def _take(self, spec: Spec, path: str, shown: str, value: object, skipped: str) -> None:
         if skipped:
@@ -292,6 +326,12 @@ _DEFAULTS: Final = frozenset(
         ("sandboxWorkloads.defaultWorkload", "container"),
         ("sandboxWorkloads.mode", "kubevirt"),
         ("hostPaths.rootFS", "/"),
+        ("dra.nvidiaDriverRoot", "/"),
+        ("dra.resources.computeDomains.imex.mode", "driverManaged"),
+        ("dra.resources.computeDomains.imex.isolation", "domain"),
+        ("dra.resources.computeDomains.imex.hostSocketPath", "/etc/nvidia-imex/imex_ctrl.sock"),
+        ("dra.kubeletPlugin.kubeletPluginsDirectoryPath", "/var/lib/kubelet/plugins"),
+        ("dra.kubeletPlugin.kubeletRegistrarDirectoryPath", "/var/lib/kubelet/plugins_registry"),
     }
 )
 

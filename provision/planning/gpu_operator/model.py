@@ -36,12 +36,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorObjects:
-    """The objects that were read. ``config_maps`` are their data by name, ``others`` what no rule is about."""
+    """The objects that were read. ``config_maps`` are their data by name, ``others`` what no rule is about.
+
+    ``charts`` are values of the chart of NVIDIA's DRA driver, which is beside the operator or without it.
+    """
 
     policies: Sequence[tuple[str, Spec]] = ()
     drivers: Sequence[tuple[str, Spec]] = ()
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     others: Sequence[str] = ()
+    charts: Sequence[Spec] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from provision.planning.gpu_operator.model import Spec
 
 MAX_BYTES: Final = 4 << 20
+DRA_VALUES: Final = "values of NVIDIA's DRA driver"  # in the place of a kind: they are no object
+_DRA_KEYS: Final = frozenset({"gpuResourcesEnabledOverride", "consumableShares", "kubeletPlugin", "nvidiaCDIHookPath"})
 _GROUP: Final = "nvidia.com/"
 _HINT: Final = "write them with: kubectl get clusterpolicies,nvidiadrivers -o yaml"
 
@@ -53,6 +55,15 @@ def _objects(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
             yield from _objects(document["items"])
         elif isinstance(document, dict) and document.get("kind"):
             yield document
+        elif isinstance(document, dict) and _is_of_dra_driver(document):
+            yield {"kind": DRA_VALUES, "spec": document}
+
+
+def _is_of_dra_driver(values: Mapping[str, Any]) -> bool:
+    """Tell whether these are values of the chart of NVIDIA's DRA driver, by a key that the operator's has not."""
+    resources = values.get("resources")
+    parts = resources if isinstance(resources, dict) else {}
+    return bool(_DRA_KEYS.intersection(values)) or not {"gpus", "computeDomains"}.isdisjoint(parts)
 
 
 def parse_value(text: str) -> object:
@@ -69,6 +80,7 @@ def sort_objects(objects: Iterable[Mapping[str, Any]]) -> OperatorObjects:
     drivers: list[tuple[str, Spec]] = []
     config_maps: dict[str, Mapping[str, str]] = {}
     others: list[str] = []
+    charts: list[Spec] = []
     for each in objects:
         kind, version = str(each.get("kind")), str(each.get("apiVersion", ""))
         metadata = each.get("metadata") if isinstance(each.get("metadata"), dict) else {}
@@ -78,9 +90,11 @@ def sort_objects(objects: Iterable[Mapping[str, Any]]) -> OperatorObjects:
             policies.append((name, spec or {}))
         elif kind == "NVIDIADriver" and version.startswith(_GROUP):
             drivers.append((name, spec or {}))
+        elif kind == DRA_VALUES:
+            charts.append(spec or {})
         elif kind == "ConfigMap":
             data = each.get("data") or {}
             config_maps[name] = {str(key): str(value) for key, value in data.items()} if isinstance(data, dict) else {}
         else:
             others.append(f"{kind} {name}".strip())
-    return OperatorObjects(policies=policies, drivers=drivers, config_maps=config_maps, others=others)
+    return OperatorObjects(policies=policies, drivers=drivers, config_maps=config_maps, others=others, charts=charts)

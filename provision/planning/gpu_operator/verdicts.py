@@ -31,6 +31,49 @@ DEFAULT_GOES: Final = (
 ENGINE_IS_SAID: Final = "another variable says which engine it is"
 K3S_OR_RKE2: Final = "k3s and RKE2 have the same socket: declare runtime.engine: k3s, or rke2"
 
+_DOMAINS: Final = (
+    "grapnel serves no ComputeDomains: let NVIDIA's DRA driver go on for them, with resources.gpus.enabled=false"
+)
+_SHARES: Final = "`plugin.sharing` of the stack says how GPUs are shared, by claims as well: docs/dra.md"
+_BY_CLAIM: Final = "a claim cannot choose it yet: docs/dra.md says what is served of a claim's configuration"
+
+# Of the chart of NVIDIA's DRA driver (deployments/helm/dra-driver-nvidia-gpu/values.yaml, 0.5.0).
+_DRA_TABLE: Final = (
+    ("dra.nvidiaDriverRoot", Verdict.COVERED, "the driver is installed on the host, in its packages' places"),
+    ("dra.nvidiaCDIHookPath", Verdict.COVERED, "grapnel's own hook is in its CDI file"),
+    ("dra.altProcDevices", Verdict.MISSING, "grapnel reads the kernel's own list of devices alone"),
+    ("dra.gpuResourcesEnabledOverride", Verdict.COVERED, "no device plugin has the same GPUs: one daemon serves both"),
+    ("dra.consumableShares", Verdict.MISSING, _SHARES),
+    ("dra.resourceApiVersion", Verdict.MISSING, "resource.k8s.io/v1 is spoken, from Kubernetes 1.34 on"),
+    ("dra.resources.gpus.*", Verdict.COVERED, "GPUs are not given by claims"),
+    ("dra.resources.computeDomains.*", Verdict.MISSING, _DOMAINS),
+    ("dra.featureGates.NVMLDeviceHealthCheck", Verdict.COVERED, "the health of GPUs is always looked at"),
+    ("dra.featureGates.DynamicMIG", Verdict.MISSING, "`mig.layout` of the stack says how GPUs are divided"),
+    ("dra.featureGates.PassthroughSupport", Verdict.MISSING, _VM),
+    ("dra.featureGates.ConsumableShares", Verdict.MISSING, _SHARES),
+    ("dra.featureGates.TimeSlicingSettings", Verdict.MISSING, _BY_CLAIM),
+    ("dra.featureGates.MPSSupport", Verdict.MISSING, _BY_CLAIM),
+    *(
+        (f"dra.featureGates.{name}", Verdict.MISSING, _DOMAINS)
+        for name in (
+            "HostManagedIMEXDaemon",
+            "NodeLocalFabricIPC",
+            "IMEXDaemonsWithDNSNames",
+            "ComputeDomainCliques",
+            "CrashOnNVLinkFabricErrors",
+            "FabricManagerPartitioning",
+        )
+    ),
+    ("dra.featureGates.*", Verdict.MISSING, "it is a gate of NVIDIA's programs, and means nothing to grapnel's"),
+    ("dra.webhook.*", Verdict.COVERED, "what a claim asks for is judged when it is prepared"),
+    ("dra.kubeletPlugin.nodeSelector*", Verdict.MISSING, "the stack's nodeSelector selects nodes: write it there"),
+    ("dra.kubeletPlugin.affinity.*", Verdict.COVERED, "the stack's nodeSelector selects nodes"),
+    ("dra.kubeletPlugin.metrics.*", Verdict.COVERED, "declare plugin.metricsAddress: docs/metrics.md"),
+    ("dra.kubeletPlugin.*Path", Verdict.COVERED, "both are below plugin.kubeletRoot"),
+    ("dra.*.env*", Verdict.MISSING, _ENV),
+    ("dra.*", Verdict.COVERED, "is about pods and images of NVIDIA's DRA driver, which goes"),
+)
+
 # Whatever was not carried over. The first pattern that fits counts.
 _TABLE: Final = (
     # operator
@@ -154,7 +197,7 @@ UNKNOWN: Final = "this grapnel does not know the key: look it up in the operator
 
 def verdict_of(path: str) -> tuple[Verdict, str]:
     """Return what becomes of a key that is not carried over, and why."""
-    for pattern, verdict, why in _TABLE:
+    for pattern, verdict, why in (*_DRA_TABLE, *_TABLE):
         if fnmatchcase(path, pattern):
             return verdict, why
     return Verdict.MISSING, UNKNOWN

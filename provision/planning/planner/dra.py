@@ -9,7 +9,7 @@ import msgspec
 
 from provision.declaration.spec.model import Engine, GpuInterface
 from provision.planning.engines.files.engine_file import version_numbers
-from provision.planning.node_plan import Problem
+from provision.planning.node_plan import Disruption, Problem
 from provision.planning.render.node_config import NODE_CONFIG_PATH
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _BY_CLAIMS: Final = re.compile(r'"interface"\s*:\s*"dra"')
 _MADE: Final = re.compile(r'"dynamicMig"\s*:\s*true')
 _MADE_FOR_CLAIMS: Final = "MIG devices are made for claims, on GPUs in MIG mode: what is there stays as it is"
 _MADE_NO_MORE: Final = "MIG devices are made for claims no more: those that pods have go with their claims"
-_WAYS: Final = {GpuInterface.DEVICE_PLUGIN: "the device plugin", GpuInterface.DRA: "claims"}
 
 
 def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
@@ -119,15 +118,18 @@ def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) ->
         reason = _MADE_FOR_CLAIMS if stack.plugin.dynamic_mig else _MADE_NO_MORE
         return _with_reason(items, reason)
     reason = (
-        f"GPUs are given by {_WAYS[stack.plugin.interface]} instead of {_WAYS[before]}: pods keep theirs, and one that "
-        f"a pod has by {_WAYS[before]} is withheld until it is free"
+        f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
+        f"a pod has by {before.words} is withheld until it is free"
     )
     return _with_reason(items, reason)
 
 
 def _with_reason(items: Sequence[Item], reason: str) -> tuple[Item, ...]:
     return tuple(
-        msgspec.structs.replace(item, reason=reason) if item.target == NODE_CONFIG_PATH else item for item in items
+        msgspec.structs.replace(item, reason=reason, disruption=Disruption.CHANGE_OVER)
+        if item.target == NODE_CONFIG_PATH
+        else item
+        for item in items
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from provision.declaration.spec.model import GpuInterface
     from provision.rollout.decision.policy import WavePolicy
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
@@ -162,8 +163,9 @@ def _describe(state: NodeState) -> dict[str, object]:
     record = state.record
     return {
         "node": state.name,
-        "from": state.origin or None,
-        "to": state.target or None,
+        "kind": state.kind.value,
+        "from": (state.origin or None) if state.interface is None else state.interface.other.value,
+        "to": (state.target or None) if state.interface is None else state.interface.value,
         "wave": None if state.wave is None else state.wave + 1,
         "zone": state.zone or None,
         "phase": None if record is None else record.phase.value,
@@ -171,7 +173,10 @@ def _describe(state: NodeState) -> dict[str, object]:
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
         "remarks": list(state.view.remarks),
-        "pods": [_describe_pod(state, pod) for pod in evictable(state)],
+        "pods": [] if state.kind.is_in_place else [_describe_pod(state, pod) for pod in evictable(state)],
+        "withholds": [
+            {"namespace": pod.namespace, "name": pod.name} for pod in state.view.gpu_pods if state.kind.is_in_place
+        ],
         "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
 
@@ -185,6 +190,8 @@ def _describe_pod(state: NodeState, pod: GpuPod) -> dict[str, object]:
 
 
 def _versions(state: NodeState) -> str:
+    if state.interface is not None:
+        return f"{state.interface.other.value} → {state.interface.value}"
     return " → ".join(dict.fromkeys(version for version in (state.origin, state.target) if version))
 
 
@@ -204,7 +211,18 @@ def _about(state: NodeState) -> Text:
         text.append(f"does not begin: {state.kept_out}; ", "yellow")
     for remark in state.view.remarks:
         text.append(f"{remark}; ", "yellow")
+    if state.interface is not None:
+        return text.append(_withheld(state, state.interface))
     return text.append("; ".join(_pods(state)) or "nothing has to leave it")
+
+
+def _withheld(state: NodeState, interface: GpuInterface) -> str:
+    """Return that a node changes over in place, and which pods go on with GPUs that nobody else is given meanwhile."""
+    pods = [str(pod) for pod in state.view.gpu_pods]
+    what = f"gives GPUs by {interface.words}; no pod leaves it"
+    if not pods:
+        return what
+    return f"{what}; withheld until they end are the GPUs of {names(pods)}, given by {interface.other.words}"
 
 
 def _pods(state: NodeState) -> Iterator[str]:

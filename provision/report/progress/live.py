@@ -245,7 +245,7 @@ class LiveView:
             self._print(hanging(Text(f"✗ {entered.node}  ", "bold cyan"), Text(entered.reason)))
         line = self._line(entered.node)
         line.phase, line.phase_since, line.waits, line.task = entered.phase.value, self._clock(), "", ""
-        line.is_out = True
+        line.is_out = not entered.is_in_place
 
     def _wait(self, waits: NodeWaits) -> None:
         if waits.node in self._running:

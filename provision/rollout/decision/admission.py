@@ -64,8 +64,9 @@ class Admission:
     def take(self, node: NodeState) -> None:
         """Count a node that begins now."""
         name = node.name
-        self._phases[name] = Phase.CORDON
-        self._cordoned.add(name)
+        self._phases[name] = Phase.SWAP if node.kind.is_in_place else Phase.CORDON
+        if not node.kind.is_in_place:
+            self._cordoned.add(name)
         if self._zones is not None:
             self._zones.take(node, is_out_already=name in self._out)
         if name not in self._out:

@@ -32,6 +32,7 @@ _NEXT: Final = {
     Phase.RESUME: Phase.DONE,
     Phase.ROLLBACK: Phase.VERIFY,
 }
+_NEXT_IN_PLACE: Final = {Phase.SWAP: Phase.VERIFY, Phase.VERIFY: Phase.DONE, Phase.ROLLBACK: Phase.VERIFY}
 _BEFORE_VERIFY: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
 _WITHOUT_STEP: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
 _NO_TIME: Final = timedelta(0)
@@ -41,10 +42,15 @@ Move = tuple[Action | None, str]  # what to do now, and what keeps the node in i
 
 
 def begin(node: NodeState, now: datetime) -> Action:
-    """Take a node out of service, or try one again that failed: it is out of service already."""
+    """Take a node out of service, or try one again that failed: it is out of service already.
+
+    One that is changed in place begins with the change itself.
+    """
     record = node.record
     if record is not None and record.phase is Phase.FAILED:
         return _restart(node, _without_lifted_cordon(node, record), now)
+    if node.kind.is_in_place:
+        return Write(node.name, _in_place(node, now), cordoned=None)
     fresh = Record(
         phase=Phase.CORDON,
         target=node.target,
@@ -65,11 +71,27 @@ def begin(node: NodeState, now: datetime) -> Action:
     return Write(node.name, fresh, cordoned=None if fresh.is_requested else True)
 
 
+def _in_place(node: NodeState, now: datetime) -> Record:
+    """Return the record of a change during which the node serves. A cordon that there is is somebody's."""
+    return Record(
+        phase=Phase.VERIFY if node.is_as_declared else Phase.SWAP,
+        target=node.target,
+        origin=node.origin,
+        began=now,
+        since=now,
+        was_cordoned=node.view.is_cordoned,
+        origin_change=node.origin_change,
+        ailment=node.view.ailment,
+        kind=node.kind,
+        interface=node.interface,
+    )
+
+
 def advance(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None = None) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
     record = _without_lifted_cordon(node, record)
     step = node.step if node.step is not None and node.step.phase is record.phase else None
-    pods = has_to_leave(node)
+    pods = () if record.kind.is_in_place else has_to_leave(node)
     if not record.is_returning:  # whatever is declared by now, a node on its way back comes to its end first
         elsewhere = turn_round(node, record, now, domain) or _turn_elsewhere(node, record, step, pods, now, domain)
         if elsewhere is not None:
@@ -104,7 +126,9 @@ def _turn_elsewhere(  # noqa: PLR0917 - what `advance` knows
     """Return where a node goes whose way is another by now, None where it goes on."""
     if domain is not None and (back := _go_back_with(domain, node, record, now)):
         return back
-    is_another = record.target != node.target or record.kind is not node.kind
+    is_another = record.kind is not node.kind or (
+        record.interface is not node.interface if node.kind.is_in_place else record.target != node.target
+    )
     if is_another or _is_behind(node, record, step, pods):
         return _restart(node, record, now)
     if node.is_as_declared and record.phase in _BEFORE_VERIFY:
@@ -194,9 +218,9 @@ def _why_lost(node: NodeState, record: Record) -> str:
 
 
 def _next(record: Record) -> Phase:
-    if record.is_returning and record.phase is Phase.RESUME:
-        return Phase.RETURNED
-    return _NEXT[record.phase]
+    order = _NEXT_IN_PLACE if record.kind.is_in_place else _NEXT
+    after = order[record.phase]
+    return Phase.RETURNED if record.is_returning and after is Phase.DONE else after
 
 
 def _run(node: NodeState, record: Record) -> RunStep:
@@ -210,8 +234,8 @@ def _without_lifted_cordon(node: NodeState, record: Record) -> Record:
 
 def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:
     """Tell whether the node is not where its record says, since somebody was at it while nobody was at work here."""
-    if record.phase is Phase.SWAP:
-        return step is None and bool(pods or node.view.work)  # it was uncordoned, and they came back
+    if record.phase is Phase.SWAP:  # it was uncordoned, and they came back
+        return step is None and bool(pods or node.view.work) and not record.kind.is_in_place
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 
@@ -273,6 +297,10 @@ def _kept_off(node: NodeState, record: Record) -> Record:
 
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     """Begin again, before anything that may end a pod."""
+    if node.kind.is_in_place:
+        return Write(node.name, replace(_in_place(node, now), began=record.began), cordoned=None)
+    if record.kind.is_in_place:
+        record = replace(record, was_cordoned=node.view.is_cordoned, interface=None)
     out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
     phase = Phase.VERIFY if node.is_as_declared else out_of_service
     again = replace(
@@ -307,7 +335,7 @@ def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Writ
     after = record.entering(phase, now)
     if phase is Phase.DONE and node.back_for:
         after = record.sent_back(node.back_from, node.back_for, now)
-    if phase is Phase.CORDON:  # not before it is granted
+    if after.kind.is_in_place or phase is Phase.CORDON:  # not before it is granted
         return Write(node.name, after, cordoned=None)
     if not phase.is_in_service:
         return Write(node.name, after, cordoned=True)

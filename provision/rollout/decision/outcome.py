@@ -66,7 +66,10 @@ def _is_former(state: NodeState, record: Record) -> bool:
     return record.phase.is_over and record.has_failed and record.target != state.target and not is_left
 
 
-def _upgrade(state: NodeState, record: Record, rollout: RolloutResult) -> Upgrade:
+def _upgrade(state: NodeState, record: Record, rollout: RolloutResult) -> Upgrade | None:
+    """Return how long the node was out of service, and for which drivers; None where it served all the time."""
+    if record.kind.is_in_place:
+        return None
     is_out = not record.phase.is_in_service and not (record.phase is Phase.FAILED and state.takes_pods)
     until = rollout.ended if is_out else record.since
     target = record.origin if record.phase is Phase.RETURNED else record.target

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.gate import ENDS_WORK, find_obstacle, needs_staging, will_need_drain
+from provision.apply.gate import ENDS_WORK, changes_over, find_obstacle, needs_staging, needs_turn
 from provision.apply.model import Assessment, Failure, Status
-from provision.declaration.spec.model import Entitlement, Order, Rollout
+from provision.declaration.spec.model import Entitlement, GpuInterface, Order, Rollout
 from provision.planning.node_plan import Action, Role
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.order.membership import with_waves
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from provision.rollout.interface.standing import Forecast
     from provision.rollout.model import NodeView, Record
 
-_NOT_OF_DRIVERS: Final = frozenset({ChangeKind.MIG, ChangeKind.OTHER})
+_NOT_OF_DRIVERS: Final = frozenset({ChangeKind.MIG, ChangeKind.INTERFACE, ChangeKind.OTHER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,12 @@ class Prepared:
         return (*self.in_place, *self.rollout)
 
     @property
+    def leaving(self) -> tuple[str, ...]:
+        """Those of the rollout that are taken out of service: not those that serve while they are changed."""
+        in_place = {state.name for state in self.states if state.kind.is_in_place}
+        return tuple(name for name in self.rollout if name not in in_place)
+
+    @property
     def is_change(self) -> bool:
         """Whether there is anything to do at all."""
         marks = any(each.changes for each in self.marks.values())
@@ -97,7 +103,7 @@ def prepare(
         if not isinstance(view, NodeProblem)
     ]
     shared = stacks[found[0].name].rollout if found else Rollout()  # what says where nodes belong is the same for all
-    grouped = with_domains(found, shared.domains, groups)
+    grouped = _apart_in_place(with_domains(found, shared.domains, groups))
     apart = why_apart(grouped, views, shared.domains, groups, unnamed)
     able = [replace(state, obstacle=apart[state.name]) if state.name in apart else state for state in grouped]
     states = in_their_places(able, shared, groups)
@@ -132,6 +138,26 @@ def in_their_places(
     return [states[state.name] for state in found]
 
 
+def _apart_in_place(states: Sequence[NodeState]) -> list[NodeState]:
+    """Return the nodes, of which those that are changed in place keep no company: their drivers stay as they are.
+
+    Where others of its domain leave service, one goes with them as any other.
+    """
+    leaving = {state.domain for state in states if _leaves(state)}
+    return [
+        state
+        if not (state.domain and state.kind.is_in_place)
+        else replace(state, kind=ChangeKind.OTHER, interface=None)
+        if state.domain in leaving
+        else replace(state, domain="")
+        for state in states
+    ]
+
+
+def _leaves(state: NodeState) -> bool:
+    return (state.wants_to_begin or state.is_in_flight) and not state.kind.is_in_place
+
+
 def only_in_flight(prepared: Prepared, pause: Pause) -> Prepared:
     """Return what is left of an apply that begins while somebody wants none to: nodes that are out of service already.
 
@@ -163,7 +189,7 @@ def runtime_classes(stacks: Iterable[StackSpec]) -> tuple[str, ...]:
 
 
 def _needs_drain(answer: Assessment | Failure) -> bool:
-    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and will_need_drain(answer.plan)
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and needs_turn(answer.plan)
 
 
 def _needs_staging(answer: Assessment | Failure) -> bool:
@@ -197,21 +223,29 @@ def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec
     if obstacle is not None and view.record is not None and _is_mid_change(answer, view.record.phase):
         found = _unreached(view, view.record, target or view.record.target, drain)
         return replace(found, is_half_done=True)  # its next step waits for the end of that, and plans it then
-    kind = _kind(answer.plan, view.record)
+    kind = _kind(answer.plan, view.record, stack.plugin.interface)
     return NodeState(
         view=view,
         target=target,
         origin=(module.version or "") if module.loaded else "",
         drain=drain,
-        is_disruptive=will_need_drain(answer.plan),
+        is_disruptive=needs_turn(answer.plan),
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,
         origin_change=answer.facts.driver.current or "",
         kind=kind,
-        may_return=kind is not ChangeKind.MIG,  # the driver stays as it is: there is no other to return to
+        interface=stack.plugin.interface if kind is ChangeKind.INTERFACE else None,
+        may_return=_may_return(kind, stack),
         is_released=answer.facts.is_released,
         is_half_done=answer.facts.driver.run is not None and answer.facts.driver.run.is_open,
     )
+
+
+def _may_return(kind: ChangeKind, stack: StackSpec) -> bool:
+    """Tell whether a failure leads back: after another MIG layout the driver is as before, and claims need an API."""
+    if kind is ChangeKind.INTERFACE and stack.plugin.interface is GpuInterface.DEVICE_PLUGIN:
+        return stack.plugin.kubernetes_api is not None
+    return kind is not ChangeKind.MIG
 
 
 def _says_nothing(failure: Failure, phase: Phase) -> bool:
@@ -239,15 +273,25 @@ def _unreached(view: NodeView, record: Record, target: str, drain: DrainPolicy) 
         origin_change=record.origin_change,
         may_return=record.kind is not ChangeKind.MIG,
         kind=record.kind if record.kind in _NOT_OF_DRIVERS else ChangeKind.DRIVER,
+        interface=record.interface,
     )
 
 
-def _kind(plan: NodePlan, record: Record | None) -> ChangeKind:
-    """Return what a node is taken out of service for; one that is as declared by now comes to its end as what it is."""
+def _kind(plan: NodePlan, record: Record | None, interface: GpuInterface) -> ChangeKind:
+    """Return what a node is changed for; one that is as declared by now comes to its end as what it is.
+
+    One that is out of service changes over on its way back.
+    """
     ending = [item for item in plan.items if item.disruption in ENDS_WORK]
     if any(item.role is Role.DRIVER for item in ending):
         return ChangeKind.DRIVER
     if ending:
         return ChangeKind.MIG if all(item.action is Action.DIVIDE for item in ending) else ChangeKind.OTHER
+    is_out = record is not None and not record.phase.is_in_service and not record.kind.is_in_place
+    if changes_over(plan):
+        return ChangeKind.OTHER if is_out else ChangeKind.INTERFACE
+    if record is not None and record.interface is not None:
+        is_done = record.phase.is_in_service and record.interface is not interface
+        return ChangeKind.DRIVER if is_done else ChangeKind.INTERFACE
     is_other = record is not None and record.kind in _NOT_OF_DRIVERS and not record.phase.is_over
     return record.kind if record is not None and is_other else ChangeKind.DRIVER

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from provision.declaration.spec.model import GpuInterface
     from provision.rollout.decision.policy import DrainPolicy
     from provision.rollout.interface.gates import GateState
     from provision.rollout.interface.pause import Pause
@@ -70,7 +71,8 @@ class NodeState:
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
     (``is_missing``: nothing can be written about it), None while it is there; for ``lost_timeout`` that is borne.
     ``domain`` names the nodes that are changed together with it, empty for one that is on its own. ``kind`` is what it
-    is taken out of service for; for a reboot, ``boot`` is the boot that is to end, or has. ``is_unwritten``: its
+    is changed for; for a reboot, ``boot`` is the boot that is to end, or has, for another interface ``interface`` the
+    one that it is to have. ``is_unwritten``: its
     machine was registered again, as a new object that does not have the record yet. ``is_replaced``: another machine
     was registered under its name. ``is_released``: its node daemon does not offer the GPUs, whatever records say.
     ``is_half_done``: a change of its driver had not come to its end when it was looked at, and may go on by itself.
@@ -113,6 +115,7 @@ class NodeState:
     is_half_done: bool = False
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
+    interface: GpuInterface | None = None
     back_for: str = ""
     back_from: str = ""
     called_off: str = ""
@@ -144,6 +147,8 @@ class NodeState:
         is_same = record is not None and record.target == self.target
         if self.kind is ChangeKind.REBOOT:  # an earlier reboot is not the one that is wanted
             is_same = record is not None and record.kind is self.kind and record.boot == self.boot
+        if self.kind is ChangeKind.INTERFACE:
+            is_same = record is not None and record.kind is self.kind and record.interface is self.interface
         derive(self, "is_changed", is_same and phase is Phase.DONE)
         derive(self, "is_blamed", is_same and self._may_be_blamed())
         derive(self, "is_serving", view.is_ready and not view.is_cordoned)

@@ -7,13 +7,16 @@ the others with one date. What its record says of itself decides about that node
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
     from provision.declaration.spec.model import Driver
     from provision.rollout.model import Record
+
+
+_NOT_OF_VERSIONS: Final = (ChangeKind.REBOOT, ChangeKind.INTERFACE)  # of which the versions of a record tell nothing
 
 
 class Part(Enum):
@@ -33,7 +36,7 @@ def part_of(driver: Driver, record: Record | None) -> Part:
         return Part.NONE
     if record.phase is Phase.RETURNED:
         return Part.RETURNED if is_declared(driver, record.target) else Part.NONE
-    if not record.phase.is_in_service and record.kind is not ChangeKind.REBOOT:  # of which its versions tell nothing
+    if not record.phase.is_in_service and record.kind not in _NOT_OF_VERSIONS:
         return Part.TO_RETURN
     is_there, was_there = is_declared(driver, record.target), is_declared(driver, record.origin)
     if is_there and record.target != record.origin:

@@ -18,7 +18,7 @@ class PhaseEntered:
 
     ``takes_pods``: a node that failed is in service all the same. ``remark`` is what else people should know of the
     node; whoever shows progress has it as a `Note` as well. ``is_former``: it is an upgrade to what is not declared
-    any more.
+    any more. ``is_in_place``: the node serves all the time.
     """
 
     node: str
@@ -27,6 +27,7 @@ class PhaseEntered:
     remark: str = ""
     takes_pods: bool = False
     is_former: bool = False
+    is_in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)

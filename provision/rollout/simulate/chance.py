@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from provision.rollout.model import Phase
-from provision.rollout.simulate.scenario import DAY_S, USUAL
+from provision.rollout.simulate.scenario import DAY_S, USUAL, USUAL_IN_PLACE, Spread
 from provision.rollout.simulate.world import PlannedStep
 
 if TYPE_CHECKING:
@@ -18,11 +18,15 @@ _BROKEN = {
 }
 
 
+_NO_TIME = Spread()
+
+
 class Chance:
     """The fortune of one simulated roll-out."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        self._durations, self._faults, self.seed = {**USUAL, **scenario.durations}, scenario.faults, seed
+        usual = USUAL if scenario.interface is None else USUAL_IN_PLACE
+        self._durations, self._faults, self.seed = {**usual, **scenario.durations}, scenario.faults, seed
 
     def of(self, *what: object) -> Random:
         """Return numbers that belong to one thing alone."""
@@ -45,7 +49,7 @@ class Chance:
 
     def grace_s(self, pod: str) -> float:
         """Return how long a pod takes to end."""
-        return self._durations[Phase.DRAIN].draw(self.of("grace", pod))
+        return self._durations.get(Phase.DRAIN, _NO_TIME).draw(self.of("grace", pod))
 
     def ill_after_s(self, node: str) -> float | None:
         """Return when hardware of a node fails, None where it does not."""

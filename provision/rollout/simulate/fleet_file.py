@@ -95,8 +95,9 @@ def _names(nodes: Nodes) -> tuple[str, ...]:
 def _scenario(spec: FleetSpec, start: datetime) -> Scenario:
     return Scenario(
         nodes=tuple(model for nodes in spec.nodes for model in _models(nodes, spec)),
-        target=spec.to,
+        target=spec.to if spec.interface is None else spec.interface.value,
         start=start,
+        interface=spec.interface,
         rollout=spec.rollout,
         budgets=tuple(
             BudgetModel(name, budget.allowed, float(budget.restart_seconds)) for name, budget in spec.budgets.items()
@@ -120,7 +121,7 @@ def _models(nodes: Nodes, spec: FleetSpec) -> Iterator[NodeModel]:
     for name in _names(nodes):
         yield NodeModel(
             name=name,
-            driver=nodes.driver or spec.from_,
+            driver=(nodes.driver or spec.from_) if spec.interface is None else spec.interface.other.value,
             groups=nodes.groups,
             labels=nodes.labels,
             pods=pods,

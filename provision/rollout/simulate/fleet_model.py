@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
-from provision.declaration.spec.model import Rollout
+from provision.declaration.spec.model import GpuInterface, Rollout
 from provision.declaration.spec.model.section import Section, doc, text
 from provision.declaration.spec.model.texts import DnsLabel, DriverVersion, GroupName, HostName, LabelKey, LabelValue
 
@@ -103,6 +103,13 @@ class FleetSpec(Section, frozen=True, kw_only=True, rename={"from_": "from"}):
     nodes: Annotated[tuple[Nodes, ...], doc("The nodes, in the order of the inventory.", minItems=1)]
     from_: Annotated[DriverVersion, doc("The driver that runs on the nodes.")] = "535.261.03"
     to: Annotated[DriverVersion, doc("The driver that is declared.")] = "550.163.01"
+    interface: Annotated[
+        GpuInterface | None,
+        doc(
+            "The interface of Kubernetes (`plugin.interface`) that all nodes change over to from the other one; null: "
+            "they get the driver `to`."
+        ),
+    ] = None
     rollout: Annotated[Rollout, doc("How the change moves through the fleet, as in the declaration.")] = Rollout()
     pods: Annotated[dict[DnsLabel, Pods], doc("Pods that have a GPU, by name.")] = field(default_factory=dict)
     budgets: Annotated[dict[DnsLabel, Disruptions], doc("Disruption budgets, by name.")] = field(default_factory=dict)

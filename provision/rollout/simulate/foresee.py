@@ -41,7 +41,9 @@ def foresee(prepared: Prepared, now: datetime) -> Forecast | None:
     states = {state.name: state for state in prepared.states}
     going = [states[name] for name in prepared.rollout if not states[name].kept_out]
     measures = foreseeing(
-        (state.record for state in prepared.states if state.record is not None), {state.target for state in going}
+        (state.record for state in prepared.states if state.record is not None),
+        {state.target for state in going},
+        is_in_place=all(state.kind.is_in_place for state in going),
     )
     uncounted = _uncounted(prepared, going)
     node_s = measures.whole_s
@@ -124,7 +126,8 @@ def _waves(played: Playback, policy: Policy, rollout: set[str]) -> tuple[WaveFor
 def _scenario(prepared: Prepared, measures: Measures, now: datetime) -> Scenario:
     medians = dict(measures.medians)
     limit_s = min((state.drain.limit.total_seconds() for state in prepared.states), default=0.0)
-    medians[Phase.DRAIN] = min(medians[Phase.DRAIN], limit_s * _IN_TIME)
+    if Phase.DRAIN in medians:
+        medians[Phase.DRAIN] = min(medians[Phase.DRAIN], limit_s * _IN_TIME)
     return Scenario(
         nodes=tuple(_node(state) for state in prepared.states),
         target="",

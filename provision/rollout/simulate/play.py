@@ -15,7 +15,7 @@ from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.interface.cluster import NodeProblem
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.simulate.chance import Chance
 from provision.rollout.simulate.cluster import SimulatedCluster
 from provision.rollout.simulate.executor import VirtualExecutor, VirtualTime
@@ -198,6 +198,8 @@ def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeSta
             drain=DrainPolicy(limit=timedelta(minutes=rollout.drain_timeout_minutes)),
             is_disruptive=node.driver != scenario.target,
             is_as_declared=node.driver == scenario.target,
+            kind=ChangeKind.DRIVER if scenario.interface is None else ChangeKind.INTERFACE,
+            interface=scenario.interface,
         )
         for node in scenario.nodes
         if not isinstance(view := views[node.name], NodeProblem)

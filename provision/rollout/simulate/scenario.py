@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from random import Random
 
+    from provision.declaration.spec.model import GpuInterface
     from provision.rollout.decision.policy import Policy
 
 _Z95: Final = 1.6449  # of the normal distribution: 95 % are below
@@ -46,6 +47,12 @@ USUAL: Final[Mapping[Phase, Spread]] = {
     Phase.VERIFY: Spread(20.0, 60.0),
     Phase.RESUME: Spread(5.0, 15.0),
     Phase.ROLLBACK: Spread(60.0, 180.0),
+}
+# Of a change to another interface: an apply of the daemon's configuration, and until kubelet and API have what is new.
+USUAL_IN_PLACE: Final[Mapping[Phase, Spread]] = {
+    Phase.SWAP: Spread(15.0, 40.0),
+    Phase.VERIFY: Spread(5.0, 30.0),
+    Phase.ROLLBACK: Spread(15.0, 40.0),
 }
 
 
@@ -104,12 +111,14 @@ class Faults:
 class Scenario:
     """A roll-out that could be: ``rollout`` as it is declared, ``start`` when it begins.
 
-    ``policy`` is given where nodes declare different limits.
+    ``policy`` is given where nodes declare different limits. With an ``interface`` the nodes change over to it while
+    they serve, and what stands in the place of drivers are the names of interfaces.
     """
 
     nodes: tuple[NodeModel, ...]
     target: str
     start: datetime
+    interface: GpuInterface | None = None
     rollout: Rollout = field(default_factory=Rollout)
     budgets: tuple[BudgetModel, ...] = ()
     policy: Policy | None = None

@@ -13,15 +13,18 @@ from provision.rollout.status.situations import (
     CHANGED_SINCE,
     FAILED,
     FAILED_IN,
+    FAILED_INTERFACE,
     FAILED_MIG,
     FAILED_REBOOT,
     LAST_RUN_FAILED,
     LEFT,
+    LEFT_CHANGING_OVER,
     LEFT_REBOOTING,
     NO_REPORT,
     NOT_BEGUN,
     PUT_BACK,
     RETURNED,
+    RETURNED_INTERFACE,
     SHORT_OF_GPUS,
     SITUATIONS,
     UNRELATED,
@@ -42,7 +45,7 @@ _SEE_STACK: Final = (
 
 # What is otherwise of a node of a GpuStack where a controller leads: what follows, and what to do.
 _LED: Final[dict[str, tuple[str, str]]] = {
-    **{situation.key: (_GOES_ON, _SEE_STACK) for situation in (*LEFT.values(), LEFT_REBOOTING)},
+    **{situation.key: (_GOES_ON, _SEE_STACK) for situation in (*LEFT.values(), LEFT_REBOOTING, LEFT_CHANGING_OVER)},
     FAILED_IN[Phase.CORDON].key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
     FAILED_IN[Phase.JOBS].key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
     FAILED_IN[Phase.DRAIN].key: (
@@ -83,6 +86,14 @@ _LED: Final[dict[str, tuple[str, str]]] = {
             f"{_RETRY}"
         ),
     ),
+    FAILED_INTERFACE.key: (
+        _UNTRIED,
+        f"on the node: `grapnel-node offered`, and `journalctl -u grapnel-node`; then {_RETRY}",
+    ),
+    RETURNED_INTERFACE.key: (
+        _UNTRIED,
+        f"correct what the reason names, then {_RETRY}; or declare in its GpuStack the interface that it has",
+    ),
     FAILED.key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
     UNRELATED.key: (_UNTRIED, f"bring the node back, or repair what the reason names; then {_RETRY}"),
     RETURNED.key: (
@@ -115,7 +126,8 @@ _ABANDONED: Final = (
     ),
 )
 UNLED: Final = tuple(
-    replace(each, follows=_ABANDONED[0], todo=_ABANDONED[1]) for each in (*LEFT.values(), LEFT_REBOOTING)
+    replace(each, follows=_ABANDONED[0], todo=_ABANDONED[1])
+    for each in (*LEFT.values(), LEFT_REBOOTING, LEFT_CHANGING_OVER)
 )
 
 

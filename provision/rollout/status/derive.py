@@ -146,6 +146,8 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
             failed = situations.FAILED_REBOOT
         elif record.kind is ChangeKind.MIG and where is not None and where.may_be_undone:
             failed = situations.FAILED_MIG
+        elif record.kind.is_in_place:
+            failed = situations.FAILED_INTERFACE
         if record.is_unrelated:
             failed = situations.UNRELATED
         reason = f"{record.reason}; {_LEFT_ALONE}" if view.is_skipped else record.reason
@@ -154,11 +156,13 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
     reboots = record.kind is ChangeKind.REBOOT and record.phase is Phase.SWAP
     if not _is_worked_at(name, record, seen):
         left = situations.LEFT_REBOOTING if reboots else situations.LEFT[_stage(record)]
+        left = situations.LEFT_CHANGING_OVER if record.kind.is_in_place else left
         return NodeStatus(name=name, situation=left, since=record.since, reason=reason, record=record)
     left_s = measures.left_s(record, seen.time)
     divides = record.kind is ChangeKind.MIG and record.phase is Phase.SWAP
     working = situations.DIVIDING if divides else situations.WORKING[_stage(record)]
     working = situations.REBOOTING if reboots else working
+    working = situations.CHANGING_OVER if record.kind.is_in_place else working
     return NodeStatus(name=name, situation=working, since=record.since, reason=reason, record=record, left_s=left_s)
 
 
@@ -212,6 +216,7 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
         if view.is_skipped:
             return NodeStatus(name=name, situation=situations.SKIPPED, since=since, reason=reason, record=record)
         ended = situations.RETURNED if record.is_returning else situations.PUT_BACK
+        ended = situations.RETURNED_INTERFACE if record.kind.is_in_place else ended
         return NodeStatus(name=name, situation=ended, since=since, reason=reason, record=record)
     if record is not None and _is_left_bare(record) and not view.driver:
         return NodeStatus(name=name, situation=situations.WITHOUT_DRIVER, since=since, record=record)
@@ -259,7 +264,10 @@ def left_with(record: Record) -> str:
 
 
 def _is_declared_again(name: str, record: Record, seen: Seen) -> bool:
-    """Tell whether the driver that a node went back to is the one that it is to have by now: its failure is over."""
+    """Tell whether a node went back to the driver, or the interface, that it is to have by now: its failure is over."""
+    if record.interface is not None:
+        plugin = seen.daemons.get(name)
+        return plugin is not None and plugin.interface is not record.interface
     declared = seen.declared.get(name)
     return declared is not None and bool(record.origin) and is_declared(declared, record.origin)
 

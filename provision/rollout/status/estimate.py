@@ -7,7 +7,7 @@ record, moves it little.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -24,21 +24,27 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
 
 ORDER: Final = tuple(phase for phase in Phase if not phase.is_over and phase is not Phase.ROLLBACK)
+_IN_PLACE: Final = (Phase.SWAP, Phase.VERIFY)
 _OPTIONAL: Final = frozenset({Phase.JOBS})  # not every node waits for jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The median of each phase in seconds, as far as ``nodes`` nodes have been measured."""
+    """The median of each phase in seconds, as far as ``nodes`` nodes have been measured.
+
+    ``is_in_place``: of changes during which nodes serve, which have fewer phases.
+    """
 
     medians: Mapping[Phase, float] = field(default_factory=dict)
     nodes: int = 0
+    is_in_place: bool = False
 
     def left_s(self, record: Record, now: datetime) -> float | None:
         """Return what a node in flight still needs; None where one of its phases was never measured, or leads back."""
         if record.is_returning:
             return None
-        rest = [phase for phase in ORDER[ORDER.index(record.phase) :] if phase is record.phase or self._counts(phase)]
+        order = _IN_PLACE if record.kind.is_in_place else ORDER
+        rest = [phase for phase in order[order.index(record.phase) :] if phase is record.phase or self._counts(phase)]
         if any(phase not in self.medians for phase in rest):
             return None
         elapsed_s = max(0.0, (now - record.since).total_seconds())
@@ -50,22 +56,27 @@ class Measures:
 
     @property
     def whole_s(self) -> float | None:
-        """What a node needs from its cordon on."""
-        return sum(self.medians.values()) if set(self.medians) >= set(ORDER) - _OPTIONAL else None
+        """What a node needs from its first phase on."""
+        needed = set(_IN_PLACE) if self.is_in_place else set(ORDER) - _OPTIONAL
+        return sum(self.medians.values()) if set(self.medians) >= needed else None
 
 
 def measure(records: Iterable[Record], standing: Standing | None) -> Measures:
     """Return the medians of this rollout: of records of the kind and target of a node that was in flight in it."""
     known = list(records)
     wanted = {(one.kind, one.target) for one in known if _is_of_this_run(one, standing)}
-    return measures_of(one for one in known if (one.kind, one.target) in wanted)
+    is_in_place = bool(wanted) and all(kind.is_in_place for kind, _target in wanted)
+    return replace(measures_of(one for one in known if (one.kind, one.target) in wanted), is_in_place=is_in_place)
 
 
-def foreseeing(records: Iterable[Record], targets: Collection[str]) -> Measures:
+def foreseeing(records: Iterable[Record], targets: Collection[str], *, is_in_place: bool = False) -> Measures:
     """Return the medians for an upgrade that is still to come: of nodes that have these targets already.
 
-    Where that does not measure each phase, of all upgrades that nodes remember.
+    Where that does not measure each phase, of all upgrades that nodes remember. ``is_in_place``: for another interface.
     """
+    records = list(records)
+    if is_in_place:
+        return replace(measures_of(one for one in records if one.kind.is_in_place), is_in_place=True)
     known = [one for one in records if one.kind is ChangeKind.DRIVER]
     own = measures_of(one for one in known if one.target in targets)
     return measures_of(known) if own.whole_s is None else own

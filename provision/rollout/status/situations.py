@@ -316,21 +316,56 @@ DIVIDING: Final = Situation(
     "its GPUs are divided by MIG as another layout has it",
     "verify; if a GPU is in use or has no room, it has failed",
 )
-AT_WORK: Final = (*WORKING.values(), REBOOTING, DIVIDING)
+CHANGING_OVER: Final = Situation(
+    "changing-over",
+    "changing over",
+    "it gives its GPUs to pods by another interface from now on (`plugin.interface`), and serves meanwhile; pods keep "
+    "the GPUs that they have, which are withheld until they end",
+    "done, when its kubelet or the API has what it offers; else it has the former interface again",
+)
+LEFT_CHANGING_OVER: Final = Situation(
+    "left-changing-over",
+    "left changing over",
+    "it serves, with the former interface or the new one, and nobody is at it",
+    "nothing, until the next run",
+    _GO_ON,
+    needs_somebody=True,
+)
+FAILED_INTERFACE: Final = Situation(
+    "failed-changing-over",
+    "failed to change over",
+    "pods cannot be given its GPUs by the new interface, and the way back to the former one failed as well; it takes "
+    "pods, and those that have GPUs go on",
+    "the next run begins with it",
+    "on the node: `grapnel-node offered`, and `journalctl -u grapnel-node`; then `grapnel apply`",
+    needs_somebody=True,
+)
+RETURNED_INTERFACE: Final = Situation(
+    "returned-to-interface",
+    "has its former interface",
+    "pods could not be given its GPUs by the new interface; it gives them by the former one again, which was verified",
+    "the next run tries it again",
+    "correct what the reason names, then `grapnel apply`; or declare the interface that it has, and apply",
+    needs_somebody=True,
+)
+AT_WORK: Final = (*WORKING.values(), REBOOTING, DIVIDING, CHANGING_OVER)
 
 # In the order in which they are shown: what needs somebody first.
 SITUATIONS: Final = (
     *FAILED_IN.values(),
     FAILED_REBOOT,
     FAILED_MIG,
+    FAILED_INTERFACE,
     FAILED,
     UNRELATED,
     CHANGED_SINCE,
     RETURNED,
+    RETURNED_INTERFACE,
     PUT_BACK,
     UNCLEAR,
     *LEFT.values(),
     LEFT_REBOOTING,
+    LEFT_CHANGING_OVER,
     NOT_BEGUN,
     NOT_READY,
     SHORT_OF_GPUS,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +60,14 @@ class Claims(DraKubelet):
     def change_to(self, interface: str) -> None:
         self.declare(interface)
         self.daemon.signal(signal.SIGHUP)
+
+    def ask_offered(self) -> tuple[bool, dict[str, Any]]:
+        """Ask the daemon's command whether GPUs are offered as its file says."""
+        words = ["offered", "--json", "--timeout", "10", "--config", str(self.daemon.node / "node.json")]
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "plugin.launcher", *words], stdout=subprocess.PIPE, check=False
+        )
+        return done.returncode == 0, json.loads(done.stdout)
 
     def slices(self) -> list[dict[str, Any]]:
         return published(self.control_plane, self.node)
@@ -247,6 +257,18 @@ def test_slices_that_are_deleted_are_there_again(claims: Claims) -> None:
     claims.wait_for(*DEVICES[:2])
     claims.control_plane.kubectl(["delete", "resourceslices", "--all"])
     claims.wait_for(*DEVICES[:2])
+
+
+def test_it_is_said_whether_gpus_are_offered_by_the_interface_that_is_declared(claims: Claims) -> None:
+    is_offered, document = claims.ask_offered()
+    assert not is_offered
+    assert document["problems"] == ["the kubelet has not taken the driver gpu.nvidia.com"]
+    claims.register()
+    assert claims.ask_offered() == (True, {"interface": "dra", "offered": 2, "held": 0, "problems": []})
+    claims.change_to("devicePlugin")
+    assert claims.ask_offered() == (True, {"interface": "devicePlugin", "offered": 2, "held": 0, "problems": []})
+    assert not claims.slices()
+    assert len(claims.kubelet.healthy(RESOURCE)) == 2
 
 
 def test_nothing_is_offered_before_a_kubelet_has_taken_the_driver(claims: Claims) -> None:

@@ -26,6 +26,8 @@ from provision.cluster.kubernetes.permissions import (
     REPLACING,
     REQUESTING,
     REQUESTING_GRANT,
+    TAINTING,
+    TAINTING_GRANT,
     VIEW_GRANT,
     VIEWING,
     Permission,
@@ -51,6 +53,7 @@ REPLACED = list(yaml.safe_load_all((Path(__file__).parents[3] / REPLACE_GRANT).r
 GRANTED = list(yaml.safe_load_all((Path(__file__).parents[3] / GRANT).read_text()))
 VIEWED = list(yaml.safe_load_all((Path(__file__).parents[3] / VIEW_GRANT).read_text()))
 ON_CALL = list(yaml.safe_load_all((Path(__file__).parents[3] / ON_CALL_GRANT).read_text()))
+TAINTED = yaml.safe_load((Path(__file__).parents[3] / TAINTING_GRANT).read_text())
 REQUESTED = yaml.safe_load((Path(__file__).parents[3] / REQUESTING_GRANT).read_text())
 WHERE = {"ClusterRole": "", "Role": LEASE_NAMESPACE}
 
@@ -87,6 +90,10 @@ def test_the_file_for_requests_of_maintenance_grants_what_they_need_and_nothing_
 
 def test_the_file_for_replacements_grants_what_they_need_and_nothing_else() -> None:
     assert set.union(*map(permissions, REPLACED)) == set(REPLACING)
+
+
+def test_the_file_for_taints_of_devices_grants_what_they_need_and_nothing_else() -> None:
+    assert permissions(TAINTED) == set(TAINTING)
 
 
 @pytest.mark.parametrize("permission", NEEDED, ids=str)

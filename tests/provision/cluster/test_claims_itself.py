@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,13 +15,15 @@ from provision.cli import main
 from provision.cluster import open_api
 from provision.cluster.kubernetes.nodes.selectors import NotThereError, Seen, parse
 from provision.cluster.kubernetes.objects.claims import DescribedSlice
+from provision.cluster.kubernetes.pods.evictions.device_taints import name_of
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader
+from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.model import NodeView
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.words import used_on
 from tasks.generated.chart import DEPLOY
-from tests.provision.cluster.stage import GPU, READY, wait_until
+from tests.provision.cluster.stage import GPU, GPU_RULES, READY, wait_until
 from tests.provision.cluster.test_devices_by_claims import published
 
 if TYPE_CHECKING:
@@ -278,3 +281,28 @@ def test_a_node_hides_what_another_one_has_by_the_name_of_its_pool_unless_the_po
         return ""
 
     wait_until(lambda: "may name a pool after that node alone" in refusal(), "the policy is in force")
+
+
+def test_pods_with_claims_are_ended_by_a_taint_on_the_gpus_of_their_node(stage: Stage, node: str) -> None:
+    served = json.loads(stage.kubectl("get", "--raw", "/apis/resource.k8s.io/v1"))
+    if "devicetaintrules" not in {each["name"] for each in served["resources"]}:
+        pytest.skip("this Kubernetes serves no DeviceTaintRules")
+    stage.kubectl("delete", "pods,resourceclaims", "--all", "--force")  # what the others have: there are three GPUs
+    make_claim(stage, "ended")
+    make_pod(stage, "to-be-ended", claims=["ended"])
+    wait_until(lambda: is_bound(stage, "to-be-ended"), "it has its GPU")
+    cluster = stage.connect(rules=replace(GPU_RULES, taints=True))
+
+    with cluster.lease("test"):
+        seen = cluster.observe([node])[node]
+        assert isinstance(seen, NodeView)
+        pod = next(each for each in seen.gpu_pods if each.name == "to-be-ended")
+        assert pod.is_by_claims
+        assert cluster.evict(pod).outcome is EvictionOutcome.BLOCKED
+        wait_until(
+            lambda: "deletionTimestamp" in stage.get("pod", "to-be-ended")["metadata"], "Kubernetes has told it to end"
+        )
+        assert [each["metadata"]["name"] for each in stage.get("devicetaintrules")["items"]] == [name_of(node)]
+        cluster.write(node, None, cordoned=False)
+
+    assert stage.get("devicetaintrules")["items"] == []

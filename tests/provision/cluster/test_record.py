@@ -31,6 +31,7 @@ SCHEMA = json.loads(CONTRACT.joinpath("schema.json").read_text())
 WORDS = {
     "back-for-a-list": "expected `str`, got `array` - at `$.backFor`",
     "boot-is-a-template": "expected `str` matching regex '^[0-9a-f-]{0,64}$' - at `$.boot`",
+    "interface-unknown": "invalid enum value 'cdi' - at `$.interface`",
     "kind-unknown": "invalid enum value 'firmware' - at `$.kind`",
     "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",

@@ -9,7 +9,7 @@ import pytest
 from provision.declaration.fleet.facts.kubelet import CgroupV1
 from provision.declaration.fleet.facts.node import Engine
 from provision.planning.engines.containerd.imports import DROP_IN_PATH
-from provision.planning.node_plan import Action
+from provision.planning.node_plan import Action, Disruption
 from provision.planning.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (
     RUNNING,
@@ -142,7 +142,7 @@ def test_a_change_says_what_becomes_of_pods(before: dict[str, str], after: dict[
 
     (write,) = (item for item in result.items if item.target == NODE_CONFIG_PATH)
     assert words in write.reason
-    assert write.action is Action.WRITE
+    assert (write.action, write.disruption) == (Action.WRITE, Disruption.CHANGE_OVER)
     assert plan(simulate_apply(facts, result), make_stack(plugin=after)).is_empty
 
 
@@ -168,3 +168,4 @@ def test_nothing_is_said_of_an_interface_that_stays_or_that_a_node_never_had() -
     for result in (other, new):
         assert ("write", NODE_CONFIG_PATH) in steps(result.items)
         assert not any("instead of" in item.reason for item in result.items)
+        assert not any(item.disruption is Disruption.CHANGE_OVER for item in result.items)

@@ -10,6 +10,7 @@ import msgspec
 from provision.apply.model import Assessment, Failure, Status
 from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.declaration.fleet.facts.node import KernelModule
+from provision.declaration.spec.model import GpuInterface
 from provision.planning.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
@@ -80,6 +81,66 @@ def test_another_mig_layout_is_a_change_of_its_own_from_which_no_driver_leads_ba
     )
     found = [(state.kind.value, state.may_return) for state in prepared.states]
     assert found == [("mig", False), ("driver", True), ("other", True), ("mig", False)]
+
+
+CHANGE_OVER = item("/etc/grapnel/node.json", disruption=Disruption.CHANGE_OVER, role=Role.NODE_DAEMON)
+
+
+def sort_for_claims(answers: Mapping[str, Assessment | Failure], domains: object = None, **views: NodeView) -> Prepared:
+    plugin = {"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf"}
+    stack = make_stack(driver={"version": NEW}, plugin=plugin, rollout={} if domains is None else {"domains": domains})
+    groups = {name: ["rack1"] for name in answers}
+    return prepare(
+        answers, dict.fromkeys(answers, stack), {name: views.get(name) or view(name) for name in answers}, groups
+    )
+
+
+def test_another_interface_is_a_change_of_its_own_in_which_no_node_leaves_service() -> None:
+    restart = item("containerd.service", disruption=Disruption.DRAIN, role=Role.RUNTIME)
+    done = record(Phase.DONE, kind=ChangeKind.INTERFACE, interface=GpuInterface.DRA)
+    prepared = sort_for_claims(
+        {
+            "n1": assessed("n1", CHANGE_OVER, QUIET),
+            "n2": assessed("n2", CHANGE_OVER, DRAIN),
+            "n3": assessed("n3", CHANGE_OVER, restart),
+            "n4": assessed("n4", CHANGE_OVER),
+            "n5": assessed("n5"),
+            "n6": assessed("n6", CHANGE_OVER),
+        },
+        n4=view("n4", record(Phase.FAILED, failed_in=Phase.SWAP)),
+        n5=view("n5", done),
+        n6=view("n6", done),
+    )
+    found = [(state.kind.value, state.is_disruptive, state.is_changed) for state in prepared.states]
+    assert found == [
+        ("interface", True, False),
+        ("driver", True, False),
+        ("other", True, False),
+        ("other", True, False),  # it is out of service already
+        ("interface", False, True),
+        ("interface", True, True),  # somebody has changed it since
+    ]
+    assert set(prepared.rollout) == {"n1", "n2", "n3", "n4", "n6"}
+    assert set(prepared.leaving) == {"n2", "n3", "n4"}
+    assert prepared.in_place == ()
+
+
+def test_a_domain_keeps_no_company_for_another_interface_unless_others_of_it_leave_service() -> None:
+    domains = {"groups": ["rack1"]}
+    alone = sort_for_claims({name: assessed(name, CHANGE_OVER) for name in ("n1", "n2")}, domains)
+    assert [(state.domain, state.kind.value) for state in alone.states] == [("", "interface")] * 2
+    mixed = sort_for_claims({"n1": assessed("n1", CHANGE_OVER), "n2": assessed("n2", DRAIN)}, domains)
+    assert [(state.domain, state.kind.value) for state in mixed.states] == [("rack1", "other"), ("rack1", "driver")]
+
+
+def test_claims_are_the_way_back_only_where_an_api_for_them_is_declared() -> None:
+    stacks = {"n1": make_stack(plugin={"kubernetesApi": "/etc/kubernetes/kubelet.conf"}), "n2": make_stack()}
+    answers: dict[str, Assessment | Failure] = {name: assessed(name, CHANGE_OVER) for name in stacks}
+    prepared = prepare(answers, stacks, {name: view(name) for name in stacks}, {})
+    assert [(state.interface, state.may_return) for state in prepared.states] == [
+        (GpuInterface.DEVICE_PLUGIN, True),
+        (GpuInterface.DEVICE_PLUGIN, False),
+    ]
 
 
 def test_what_an_apply_left_unfinished_comes_first_then_what_failed() -> None:

@@ -7,13 +7,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from provision.declaration.spec.model import Blackout, Rollout, Wave
-from provision.rollout.model import Phase
+from provision.declaration.spec.model import Blackout, GpuInterface, Rollout, Wave
+from provision.report.simulation import render_simulation
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.simulate import play as play_module
 from provision.rollout.simulate.many import outcome_of, play_many, waves_of, worst_of
+from provision.rollout.simulate.observed import scenario_of
 from provision.rollout.simulate.play import play
 from provision.rollout.simulate.playback import kind_of
 from provision.rollout.simulate.scenario import BudgetModel, Faults, NodeModel, PodModel, Scenario, Spread
+from tests.provision.rollout.fakes import record, view
+from tests.provision.samples import make_stack
 
 OLD, NEW = "535.261.03", "550.163.01"
 START = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -43,6 +47,42 @@ def test_nodes_are_changed_one_after_the_other_in_the_time_that_their_steps_take
     for node in played.nodes:
         assert node.was_out_s == pytest.approx(OUT_S, abs=5)
     assert played.took_s == pytest.approx(4 * OUT_S, abs=20)
+
+
+def test_nodes_that_change_over_serve_meanwhile_and_their_pods_stay() -> None:
+    models = tuple(
+        NodeModel(name=f"n{number}", driver="devicePlugin", pods=(PodModel(name="web"),)) for number in range(1, 5)
+    )
+    change = Scenario(
+        nodes=models,
+        target="dra",
+        start=START,
+        interface=GpuInterface.DRA,
+        rollout=Rollout(max_parallel=2, max_unavailable=2),
+        durations={Phase.SWAP: Spread(15.0), Phase.VERIFY: Spread(5.0)},
+    )
+    played = play(change, 1)
+    assert [node.ending for node in played.nodes] == [Phase.DONE] * 4
+    assert {entry.phase for entry in played.entries} == {Phase.SWAP, Phase.VERIFY, Phase.DONE}
+    assert played.most_out == 2
+    assert played.took_s == pytest.approx(2 * 20, abs=10)
+    stopped = play(replace(change, faults=Faults(verify=1.0)), 1)
+    assert {node.ending for node in stopped.nodes} <= {Phase.RETURNED, None}
+    assert None in {node.ending for node in stopped.nodes}, "the first failure stops it"
+    shown = " ".join(str(line) for line in render_simulation(change, played, [outcome_of(played)]))
+    assert "withheld until they end are the GPUs of web on n1, web on n2" in shown
+
+
+def test_of_a_fleet_with_its_driver_the_change_of_the_interface_is_played() -> None:
+    dra = make_stack(driver={"version": NEW}, plugin={"interface": "dra", "kubernetesApi": "/etc/kubelet.conf"})
+    done = record(Phase.DONE, target=NEW, kind=ChangeKind.INTERFACE, interface=GpuInterface.DRA)
+    views = {"n1": view("n1", driver=NEW), "n2": view("n2", done), "n3": view("n3", record(Phase.DONE, target=NEW))}
+    found = scenario_of(views, dict.fromkeys(views, dra), {}, START)
+    assert found.interface is GpuInterface.DRA
+    assert {node.name: node.driver for node in found.nodes} == {"n1": "devicePlugin", "n2": "dra", "n3": "devicePlugin"}
+    assert [node.ending for node in play(found, 1).nodes] == [Phase.DONE, None, Phase.DONE]
+    first = scenario_of({**views, "n1": view("n1", driver=OLD)}, dict.fromkeys(views, dra), {}, START)
+    assert (first.interface, first.target) == (None, NEW), "a driver that differs comes first"
 
 
 def test_the_same_seed_gives_the_same_playback_and_another_one_does_not() -> None:

@@ -35,6 +35,7 @@ _DONE = 0
 _USAGE = 2
 _NOT_AS_WANTED = 3
 _AGAIN_S = 0.5
+_OFFERING = ("resume", "offered")
 
 Result = dict[str, Any]
 
@@ -85,7 +86,7 @@ def is_released(host: Host) -> bool:
 
 def would_change(host: Host, call: Call) -> bool:
     """Tell whether a verb changes what the node offers."""
-    if not is_installed(host) or call.verb == "verify":
+    if not is_installed(host) or call.verb in {"verify", "offered"}:
         return False
     return is_released(host) != (call.verb == "release") and not _is_others(host, call)
 
@@ -143,7 +144,7 @@ def _run(host: Host, call: Call, more: list[str]) -> Result:
             "collection; update the node daemon first: site.yml --tags node_daemon"
         )
     result = _parse(done)
-    is_answer = done.return_code == _DONE or (done.return_code == _NOT_AS_WANTED and call.verb != "resume")
+    is_answer = done.return_code == _DONE or (done.return_code == _NOT_AS_WANTED and call.verb not in _OFFERING)
     if not is_answer or result is None:
         raise DaemonError(f"grapnel-node {call.verb} failed: {_reason(done, result)}")
     return result

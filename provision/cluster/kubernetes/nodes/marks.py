@@ -54,7 +54,7 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
             "resourceVersion": node.metadata.resource_version,
             "labels": {
                 UPGRADE: None if phase is None else phase.value,
-                NVIDIA_STATE: None if record is None else _nvidia_word(record),
+                NVIDIA_STATE: None if record is None or record.kind.is_in_place else _nvidia_word(record),
                 **_opt_out(record, node),
             },
             "annotations": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, NOTHING, PodRules, tolerates
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.objects.core import OwnerReference
     from provision.cluster.kubernetes.objects.pods import AskedPod, Container, Pod
 
+DRIVER: Final = "gpu.nvidia.com"  # of claims of whole GPUs and their parts
 NVIDIA: Final = "nvidia.com"  # every extended resource and every DRA driver of this domain is about GPUs
 _RESOURCES: Final = f"{NVIDIA}/"
 MIRROR: Final = "kubernetes.io/config.mirror"  # annotation of a kubelet's static pod: evicting its mirror stops nothing
@@ -82,10 +83,17 @@ def node_pods(uses: Iterable[PodUse]) -> NodePods:
     """Return the pods of one node in their order."""
     in_order = sorted(uses, key=lambda use: (use.pod.namespace, use.pod.name))
     return NodePods(
-        gpu=tuple(use.pod for use in in_order if use.has_gpu),
+        gpu=_spared(tuple(use.pod for use in in_order if use.has_gpu)),
         jobs=tuple(use.pod for use in in_order if use.is_job),
         unread=tuple(use.pod for use in in_order if use.is_unread),
     )
+
+
+def _spared(pods: tuple[GpuPod, ...]) -> tuple[GpuPod, ...]:
+    """Return pods of a node, of which none is ended by a taint where one would be that is left alone: all have it."""
+    if not any(pod.is_by_claims and (pod.is_mirror_or_daemon or pod.stays or pod.only_waited) for pod in pods):
+        return pods
+    return tuple(replace(pod, is_by_claims=False) for pod in pods)
 
 
 def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | None:
@@ -102,6 +110,8 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
     if not has_gpu and not is_selected:
         return None
     found = drained_pod(pod, rules)
+    if rules.taints and any(DRIVER in _drivers(name, pod, claims) for name in claim_names(pod)):
+        found = replace(found, is_by_claims=True)
     is_own = not found.is_mirror_or_daemon and not _is_daemon(pod.metadata.controller)  # those of DaemonSets never end
     is_job = is_own and (is_selected or (has_gpu and bool(found.only_waited)))
     if not (has_gpu or is_job):
@@ -214,6 +224,11 @@ def claim_names(pod: Pod | AskedPod) -> list[str]:
     named = [each.resource_claim_name or made.get(each.name) or NOTHING for each in pod.spec.resource_claims]
     extended = pod.status.extended_resource_claim_status
     return named if extended is None else [*named, extended.resource_claim_name]
+
+
+def _drivers(name: str, pod: Pod, claims: Claims) -> frozenset[str]:
+    """Return the drivers of a claim, as far as they are known."""
+    return (claims(pod.metadata.namespace, name) if name else None) or frozenset()
 
 
 def _is_gpu_claim(name: str, pod: Pod, claims: Claims) -> bool:

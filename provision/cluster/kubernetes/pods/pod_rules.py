@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import DaemonSets, Entitlement, EvictionRequests, Leaving
+from provision.declaration.spec.model import DaemonSets, Entitlement, EvictionRequests, Leaving, LeavingByClaims
 from provision.declaration.spec.values.label_selector import LabelSelector, parse_selector
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class PodRules:
     (empty: in all) are waited for before others are evicted; those of ``only_wait``, those without a controller where
     it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted. ``first`` selects
     those whose replacements have to be ready elsewhere before they leave, in ``first_namespaces``; where that is not
-    possible, it ``keeps_unreplaced`` or evicts them. ``requests``: pods are asked to leave by EvictionRequests.
+    possible, it ``keeps_unreplaced`` or evicts them. ``requests``: pods are asked to leave by EvictionRequests, with
+    ``taints`` those that have GPUs by claims are ended by taints of these.
     ``takes_all``: pods without a GPU have to leave as well, since the node reboots. ``namespace`` is where pods of
     grapnel are: whoever may make others there is root on every node anyway.
     """
@@ -47,6 +48,7 @@ class PodRules:
     first_namespaces: frozenset[str] = frozenset()
     keeps_unreplaced: bool = False
     requests: bool = False
+    taints: bool = False
     takes_all: bool = False
     namespace: str = NAMESPACE
 
@@ -99,6 +101,7 @@ def pod_rules(stacks: Collection[StackSpec]) -> PodRules:
         first_namespaces=frozenset(replace.namespaces),
         keeps_unreplaced=replace.otherwise is Leaving.WAIT,
         requests=drain.eviction_requests is EvictionRequests.AUTO,
+        taints=drain.claims is LeavingByClaims.TAINT,
     )
 
 

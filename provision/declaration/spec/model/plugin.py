@@ -55,6 +55,16 @@ class GpuInterface(Enum):
     DEVICE_PLUGIN = "devicePlugin"
     DRA = "dra"
 
+    @property
+    def other(self) -> GpuInterface:
+        """The one that a node has before it has this one."""
+        return GpuInterface.DRA if self is GpuInterface.DEVICE_PLUGIN else GpuInterface.DEVICE_PLUGIN
+
+    @property
+    def words(self) -> str:
+        """What gives the GPUs."""
+        return "the device plugin" if self is GpuInterface.DEVICE_PLUGIN else "claims"
+
 
 class MemoryOveruse(Enum):
     """What happens to a pod that uses more of a GPU's memory than its units."""

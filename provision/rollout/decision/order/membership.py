@@ -7,7 +7,7 @@ have to be changed, and those that were changed for it already, as their records
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.values.shares import count_of
 from provision.rollout.interface.standing import Members
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from provision.declaration.spec.model import Wave
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
+
+_REMEMBERED: Final = (ChangeKind.REBOOT, ChangeKind.INTERFACE)  # by their records, whatever driver there is
 
 
 def with_waves(
@@ -48,10 +50,10 @@ def _taking_part(states: Sequence[NodeState]) -> list[NodeState]:
     """Return the nodes that a rollout is about: those to change, and those that were changed to the same version.
 
     A change that keeps the version is remembered by no record: it begins with a canary in each run. A reboot is, by the
-    boot that it ended.
+    boot that it ended, and another interface by its name.
     """
     pending = [state for state in states if state.wants_to_begin or state.is_in_flight]
-    is_remembered = all(state.kind is ChangeKind.REBOOT or _origin(state) != state.target for state in pending)
+    is_remembered = all(state.kind in _REMEMBERED or _origin(state) != state.target for state in pending)
     return [
         state
         for state in states
@@ -65,7 +67,7 @@ def _origin(state: NodeState) -> str:
 
 
 def _was_changed(state: NodeState) -> bool:
-    if state.kind is ChangeKind.REBOOT:
+    if state.kind in _REMEMBERED:
         return state.is_changed
     record = state.record
     is_done = record is not None and record.phase is Phase.DONE

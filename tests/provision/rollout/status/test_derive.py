@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.spec.model import GpuInterface
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.pause import Pause
 from provision.rollout.interface.standing import Members, Standing
@@ -16,6 +17,7 @@ from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant, WaveStatus
 from tests.provision.rollout.fakes import MINUTE, NOON, OLD, record, view
+from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
     from provision.rollout.model import NodeView
@@ -83,6 +85,24 @@ def test_a_change_of_mig_layouts_is_told_from_a_swap() -> None:
     assert only(status(divides)) is situations.LEFT[Phase.SWAP]
     assert only(status(view("n1", failed))) is situations.FAILED_MIG
     assert only(status(view("n1", drained))) is situations.FAILED_IN[Phase.DRAIN]
+
+
+def test_a_change_of_the_interface_is_told_from_a_swap() -> None:
+    dra = {"kind": ChangeKind.INTERFACE, "interface": GpuInterface.DRA}
+    changes = view("n1", record(Phase.VERIFY, **dra), is_cordoned=False)
+    failed = record(Phase.FAILED, failed_in=Phase.ROLLBACK, **dra)
+    returned = record(Phase.RETURNED, is_returning=True, failed_in=Phase.VERIFY, reason="no kubelet took it", **dra)
+
+    assert only(status(changes, tenant=ADA, standing=standing(out=("n1",)))) is situations.CHANGING_OVER
+    assert only(status(changes)) is situations.LEFT_CHANGING_OVER
+    assert only(status(view("n1", failed, is_cordoned=False))) is situations.FAILED_INTERFACE
+    found = status(view("n1", returned))
+    assert only(found) is situations.RETURNED_INTERFACE
+    assert found.nodes[0].reason == (
+        "returned to giving GPUs by the device plugin, since verify failed: no kubelet took it"
+    )
+    former = {"n1": make_stack().plugin}
+    assert only(status(view("n1", returned), daemons=former)) is situations.DONE, "it is declared again"
 
 
 def test_a_reboot_is_told_from_a_swap() -> None:

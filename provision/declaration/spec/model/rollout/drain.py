@@ -40,6 +40,13 @@ class Processes(Enum):
     TERMINATE = "terminate"
 
 
+class LeavingByClaims(Enum):
+    """How pods are made to leave that have their GPUs by claims."""
+
+    EVICT = "evict"
+    TAINT = "taint"
+
+
 class EvictionRequests(Enum):
     """Whether pods are asked to leave by EvictionRequests."""
 
@@ -134,6 +141,16 @@ class Drain(Section, frozen=True, kw_only=True):
             "something answers; never: by the Eviction API alone."
         ),
     ] = EvictionRequests.AUTO
+
+    claims: Annotated[
+        LeavingByClaims,
+        doc(
+            "Pods that have their GPUs by claims; evict: as all others, within their disruption budgets; taint: a "
+            "DeviceTaintRule with NoExecute on the GPUs of the node has Kubernetes end them, each when it does not "
+            "tolerate grapnel.dev/upgrade any longer, and whatever their budgets say. Kubernetes 1.37 or later; before "
+            "it, they are evicted."
+        ),
+    ] = LeavingByClaims.EVICT
 
     @property
     def spares_pods(self) -> bool:

@@ -1,0 +1,176 @@
+"""Pods with claims are ended by a taint on the GPUs of their node, where that is declared and served."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.objects.pods import Pod
+from provision.cluster.kubernetes.pods.evictions.device_taints import DeviceTaints, name_of, take_back
+from provision.cluster.kubernetes.pods.gpu_pods import node_pods, pod_use
+from provision.cluster.kubernetes.pods.pod_rules import pod_rules
+from provision.rollout.interface.cluster import EvictionOutcome
+from provision.rollout.model import GpuPod
+from tests.provision.cluster.fakes import Clock, answer, refusal
+from tests.provision.samples import make_stack
+
+if TYPE_CHECKING:
+    from provision.cluster.kubernetes.api.exchange import ApiResponse as Answered
+    from provision.cluster.kubernetes.api.exchange import Request
+
+BASE = "/apis/resource.k8s.io/v1"
+RULES = f"{BASE}/devicetaintrules"
+POD = GpuPod(
+    namespace="ml", name="web", uid="u1", is_terminating=False, is_mirror_or_daemon=False, node="n1", is_by_claims=True
+)
+
+
+POD_OF_CLAIMS = msgspec.convert(
+    {
+        "metadata": {"name": "web", "namespace": "ml", "uid": "u1"},
+        "spec": {"nodeName": "n1", "resourceClaims": [{"name": "gpu", "resourceClaimName": "web-gpu"}]},
+    },
+    Pod,
+)
+
+
+class Server:
+    """Serves DeviceTaintRules, or an older version without them."""
+
+    name = "cluster x"
+
+    def __init__(self, *, is_served: bool = True) -> None:
+        self.stored: dict[str, dict[str, Any]] = {}
+        self.sent: list[str] = []
+        self.is_served = is_served
+
+    def send(self, sent: Request) -> Answered:
+        self.sent.append(f"{sent.method} {sent.path}")
+        if sent.path == BASE:
+            names = ["resourceclaims", *(["devicetaintrules"] if self.is_served else [])]
+            return answer(200, {"resources": [{"name": name} for name in names]})
+        if not self.is_served:
+            return refusal(404)
+        name = sent.path.rpartition("/")[2]
+        if sent.method == "POST":
+            assert sent.body is not None
+            name = sent.body["metadata"]["name"]
+            if name in self.stored:
+                return refusal(409)
+            self.stored[name] = sent.body
+            return answer(201, sent.body)
+        if sent.method == "DELETE":
+            return refusal(404) if self.stored.pop(name, None) is None else answer(200, {})
+        return answer(200, {"items": list(self.stored.values())})
+
+
+def taints(server: Server, *, is_used: bool = True) -> DeviceTaints:
+    clock = Clock()
+    api = Api(server, sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch is asked for
+    return DeviceTaints(api, api, is_used=is_used)
+
+
+def test_all_gpus_of_the_node_are_tainted_once_until_it_is_in_service_again() -> None:
+    server = Server()
+    made = taints(server)
+
+    answers = [made.ask(POD), made.ask(replace(POD, name="web-2", uid="u2")), made.ask(POD)]
+
+    assert [each.outcome for each in answers if each is not None] == [EvictionOutcome.BLOCKED] * 3
+    (rule,) = server.stored.values()
+    assert rule["spec"] == {
+        "deviceSelector": {"driver": "gpu.nvidia.com", "pool": "n1"},
+        "taint": {"key": "grapnel.dev/upgrade", "effect": "NoExecute"},
+    }
+    assert server.sent.count(f"POST {RULES}") == 1
+    made.end("n1")
+    assert server.stored == {}
+    made.end("n1")  # of a process that was killed just there
+
+
+def test_a_process_that_follows_finds_the_rule_and_takes_back_those_of_nodes_in_service() -> None:
+    server = Server()
+    taints(server).ask(POD)
+    taints(server).ask(replace(POD, node="n2"))
+    after = taints(server)
+    after.settle(lambda node: node == "n1")
+    assert list(server.stored) == [name_of("n1")]
+    answered = after.ask(POD)
+    assert answered is not None
+    assert list(server.stored) == [name_of("n1")]
+
+
+def test_what_has_no_claim_and_where_none_is_served_or_declared_pods_are_evicted() -> None:
+    assert taints(Server()).ask(replace(POD, is_by_claims=False)) is None
+    assert taints(Server(), is_used=False).ask(POD) is None
+    old = Server(is_served=False)
+    made = taints(old)
+    assert [made.ask(POD), made.ask(POD)] == [None, None]
+    made.end("n1")
+    made.settle(lambda _node: False)
+    assert old.sent == [f"GET {BASE}"]
+
+
+def test_a_rule_of_a_node_that_is_given_up_is_taken_back() -> None:
+    server, clock = Server(), Clock()
+    taints(server).ask(POD)
+    api = Api(server, sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch is asked for
+    take_back(api, "n2")
+    assert list(server.stored) == [name_of("n1")]
+    take_back(api, "n1")
+    take_back(api, "n1")
+    assert server.stored == {}
+
+
+def test_where_a_pod_with_claims_is_left_alone_the_others_are_evicted() -> None:
+    """A taint is on all GPUs of the node: it would end a pod that is declared to stay."""
+    rules = pod_rules([make_stack(rollout={"drain": {"claims": "taint", "onlyWait": ["research"]}})])
+    uses = {
+        name: pod_use(
+            msgspec.convert(
+                {
+                    "metadata": {"name": name, "namespace": name, "uid": name},
+                    "spec": {"nodeName": "n1", "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+                },
+                Pod,
+            ),
+            rules,
+            lambda _namespace, _name: frozenset({"gpu.nvidia.com"}),
+        )
+        for name in ("serving", "research", "web")
+    }
+    found = {name: use for name, use in uses.items() if use is not None}
+    assert [pod.is_by_claims for pod in node_pods(found.values()).gpu] == [False] * 3
+    del found["research"]
+    assert [pod.is_by_claims for pod in node_pods(found.values()).gpu] == [True] * 2
+
+
+def test_a_name_of_any_node_is_one_of_an_object() -> None:
+    longest = "n" * 253
+    assert len(name_of(longest)) <= 253
+    assert name_of(longest) != name_of("n" * 252)
+
+
+@pytest.mark.parametrize(
+    ("declared", "drivers", "is_tainted"),
+    [
+        ("taint", frozenset({"gpu.nvidia.com"}), True),
+        ("taint", frozenset({"sriov.example", "gpu.nvidia.com"}), True),
+        ("taint", frozenset({"compute-domain.nvidia.com"}), False),
+        ("taint", None, False),
+        ("evict", frozenset({"gpu.nvidia.com"}), False),
+    ],
+)
+def test_only_pods_whose_gpus_are_by_claims_are_ended_so(
+    declared: str, drivers: frozenset[str] | None, *, is_tainted: bool
+) -> None:
+    rules = pod_rules([make_stack(rollout={"drain": {"claims": declared}})])
+
+    use = pod_use(POD_OF_CLAIMS, rules, lambda _namespace, _name: drivers)
+
+    assert use is not None
+    assert use.pod.is_by_claims is is_tainted

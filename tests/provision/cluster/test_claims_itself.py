@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from lab.golang.programs import kubernetes_version
 from lab.machine.errors import CommandError
 from provision.cli import main
 from provision.cluster import open_api
@@ -264,7 +265,9 @@ def test_a_node_hides_what_another_one_has_by_the_name_of_its_pool_unless_the_po
     make_claim(stage, "hidden")
     make_pod(stage, "hidden", claims=["hidden"], on="hidden")
     wait_until(lambda: is_decided(stage, "hidden"), "the scheduler has looked at it")
-    assert not is_bound(stage, "hidden")
+    assert is_bound(stage, "hidden") is not kubernetes_version().startswith(
+        "1.36."
+    )  # 1.37 looks at its own slices first
     stage.kubectl("delete", "resourceslice", f"{thief}-counters")
     wait_until(lambda: is_bound(stage, "hidden"), "it has its GPU")
 

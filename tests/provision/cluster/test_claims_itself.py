@@ -247,7 +247,7 @@ def test_a_node_hides_what_another_one_has_by_the_name_of_its_pool_unless_the_po
     stage: Stage, tmp_path: Path
 ) -> None:
     victim, thief = stage.make_node(claims="hidden"), stage.make_node()
-    has = published("gpu-0", node=victim)
+    has = published("gpu-0", "gpu-1", node=victim)
     has["metadata"] = {"name": f"{victim}-gpu"}
     stage.kubectl("create", "-f", "-", data=has)
     counters = published(node=thief, generation=9)
@@ -262,14 +262,16 @@ def test_a_node_hides_what_another_one_has_by_the_name_of_its_pool_unless_the_po
     stage.kubectl("create", "-f", "-", "--kubeconfig", str(identity), data=counters)
     if "sharedCounters" not in stage.get("resourceslice", f"{thief}-counters")["spec"]:
         pytest.skip("this Kubernetes has DRAPartitionableDevices off: nothing of a pool is looked at on other nodes")
-    make_claim(stage, "hidden")
+    for name in ("hidden", "seen"):
+        make_claim(stage, name)
     make_pod(stage, "hidden", claims=["hidden"], on="hidden")
     wait_until(lambda: is_decided(stage, "hidden"), "the scheduler has looked at it")
     assert is_bound(stage, "hidden") is not kubernetes_version().startswith(
         "1.36."
     )  # 1.37 looks at its own slices first
     stage.kubectl("delete", "resourceslice", f"{thief}-counters")
-    wait_until(lambda: is_bound(stage, "hidden"), "it has its GPU")
+    make_pod(stage, "seen", claims=["seen"], on="hidden")  # no pod is tried again for a slice that went
+    wait_until(lambda: is_bound(stage, "seen"), "it has its GPU")
 
     stage.kubectl("apply", "-f", str(DEPLOY / "dra" / "slicepolicy.yaml"))
 

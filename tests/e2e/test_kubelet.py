@@ -46,9 +46,13 @@ def registry(node: LabNode) -> Path:
 
 def wait_until_known(stage: Stage, node: LabNode, more_than: int) -> None:
     """Wait until the kubelet has taken another registration and knows every GPU."""
+
+    def is_known() -> bool:
+        return node.knows_its_devices(len(node.uuids))
+
     wait_for(
         f"{node.name} is registered again",
-        lambda: node.registrations() > more_than and node.knows_its_devices(len(node.uuids)),
+        lambda: is_known() and node.registrations() > more_than and is_known(),  # a journal is not read for nothing
         evidence=lambda: stage.evidence(node.name),
     )
 

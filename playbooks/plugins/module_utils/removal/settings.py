@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.packages import family
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 KEPT = "/var/lib/grapnel/settings.json"
 _TIMEOUT_S = 60.0
+_RPM_FILES = "[%{FILENAMES}\\t%{FILEDIGESTS}\\t%{FILEFLAGS:fflags}\\n]"
+_RPM_FIELDS = 3
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,13 @@ def put_back_settings(host: Host) -> None:
 
 def find_settings(host: Host, names: Sequence[str]) -> list[KeptFile]:
     """Return the settings of packages that are not as the packages brought them."""
-    done = host.run(["dpkg-query", "--show", "--showformat", "${Conffiles}\\n", *names], _TIMEOUT_S)
-    rows = (line.split() for line in done.stdout.splitlines() if line.strip())
+    if family.find_manager(host) == family.APT:
+        done = host.run(["dpkg-query", "--show", "--showformat", "${Conffiles}\\n", *names], _TIMEOUT_S)
+        rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    else:
+        done = host.run(["rpm", "--query", "--queryformat", _RPM_FILES, *names], _TIMEOUT_S)
+        listed = (line.split("\t") for line in done.stdout.splitlines())
+        rows = [fields[:2] for fields in listed if len(fields) == _RPM_FIELDS and "c" in fields[2]]
     found = (_read(host, row[0], row[1]) for row in rows if len(row) > 1 and row[0].startswith("/"))
     return [one for one in found if one is not None]
 
@@ -86,7 +94,8 @@ def _read(host: Host, path: str, brought: str) -> KeptFile | None:
     if place.is_symlink() or not place.is_file():
         return None
     content = place.read_bytes()
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() == brought:  # the digest that dpkg has
+    digests = (hashlib.md5(content, usedforsecurity=False), hashlib.sha256(content))  # dpkg's, and rpm's
+    if brought in {each.hexdigest() for each in digests}:
         return None
     status = place.stat()
     folders = []

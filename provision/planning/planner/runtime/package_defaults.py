@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.declaration.fleet.facts.node import Engine, FileState
+from provision.declaration.spec.model import EngineSource
 from provision.planning.render.declared import digest_of
 from provision.planning.render.errors import EngineConfigError
 
@@ -38,14 +39,15 @@ class ExpectedFiles:
     made_from: dict[str, str]
 
 
-def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> ExpectedFiles | None:
+def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: str) -> ExpectedFiles | None:
     """Return an engine's files as they will be, None where that cannot be known before it is installed.
 
     It cannot if the package's defaults are not known, or if a former installation has left our drop-in, which somebody
     may have edited. A file that the site has written beforehand stays: packages do not replace it.
     """
-    defaults = engine.defaults.get(facts.node.os.id)
-    version = _UPSTREAM.match(_candidate(facts, engine))
+    is_distributions = stack.runtime.source is EngineSource.DISTRIBUTION
+    defaults = engine.defaults.get(facts.node.os.id) if is_distributions else None
+    version = _UPSTREAM.match(_candidate(facts, package))
     if defaults is None or version is None or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
         return None
     there = {path: facts.file(path) or _state(text) for path, text in defaults.items()}
@@ -56,8 +58,8 @@ def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Expe
     return ExpectedFiles(files, {path: "" if state is None else state.sha256 for path, state in there.items()})
 
 
-def _candidate(facts: NodeFacts, engine: NodeEngine) -> str:
-    versions = facts.available.get(engine.packages[0], ()) if engine.packages else ()
+def _candidate(facts: NodeFacts, package: str) -> str:
+    versions = facts.available.get(package, ())
     return versions[0].version if versions else ""
 
 

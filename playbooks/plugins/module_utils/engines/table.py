@@ -88,7 +88,7 @@ CONTAINERD = Engine(
         "containernetworking-plugins",
         "runc",
         "runc-stable",
-    ),  # fmt: skip
+    ),
     folder="/etc/containerd",
     main="/etc/containerd/config.toml",
     is_shared=True,

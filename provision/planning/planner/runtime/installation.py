@@ -79,9 +79,10 @@ def find_package(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Engi
     if package is None:
         others = [each.value for each, of_source in engine.packages.items() if system in of_source]
         other = f"declare runtime.source: {' or '.join(others)}; or " if others else ""
+        where = system if source is EngineSource.DISTRIBUTION else f"Docker's repository for {system}"
         return Problem(
             code=_MISSING,
-            message=f"{name} has no {engine.name}, and runtime.source {source.value} has no package of it for {system}",
+            message=f"{name} has no {engine.name}, and {where} has no package of it",
             hint=f"{other}install it as its documentation says, then plan again",
         )
     if facts.package_manager.name not in _MANAGERS:

@@ -59,6 +59,8 @@ BEYOND_SCHEMA = {
     "tab",
     "too-deep",
     "two-documents",
+    "engine-from-docker-without-key",
+    "engine-that-docker-has-not",
     "handler-twice",
     "values-that-contradict",
     "gpu-settings-that-contradict",

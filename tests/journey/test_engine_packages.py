@@ -13,7 +13,10 @@ import pytest
 
 from lab import sources
 from lab.bundle.repository import PUBLIC_KEY
+from lab.cri import ContainerSpec, container_config
+from lab.images import reference
 from lab.nodes import NodeSpec
+from lab.pods import pods_on
 from lab.sources.systems import DOCKERS
 from tests.journey.systems import RPM, SOURCES
 
@@ -26,14 +29,23 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 
 NAME = "rocky"
-SETTINGS = (
-    "/etc/yum.repos.d /etc/pki/rpm-gpg /etc/containerd /etc/cni /etc/dnf/plugins/versionlock.list"
-)
+RUNNING = "ctr -n k8s.io tasks ls | awk '$3 == \"RUNNING\" {print $1, $2}' | sort"
+DROP_IN = "/etc/systemd/system/containerd.service.d"
+TROUBLE = "[Service]\nExecStartPre=/bin/sh -c '! containerd --version | grep -q 2.2.1'\n"
+LIST = ["nvidia-smi", "-L"]
+DRIVER = """
+dnf -y -q module enable nvidia-driver:580-open
+dnf -y -q install nvidia-driver-cuda-580.126.09 kmod-nvidia-open-dkms-580.126.09
+modprobe -a nvidia nvidia-uvm
+"""
+SETTINGS = "/etc/yum.repos.d /etc/pki/rpm-gpg /etc/containerd /etc/cni /etc/dnf/plugins/versionlock.list"
 
 
 @pytest.fixture(scope="module")
 def node(site: Site) -> Iterator[Node]:
-    yield site.up(NodeSpec(NAME, suite=sources.BASE_SUITE, gpus=1, system="rocky9"))
+    made = site.up(NodeSpec(NAME, suite=sources.BASE_SUITE, gpus=1, system="rocky9"))
+    say(made, DRIVER)
+    yield made
     site.remove(NAME)
 
 
@@ -133,6 +145,60 @@ def test_a_containerd_comes_from_dockers_repository_works_and_goes(node: Node, c
     assert packages(node) == before
     assert settings(node) == former
     assert say(node, "ls -d /etc/containerd /var/lib/containerd /var/lib/grapnel 2>/dev/null || :") == ""
+
+
+def test_a_version_is_exchanged_under_a_pod_and_given_back_where_it_does_not_work(
+    node: Node, controller: Controller
+) -> None:
+    before, former = packages(node), settings(node)
+    declare(controller, node, version="2.2.1")
+    assert "1 converged" in call(controller, "apply")
+    assert "containerd.io 2.2.1-1.el9" in packages(node)
+
+    with pods_on(node) as pods:
+        pods.load_images(["pause", "gpu-shell"])
+        pod = pods.cri.run_pod("stays", handler="nvidia")
+        pods.cri.start(pod, container_config(ContainerSpec(image=reference("gpu-shell"), command=["sleep", "3600"])))
+    running = say(node, RUNNING)
+    assert len(running.splitlines()) == 2
+
+    declare(controller, node, version="2.4.2")
+    (item,) = controller.plan_items(NAME)
+    assert (item["action"], item["target"], item["disruption"]) == ("upgrade", "containerd.io", "drain")
+    assert "1 converged" in call(controller, "apply")
+    assert "containerd.io 2.4.2-1.el9" in packages(node)
+    assert controller.plan_items(NAME) == []
+    assert say(node, RUNNING) == running
+    assert_containers(node)
+
+    # One that does not start with the other version.
+    place = node.root / DROP_IN.lstrip("/")
+    place.mkdir()
+    place.joinpath("trouble.conf").write_text(TROUBLE)
+    declare(controller, node, version="2.2.1")
+    failed = controller.call("apply", NAME)
+    assert failed.returncode != 0
+    assert "its former packages were put back, and containerd.service works with them" in failed.stdout + failed.stderr
+    assert "containerd.io 2.4.2-1.el9" in packages(node)
+    assert say(node, RUNNING) == running
+    assert_containers(node)
+
+    say(node, f"rm -r {DROP_IN}; systemctl daemon-reload")
+    with pods_on(node) as pods:
+        pods.cri.remove_pod(pod)
+    assert "1 removed" in call(controller, "remove")
+    assert packages(node) == before
+    assert settings(node) == former
+
+
+def assert_containers(node: Node) -> None:
+    """See that a container gets the GPU that it names, and one of the default handler none."""
+    spec = ContainerSpec(image=reference("gpu-shell"), command=LIST, env={"NVIDIA_VISIBLE_DEVICES": "all"})
+    with pods_on(node) as pods:
+        given, other = pods.run(spec), pods.run(spec, handler="")
+    assert given.exit_code == 0, given.log
+    assert node.gpus[0].uuid in given.log
+    assert "GPU-" not in other.log
 
 
 def test_podman_comes_from_the_system_itself_and_goes(node: Node, controller: Controller) -> None:

@@ -11,7 +11,9 @@ version_added: 0.1.0
 description:
   - Asks the package manager which packages would come, and notes those that are not there (docs/contracts/originals),
     so that M(grapnel.node.removal) takes away no others. Then they are installed, without what they only recommend.
-  - A package that is installed stays at its version. If any would have to go, nothing is installed.
+  - A package that is installed stays as it is, unless another version of it is asked for. If one would have to go,
+    nothing is installed.
+  - A service that ran is restarted with another version, and has to answer; else the former packages are put back.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -24,6 +26,14 @@ options:
     type: list
     elements: str
     required: true
+  versions:
+    description: Their versions as the package manager has them, by name; without one, whichever is there or comes.
+    type: dict
+    default: {}
+  unit:
+    description: The engine's service, empty for an engine without one.
+    type: str
+    default: ""
 attributes:
   check_mode:
     description: Tells what would be installed. Nothing is noted.
@@ -72,17 +82,20 @@ def main() -> None:
         argument_spec={
             "engine": {"type": "str", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
+            "versions": {"type": "dict", "default": {}},
+            "unit": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     host, engine = Host(), module.params["engine"]
     try:
-        arrival = find_arrival(host, module.params["packages"])
+        versions = {name: str(module.params["versions"].get(name, "")) for name in module.params["packages"]}
+        arrival = find_arrival(host, versions)
         if arrival.wanted and not module.check_mode:
             if arrival.coming:
                 known = Packages(arrival.coming, absent_data(host, engine), absent_groups(host, engine))
                 remember_packages(host, engine, known)
-            install(host, arrival, Clock())
+            install(host, arrival, engine, module.params["unit"], Clock())
     except (OSError, OriginalsError, EnginePackageError) as error:
         module.fail_json(msg=str(error))
     coming = list(arrival.coming)

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Annotated
 
 from provision.declaration.spec.model.section import Section, doc
-from provision.declaration.spec.model.texts import DnsLabel, PublicKey, RepositoryUrl
+from provision.declaration.spec.model.texts import DnsLabel, EngineVersion, PublicKey, RepositoryUrl
 
 
 class Engine(Enum):
@@ -75,12 +75,19 @@ class Runtime(Section, frozen=True, kw_only=True):
         EngineSource,
         doc(
             "Where the engine's package comes from; distribution: the node's own system; docker: Docker's repository, "
-            "which has containerd.io and docker-ce. An engine that is there stays as it is."
+            "which has containerd.io and docker-ce. An engine of another source stays as it is."
         ),
     ] = EngineSource.DISTRIBUTION
     repository: Annotated[
         EngineRepository | None,
         doc("Docker's repository with its key, or a mirror of it, for source docker; null: none."),
+    ] = None
+    version: Annotated[
+        EngineVersion | None,
+        doc(
+            "Upstream version of the engine's package, quoted; an engine of another version is exchanged, out of "
+            "service, and given back where the new one does not work; null: whichever is there, or comes."
+        ),
     ] = None
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
     adopt: Annotated[

@@ -77,6 +77,9 @@ def _engine_source(spec: StackSpec) -> Iterator[Remark]:
     """Nodes know the keys of their own distribution, and not Docker's."""
     runtime = spec.runtime
     if not (runtime.enabled and runtime.install):
+        if runtime.version is not None:
+            hint = "leave the key out, or have grapnel install the engine"
+            yield warning(("runtime", "version"), "has no effect while grapnel installs no engine", hint)
         return
     if runtime.source is EngineSource.DISTRIBUTION:
         if runtime.repository is not None:

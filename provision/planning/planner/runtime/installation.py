@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from provision.declaration.spec.model import EngineSource
+from provision.planning.driver.versions.debian import DebianVersion
+from provision.planning.driver.versions.rpm import RpmVersion
+from provision.planning.engines.files.engine_file import version_numbers
 from provision.planning.engines.package import EnginePackage, render_sources
-from provision.planning.node_plan import Action, Item, Problem, Role, RuntimeVariables
+from provision.planning.node_plan import Action, Disruption, Item, Problem, Role, RuntimeVariables
 from provision.planning.planner.part import Part, package_manager_problems, plan_files
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 _MANAGERS: Final = ("apt", "dnf")  # by which engines have been installed, in the tests too
 _MISSING: Final = "engine-missing"
+_UPSTREAM: Final = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
 
 def plan_sources(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Part[RuntimeVariables] | None:
@@ -45,25 +50,81 @@ def plan_sources(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Part
 def with_sources(
     facts: NodeFacts, stack: StackSpec, engine: NodeEngine, part: Part[RuntimeVariables]
 ) -> Part[RuntimeVariables]:
-    """Return the part of an engine that is there, with the package sources that it came from.
+    """Return the part of an engine that is there, with the package source that it came from and the declared version.
 
-    One of another source stays as it is, and so does what the package manager knows: a warning tells.
+    One of another source stays as it is, and so does what the package manager knows: that is told.
     """
     found = find_package(facts, stack, engine)
     if isinstance(found, Problem):
         return part
     if found.name not in facts.packages:
-        return replace(part, warnings=(*part.warnings, *_other_package(facts, stack, engine, found)))
+        other = _other_package(facts, stack, engine, found)
+        if stack.runtime.version is not None:
+            return replace(part, problems=(*part.problems, *other), variables=None)
+        return replace(part, warnings=(*part.warnings, *other))
     sources = render_sources(facts, stack.runtime)
     part = replace(part, declared=replace(part.declared, files=(*part.declared.files, *sources)))
     writes = plan_files(facts, Role.RUNTIME, sources)
-    if not writes:
-        return part
-    variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service="")
-    if part.problems:
-        return replace(part, items=(*writes, *part.items))
-    variables = msgspec.structs.replace(variables, runtime_sources=sources)
-    return replace(part, items=(*writes, *part.items), variables=variables)
+    change = None if writes else _change(facts, stack, engine, found)
+    if isinstance(change, Problem):
+        return replace(part, problems=(*part.problems, change), variables=None)
+    if change is not None and (locked := package_manager_problems(facts)):
+        return replace(part, items=(change, *part.items), problems=(*part.problems, *locked), variables=None)
+    items = (*writes, *([change] if change else []), *part.items)
+    if part.problems or items == part.items:
+        return replace(part, items=items)
+    variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
+    if writes:
+        variables = msgspec.structs.replace(variables, runtime_sources=sources)
+    if change is not None and change.to is not None:
+        versions = {found.name: change.to}
+        variables = msgspec.structs.replace(variables, runtime_packages=(found.name,), runtime_versions=versions)
+    return replace(part, items=items, variables=variables)
+
+
+def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> str | Problem:
+    """Return the newest package of the declared version, empty where none is declared, or say what there is."""
+    declared = stack.runtime.version
+    if declared is None:
+        return ""
+    offered = [each.version for each in facts.available.get(package.name, ()) if each.fetchable]
+    fitting = [version for version in offered if upstream_of(version) == declared]
+    if fitting:
+        scheme = DebianVersion if facts.package_manager.name == "apt" else RpmVersion
+        return max(fitting, key=scheme)
+    there = sorted({upstream_of(version) for version in offered}, key=version_numbers)
+    return Problem(
+        code="engine-version-not-available",
+        message=f"no package source of {facts.node.hostname} has {package.name} {declared}: they have "
+        f"{', '.join(there) or 'none'}",
+        hint="declare one of these, or a source that has it",
+    )
+
+
+def upstream_of(version: str) -> str:
+    """Return an engine's own version, of that of a package."""
+    match = _UPSTREAM.match(version)
+    return match[1] if match else ""
+
+
+def _change(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage) -> Item | Problem | None:
+    """Return what brings an engine that is there to its declared version; pods with GPUs leave first."""
+    installed, declared = facts.packages[package.name].version, stack.runtime.version
+    if declared is None or upstream_of(installed) == declared:
+        return None
+    version = find_version(facts, stack, package)
+    if isinstance(version, Problem):
+        return version
+    is_newer = version_numbers(declared) > version_numbers(upstream_of(installed))
+    return Item(
+        role=Role.RUNTIME,
+        action=Action.UPGRADE if is_newer else Action.DOWNGRADE,
+        target=package.name,
+        from_=installed,
+        to=version,
+        reason=f"declared {engine.name} is {declared}",
+        disruption=Disruption.DRAIN if engine.service else Disruption.NONE,
+    )
 
 
 def find_package(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> EnginePackage | Problem:
@@ -108,6 +169,7 @@ def install_problems(
             hint=f"finish it with: {repair}",
         )
         problems.append(interrupted)
+    version = find_version(facts, stack, package)
     if not any(each.fetchable for each in facts.available.get(package.name, ())):
         refused = facts.package_manager.lists_error
         reason = f"; the package lists could not be refreshed: {refused}" if refused else ""
@@ -117,6 +179,8 @@ def install_problems(
             hint=f"enable the source that has it, or install the engine by other means{reason}",
         )
         problems.append(missing)
+    elif isinstance(version, Problem):
+        problems.append(version)
     return tuple(problems)
 
 

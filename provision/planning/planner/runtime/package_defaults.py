@@ -6,7 +6,6 @@ is there.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import msgspec
 
 from provision.declaration.fleet.facts.node import Engine, FileState
 from provision.declaration.spec.model import EngineSource
+from provision.planning.planner.runtime.installation import upstream_of
 from provision.planning.render.declared import digest_of
 from provision.planning.render.errors import EngineConfigError
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from provision.declaration.spec.model import StackSpec
     from provision.planning.engines.model import NodeEngine
     from provision.planning.node_plan import FileContent
-
-_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,12 @@ def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package
     """
     is_distributions = stack.runtime.source is EngineSource.DISTRIBUTION
     defaults = engine.defaults.get(facts.node.os.id) if is_distributions else None
-    version = _UPSTREAM.match(_candidate(facts, package))
-    if defaults is None or version is None or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
+    version = _candidate(facts, package) if stack.runtime.version is None else stack.runtime.version
+    if defaults is None or not version or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
         return None
     there = {path: facts.file(path) or _state(text) for path, text in defaults.items()}
     try:
-        files = engine.engine_files(_with(facts, engine, version[1], there), stack)
+        files = engine.engine_files(_with(facts, engine, version, there), stack)
     except EngineConfigError:  # what is in the way is told once the engine is there, of the files that are there then
         return None
     return ExpectedFiles(files, {path: "" if state is None else state.sha256 for path, state in there.items()})
@@ -60,7 +58,7 @@ def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package
 
 def _candidate(facts: NodeFacts, package: str) -> str:
     versions = facts.available.get(package, ())
-    return versions[0].version if versions else ""
+    return upstream_of(versions[0].version) if versions else ""
 
 
 def _state(text: str | None) -> FileState | None:

@@ -27,6 +27,7 @@ from provision.planning.planner.runtime.adoption import plan_adoption
 from provision.planning.planner.runtime.hand_edits import Kept, keep_edits
 from provision.planning.planner.runtime.installation import (
     find_package,
+    find_version,
     install_problems,
     plan_sources,
     with_sources,
@@ -122,7 +123,10 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
         return Part(_own(facts, stack, payload, engine), problems)
     expected = expect_files(facts, stack, engine, package.name)
     reason = "no container engine is installed"
-    install = (Item(role=Role.RUNTIME, action=Action.INSTALL, target=package.name, reason=reason),)
+    version = find_version(facts, stack, package)
+    to = None if isinstance(version, Problem) else version or None
+    install = (Item(role=Role.RUNTIME, action=Action.INSTALL, target=package.name, to=to, reason=reason),)
+    packages = {"runtime_packages": (package.name,), "runtime_versions": {package.name: to} if to else {}}
     follows = "depends on" if expected is None else "follows from"
     configure = [
         Item(
@@ -137,12 +141,12 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     now = (*install, *_hook(facts, payload), *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)))
     if expected is None:
         variables = _variables(now, payload, _own_files(stack, engine), engine)
-        return Part((*now, *configure), (), msgspec.structs.replace(variables, runtime_packages=(package.name,)))
+        return Part((*now, *configure), (), msgspec.structs.replace(variables, **packages))
     files = (*_own_files(stack, engine), *expected.files)
     items = (*now, *configure, *_take_in(engine))
     variables = msgspec.structs.replace(
         _variables(items, payload, files, engine),
-        runtime_packages=(package.name,),
+        **packages,
         runtime_preconditions={file.path: expected.made_from for file in expected.files},
     )
     return Part(items, (), variables, declared=_declared(payload, files, engine))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine
 
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\n'
+ANY = {"containerd.io": ""}
 OBSOLETING = """\
 ================================================================
  Package           Arch    Version      Repository         Size
@@ -38,9 +39,9 @@ def rocky(machine: Machine) -> Machine:
 def test_what_it_needs_comes_with_it_and_is_told(rocky: Machine) -> None:
     rocky.teach("dnf", NEW, return_code=1)
 
-    arrival = find_arrival(rocky.host, ["containerd.io"])
+    arrival = find_arrival(rocky.host, ANY)
 
-    assert arrival.wanted == ("containerd.io",)
+    assert arrival.wanted == ANY
     assert arrival.coming == ("container-selinux", "containerd.io")
 
 
@@ -48,14 +49,14 @@ def test_one_that_takes_another_package_away_is_refused(rocky: Machine) -> None:
     rocky.teach("dnf", OBSOLETING, return_code=1)
 
     with pytest.raises(EnginePackageError, match=r"containerd\.io would take runc off this machine, and nothing was"):
-        find_arrival(rocky.host, ["containerd.io"])
+        find_arrival(rocky.host, ANY)
 
 
 def test_what_no_source_has_is_told_with_what_helps(rocky: Machine) -> None:
     rocky.teach("dnf", return_code=1, stderr="Error: Unable to find a match: containerd.io\n")
 
     with pytest.raises(EnginePackageError, match=r"no repository has containerd\.io: refresh dnf's metadata"):
-        find_arrival(rocky.host, ["containerd.io"])
+        find_arrival(rocky.host, ANY)
 
 
 def test_one_that_is_there_is_left_alone(rocky: Machine) -> None:
@@ -64,5 +65,5 @@ def test_one_that_is_there_is_left_alone(rocky: Machine) -> None:
         "containerd.io\t0\t2.2.1\t1.el9\tx86_64\tcontainerd.io-2.2.1-1.el9.src.rpm\t1700000000\t7\n",
     )
 
-    assert find_arrival(rocky.host, ["containerd.io"]).wanted == ()
+    assert find_arrival(rocky.host, ANY).wanted == {}
     assert not any(call.startswith("dnf") for call in rocky.calls)

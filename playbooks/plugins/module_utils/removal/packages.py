@@ -17,8 +17,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.units import 
 from ansible_collections.grapnel.node.plugins.module_utils.packages import family
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
-from ansible_collections.grapnel.node.plugins.module_utils.removal.own import remove_made
-from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import keep_settings, put_back_settings
+from ansible_collections.grapnel.node.plugins.module_utils.removal.own import remove_made, remove_path
+from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import (
+    find_unused,
+    keep_settings,
+    put_back_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,10 +114,13 @@ def _purge(host: Host, plan: PackagePlan) -> None:
         if done.return_code:
             raise RemovalError(f"the packages of {plan.engine} cannot be removed: {done.complaints}")
     else:
+        unused = find_unused(host, plan.names)
         try:
             find_manager(host).apply(host, Transaction((), plan.names, SCRATCH, purge=True), Clock())
         except PackageError as error:
             raise RemovalError(f"the packages of {plan.engine} cannot be removed: {error}") from error
+        for path in unused:
+            remove_path(host, path)
     put_back_settings(host)
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Runtime
 
-DEBIANS: Final = ("debian", "ubuntu")
-REDHATS: Final = ("rhel", "rocky", "almalinux")
+DEBIAN_KIN: Final = ("debian", "ubuntu")
+RHEL_KIN: Final = ("rhel", "rocky", "almalinux")
 # Docker's own: product data, as names of packages are (docs.docker.com, "Install Docker Engine on RHEL"). The keys have
 # the fingerprints 9DC858229FC7DD38854AE2D88D81803C0EBFCD88 (deb) and 060A61C51B558A7F742B77AAC52FEB6B621E9F35 (rpm).
 DOCKERS_ROOT: Final = "https://download.docker.com/linux"
@@ -41,7 +41,7 @@ class EnginePackage:
 CONTAINERD_IO: Final = EnginePackage("containerd.io", ("containerd", "containerd-stable", "runc", "runc-stable"))
 DOCKER_CE: Final = EnginePackage("docker-ce", (*CONTAINERD_IO.replaces, "docker.io", "docker"))
 
-DOCKERS_SYSTEMS: Final = (*DEBIANS, *REDHATS)
+DOCKERS_SYSTEMS: Final = (*DEBIAN_KIN, *RHEL_KIN)
 
 
 def render_sources(facts: NodeFacts, runtime: Runtime) -> tuple[FileContent, ...]:

@@ -14,7 +14,7 @@ from provision.planning.engines.files.hook import (
 )
 from provision.planning.engines.files.present import texts_beside
 from provision.planning.engines.model import Files, KnownEngine, NodeEngine
-from provision.planning.engines.package import DEBIANS, REDHATS, EnginePackage
+from provision.planning.engines.package import DEBIAN_KIN, RHEL_KIN, EnginePackage
 from provision.planning.node_plan import FileContent
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _own_files(stack: StackSpec) -> Files:
 _ON_NODE: Final = NodeEngine(
     name=Engine.PODMAN.value,
     service="",
-    packages={EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIANS, *REDHATS), EnginePackage("podman"))},
+    packages={EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIAN_KIN, *RHEL_KIN), EnginePackage("podman"))},
     show_config="podman info",
     engine_paths=(),
     drop_in_path=HOOK_FILE_PATH,

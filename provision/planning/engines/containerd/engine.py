@@ -14,7 +14,7 @@ from provision.planning.engines.containerd.imports import DROP_IN_FOLDER, DROP_I
 from provision.planning.engines.files.engine_file import DISTINCT_FILES, parse_toml, shown, version_numbers
 from provision.planning.engines.files.present import mode_of, strictest, text_of, texts_of, version_of_engine
 from provision.planning.engines.model import Files, KnownEngine, NodeEngine
-from provision.planning.engines.package import CONTAINERD_IO, DEBIANS, DOCKERS_SYSTEMS, EnginePackage
+from provision.planning.engines.package import CONTAINERD_IO, DEBIAN_KIN, DOCKERS_SYSTEMS, EnginePackage
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
@@ -190,7 +190,7 @@ _ON_NODE: Final = NodeEngine(
     name=Engine.CONTAINERD.value,
     service="containerd.service",
     packages={
-        EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIANS, "amzn"), EnginePackage("containerd")),
+        EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIAN_KIN, "amzn"), EnginePackage("containerd")),
         EngineSource.DOCKER: dict.fromkeys(DOCKERS_SYSTEMS, CONTAINERD_IO),
     },
     defaults={"debian": {MAIN_PATH: DEBIANS_MAIN}},

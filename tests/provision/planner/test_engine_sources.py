@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,7 +38,7 @@ KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n-----END PGP PUBLIC KEY BLO
 REPO = repo_path("dnf", "docker")
 OFFERED = ("2.2.1-1.el9", "2.4.2-1.el9", "2.4.2-3.el9")
 ALONE: dict[str, dict[str, object]] = {"driver": {"enabled": False}, "plugin": {"enabled": False}}
-DOCKERS = '# a comment\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n'
+DOCKERS = Path(__file__).parents[1].joinpath("render/data/containerd/docker-package.toml").read_text()
 
 
 def stack(**runtime: object) -> StackSpec:
@@ -256,10 +258,9 @@ def test_nobody_is_told_of_a_source_that_was_not_declared() -> None:
 def test_the_line_that_dockers_package_brings_goes(engine: str, version: int) -> None:
     files = render_containerd(main=DOCKERS, drop_ins={}, handlers=("nvidia",), engine_version=engine)
 
-    assert "disabled_plugins" not in files.main
-    assert f"version = {version}\n" in files.main
-    assert files.main.startswith("# a comment\n")
-    assert '#root = "/var/lib/containerd"' in files.main
+    comments = [line for line in DOCKERS.splitlines() if line.startswith("#")]
+    assert tomllib.loads(files.main) == {"version": version, "imports": ["/etc/containerd/conf.d/*.toml"]}
+    assert [line for line in files.main.splitlines() if line.startswith("#")] == comments
 
 
 def test_that_line_stays_beside_settings_of_the_site() -> None:

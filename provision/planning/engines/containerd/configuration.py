@@ -127,8 +127,8 @@ def _without_dockers_default(text: str) -> str:
     """
     rest = _CRI_OFF.sub("", text, count=1)
     try:
-        is_default = tomllib.loads(text) == {"disabled_plugins": ["cri"]} and not tomllib.loads(rest)
-    except ValueError:
+        is_default = rest != text and tomllib.loads(text) == {"disabled_plugins": ["cri"]} and not tomllib.loads(rest)
+    except (ValueError, RecursionError):
         return text
     return rest if is_default else text
 

@@ -38,7 +38,8 @@ KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n-----END PGP PUBLIC KEY BLO
 REPO = repo_path("dnf", "docker")
 OFFERED = ("2.2.1-1.el9", "2.4.2-1.el9", "2.4.2-3.el9")
 ALONE: dict[str, dict[str, object]] = {"driver": {"enabled": False}, "plugin": {"enabled": False}}
-DOCKERS = Path(__file__).parents[1].joinpath("render/data/containerd/docker-package.toml").read_text()
+RECORDED = Path(__file__).parents[1] / "render/data/containerd/docker-package.toml"
+DOCKERS = f'# a comment\n\n{RECORDED.read_text()}\n#root = "/var/lib/containerd"\n'
 
 
 def stack(**runtime: object) -> StackSpec:

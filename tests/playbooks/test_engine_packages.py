@@ -52,6 +52,17 @@ def test_one_that_takes_another_package_away_is_refused(rocky: Machine) -> None:
         find_arrival(rocky.host, ANY)
 
 
+def test_one_that_would_change_what_somebody_holds_is_refused(rocky: Machine) -> None:
+    selinux = "container-selinux\t0\t2.229.0\t1.el9\tx86_64\tcontainer-selinux-2.229.0-1.el9.src.rpm\t1700000000\t7\n"
+    rocky.teach("dnf", NEW, return_code=1)
+    rocky.teach("rpm --query --queryformat", "container-selinux 2.229.0-1.el9\n")
+    rocky.teach("rpm --query container-selinux", selinux)
+    rocky.write("/etc/dnf/plugins/versionlock.list", "container-selinux-0:2.229.0-1.el9.*\n")
+
+    with pytest.raises(EnginePackageError, match="container-selinux"):
+        find_arrival(rocky.host, ANY)
+
+
 def test_what_no_source_has_is_told_with_what_helps(rocky: Machine) -> None:
     rocky.teach("dnf", return_code=1, stderr="Error: Unable to find a match: containerd.io\n")
 

@@ -22,6 +22,7 @@ from provision.planning.render.package_source import apt_source_path, repo_path,
 from tests.provision.samples import (
     RUNNING,
     edit_file,
+    edit_package,
     edit_package_manager,
     make_facts,
     make_stack,
@@ -230,6 +231,17 @@ def test_an_engine_of_another_version_is_exchanged_out_of_service(
     assert found.disruption.value == "drain"
     assert found.roles.runtime is not None
     assert found.roles.runtime.runtime_service == "containerd.service"
+
+
+def test_an_engine_that_somebody_holds_is_not_exchanged() -> None:
+    wanted = stack(version="2.4.2")
+    facts = edit_package(with_engine(knowing(rocky(), wanted), "2.2.1"), "containerd.io", hold=True)
+
+    problem = only_problem(plan(facts, wanted))
+
+    assert problem.code == "engine-held"
+    assert "dnf versionlock delete containerd.io" in problem.hint
+    assert plan(facts, stack(version="2.2.1")).problems == ()
 
 
 def test_another_revision_of_the_declared_version_is_left_alone() -> None:

@@ -71,11 +71,17 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
         if not wanted:
             return Arrival()
         found = find_source(manager.name).resolve(host, Request(wanted))
+        held = sorted(manager.held(host, [name for name, was in found.replaced.items() if was and name not in wanted]))
     except PackageError as error:
         raise EnginePackageError(str(error)) from error
     except SourceError as error:
         raise EnginePackageError(f"{error}: {error.remedy}") from error
     _require_none_gone(wanted, {**found.remove, **found.obsoleted})
+    if held:
+        raise EnginePackageError(
+            f"{', '.join(wanted)} would change {', '.join(held)}, which is held here, and nothing was changed: let it go "
+            "first"
+        )
     return Arrival(wanted, found)
 
 

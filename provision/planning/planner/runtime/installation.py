@@ -115,6 +115,13 @@ def _change(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: Eng
     version = find_version(facts, stack, package)
     if isinstance(version, Problem):
         return version
+    if facts.packages[package.name].hold:
+        unhold = "apt-mark unhold" if facts.package_manager.name == "apt" else "dnf versionlock delete"
+        return Problem(
+            code="engine-held",
+            message=f"{facts.node.hostname} holds {package.name} at {installed}, and runtime.version is {declared}",
+            hint=f"let it go (`{unhold} {package.name}`) and hold it again afterwards, or declare that version",
+        )
     is_newer = version_numbers(declared) > version_numbers(upstream_of(installed))
     return Item(
         role=Role.RUNTIME,

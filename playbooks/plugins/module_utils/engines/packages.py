@@ -79,8 +79,8 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
     _require_none_gone(wanted, {**found.remove, **found.obsoleted})
     if held:
         raise EnginePackageError(
-            f"{', '.join(wanted)} would change {', '.join(held)}, which is held here, and nothing was changed: let it go "
-            "first"
+            f"{', '.join(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: "
+            "let it go first"
         )
     return Arrival(wanted, found)
 

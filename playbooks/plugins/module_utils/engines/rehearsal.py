@@ -59,15 +59,23 @@ def rehearse_engine(host: Host, name: str, changes: list[FileDifference]) -> str
 def _ask_before(host: Host, question: list[str], stage: _Stage, changes: list[FileDifference]) -> Finished | None:
     """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all.
 
-    A drop-in of another product that is moved away from the place of ours is in force as it is.
+    A main file that is not there, or says what Docker's package brings, says nothing of the site's. A drop-in of another product that is moved away from the place of ours is in force as it is.
     """
     if all(change.after.path != _ADOPTED_DROP_IN for change in changes):
         for path in CONTAINERD.marked:
             stage.write(path, "", 0o600)
-    if not host.path(CONTAINERD.main).exists():
+    text = host.read_text(CONTAINERD.main)
+    if text is None or _is_dockers_default(text):
         stage.write(CONTAINERD.main, "", 0o600)
     found = stage.ask(question)
     return None if found.return_code else found
+
+
+def _is_dockers_default(text: str) -> bool:
+    """Tell whether a main file has the one line of Docker's package, which a plan takes out, and no other."""
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    said = ["".join(line.split()).replace("'", '"') for line in lines if line.strip()]
+    return said == ['disabled_plugins=["cri"]']
 
 
 class _Stage:

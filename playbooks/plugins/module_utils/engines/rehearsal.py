@@ -59,7 +59,8 @@ def rehearse_engine(host: Host, name: str, changes: list[FileDifference]) -> str
 def _ask_before(host: Host, question: list[str], stage: _Stage, changes: list[FileDifference]) -> Finished | None:
     """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all.
 
-    A main file that is not there, or says what Docker's package brings, says nothing of the site's. A drop-in of another product that is moved away from the place of ours is in force as it is.
+    A main file that is not there, or says what Docker's package brings, says nothing of the site's. A drop-in of
+    another product that is moved away from the place of ours is in force as it is.
     """
     if all(change.after.path != _ADOPTED_DROP_IN for change in changes):
         for path in CONTAINERD.marked:

@@ -13,7 +13,10 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import foreign_differences
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import (
+    find_parser,
+    foreign_differences,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import complaint_of, find_engine, secret_texts
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, ENGINES
 
@@ -50,9 +53,13 @@ def rehearse_engine(host: Host, name: str, changes: list[FileDifference]) -> str
                 stage.write(change.after.path, change.after.content, change.after.mode)
         after = stage.ask(question)
         complaint = complaint_of(engine, after, secret_texts(stage.place))
+        difference = (
+            None
+            if before is None or complaint is not None
+            else foreign_differences(before.stdout, after.stdout, find_parser(host, Path(scratch)))
+        )
     if complaint is not None:
         return f"{name} does not accept its configuration, nothing was changed: {complaint}"
-    difference = None if before is None else foreign_differences(before.stdout, after.stdout)
     return difference and f"{name} would not run as before, nothing was changed: {difference}"
 
 
